@@ -26,7 +26,7 @@ BORDERS = (
     Defect(
         "negative spending accepted",
         f"{_KERNEL}hostile_counts.py::test_spent_refuses_invalid_counts",
-        Change("kernel/meters.py", "return is_whole(value) and value >= 0 if whole", "return is_whole(value) if whole"),
+        Change("kernel/meters.py", "(is_whole(value) and value >= 0 if whole", "(is_whole(value) if whole"),
     ),
     Defect(
         "true taken for 1",
