@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -122,3 +124,21 @@ def test_equal_conversations_have_equal_hashes_and_texts() -> None:
     assert hash(one) == hash(other)
     assert repr(one) == repr(list(other))
     assert one[-1] == other[-1]
+
+
+def pickled(conversation: Conversation) -> Conversation:
+    read: Conversation = pickle.loads(pickle.dumps(conversation))
+    return read
+
+
+# Any: a copy is of the same class.
+COPIES: list[Any] = [copy.copy, copy.deepcopy, pickled]
+
+
+@pytest.mark.parametrize("again", COPIES)
+def test_conversation_that_was_read_can_be_copied(again: Any) -> None:
+    conversation = Conversation(HEAD, Steps([AgentStep(AgentAction("t", "x", "Hm."), "seen")]), step_turns)
+    assert len(conversation) == 4
+    copied: Conversation = again(conversation)
+    assert list(copied) == list(conversation)
+    assert copied == conversation
