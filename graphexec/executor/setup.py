@@ -80,14 +80,12 @@ class Setup:
         return tuple(name for name in validate_rules(self.agent.rules) if name not in self.dropped)
 
     def keeps_thread(self, handlers: Handlers) -> bool:
-        """Return whether calls may block one after the other, and any thread may run the nodes between them.
-
-        That is so if all nodes are the library's and call no function of the user.
-        """
-        policies = self.policies
-        own = callable(self.parsing) or policies.select_steps is not None or bool(policies.edits)
-        plain = not (own or self.all_pieces or self.changed is not None or self.memory is not None)
-        return plain and any(handler.blocks is not None for handler in handlers.values())
+        """Return whether an async run may go on in a thread between calls that block: no node is the user's."""
+        policies, changed = self.policies, self.changed is not None
+        on_error = (self.tool_options.on_error, *(one.on_error for one in self.tools))
+        is_own = callable(self.parsing) or any(map(callable, on_error)) or policies.select_steps is not None
+        is_plain = not (is_own or policies.edits or self.all_pieces or changed or self.memory is not None)
+        return is_plain and any(handler.blocks is not None for handler in handlers.values())
 
     @cached_property
     def all_pieces(self) -> tuple[Piece, ...]:

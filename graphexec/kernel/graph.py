@@ -131,16 +131,10 @@ class Graph(Generic[S_contra, F_co]):
     __slots__ = ("__weakref__", "_checked", "budgets", "edges", "faults", "meters", "nodes", "outcomes", "start")
 
     def __init__(
-        self,
-        nodes: Iterable[Node[Any, Any]],
-        edges: Iterable[Edge],
-        start: str,
-        faults: Sequence[Fault] = (),
-        *,
-        checked: bool = False,
+        self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, faults: Sequence[Fault] = ()
     ) -> None:
         # Whether its table was found to have no faults.
-        self._checked = checked
+        self._checked = False
         # The faults of a draft's rows, which its edges no longer show.
         self.faults = tuple(faults)
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
@@ -390,7 +384,7 @@ def check_table(
         all_faults = faults_of(by_name, all_edges, start)
     if all_faults:
         raise GraphError(all_faults)
-    return Graph(by_name.values(), all_edges, start, checked=True)
+    return _without_faults(Graph(by_name.values(), all_edges, start))
 
 
 def check_bound_nodes(machine: Graph[S, F], nodes: Iterable[Node[Any, Any]]) -> Graph[S, F]:
@@ -400,4 +394,9 @@ def check_bound_nodes(machine: Graph[S, F], nodes: Iterable[Node[Any, Any]]) -> 
     """
     if machine.find_faults():
         return check_table(nodes, machine.edges, machine.start)
-    return Graph(nodes, machine.edges, machine.start, checked=True)
+    return _without_faults(Graph(nodes, machine.edges, machine.start))
+
+
+def _without_faults(machine: Graph[S, F]) -> Graph[S, F]:
+    machine._checked = True  # pyright: ignore[reportPrivateUsage]
+    return machine

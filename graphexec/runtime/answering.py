@@ -1,4 +1,4 @@
-"""How the calls of a run are answered: by their handlers, within their deadlines, with their reports; many at once."""
+"""Answer the calls of a run by their handlers, within their deadlines, one by one or many at once."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def scope_of(call: CallContext[Any]) -> Scope:
     return call.scope
 
 
-def hold_over_fork(lock: threading.Lock) -> None:
+def hold_over_fork(lock: threading.Lock | threading.RLock) -> None:
     """Acquire the lock while the process forks: the new process could not release a lock held by another thread."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

@@ -29,7 +29,7 @@ class Handler:
     `answer` is a coroutine function of the effect, its `CallContext`, and the `IO`; it returns the reply. The runner
     enforces the deadline (`call.seconds_left`); a `timed` handler enforces it itself, and is called even if no seconds
     are left. An `instant` handler never waits: it runs without a thread or a task. `blocks` returns whether the answer
-    to an effect calls a function that may block, and awaits nothing. A run's context must be an instance of all
+    to an effect calls a function that may block, and usually awaits nothing. A run's context must be an instance of all
     `context_types`. `check_access` raises what calls would raise before anything is sent, such as
     `MissingAPIKeyError`.
     """

@@ -1,7 +1,8 @@
 """Blocking and async waiting behind one interface, so that each coroutine is written once.
 
 A sync run passes `BLOCKING`, whose methods never suspend, and steps the coroutine itself (`run_sync`, `iterate_sync`).
-An async run passes `ASYNC` and awaits the coroutine. Only this module, `threads` and `tasks` differ between the two.
+An async run passes `ASYNC` and awaits the coroutine, or `ThreadIO` while it goes on in a thread. Only this module,
+`threads` and `tasks` differ between the two.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class IO(Protocol):
 
     @property
     def blocking(self) -> bool:
-        """True in a sync run, in which waiting blocks the caller's thread."""
+        """True in a sync run, in which waiting blocks the caller's thread; false in an async one, in any thread."""
         ...
 
     def now(self) -> float:
@@ -261,7 +262,7 @@ class ThreadIO(_BlockingIO):
     """Waits in a thread that goes on with an async run; coroutines are awaited on the event loop of the run."""
 
     __slots__ = ("_loop",)
-    # Handlers leave out nothing that an async run needs.
+    # Handlers do what an async run needs: they copy the context variables for each call.
     blocking = False
 
     def __init__(self, loop: AbstractEventLoop) -> None:

@@ -34,7 +34,15 @@ from graphexec.runtime.emission import Emission, emit
 from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, RunContext, RunOptions, check_context
 from graphexec.runtime.io import BLOCKING, IO
 from graphexec.runtime.observers import Notifier, OnEvent
-from graphexec.runtime.supervision import Deadline, Loop, Superseded, go_on_in_thread, supervise, supervise_async
+from graphexec.runtime.supervision import (
+    Deadline,
+    Loop,
+    Superseded,
+    go_on_in_thread,
+    has_room_for_run,
+    supervise,
+    supervise_async,
+)
 from graphexec.runtime.threads import current_cancel_scope
 
 S = TypeVar("S")
@@ -42,6 +50,8 @@ F = TypeVar("F")
 
 # An async run that never waits lets other tasks run after this number of replies.
 TURN = 64
+# One that goes on in a thread lets the event loop's thread run after this number.
+TURN_IN_THREAD = 16
 
 # The number of bytes of a run's id, which distinguishes runs in logs and stores.
 _ID_BYTES = 8
@@ -129,7 +139,7 @@ class RunLoop(CallAnswering):
         self._calls: Sequence[CallContext[Any]] = ()
         self._call = None
         self._asked_at = 0.0
-        # The request that the next loop begins with: the first that may be cut, or the next of a loop in a thread.
+        # The request at which the next loop begins, when the run changes its thread or task.
         self._waiting: CallContext[Any] | Batch | None = None
 
     def _journal(self) -> Journal:
@@ -206,9 +216,10 @@ class RunLoop(CallAnswering):
         left: float | None
         supervised = timed and deadline is None and on_event is None
         plain = not self.observed and self.run_context.around_call is None
-        # To begin a call in another thread takes longer than a step: after two that block, the run goes on in one.
+        # To begin a call in another thread takes longer than a step: at the second that blocks the run goes on in one.
         goes_on = plain and not timed and not io.blocking and self.run_context.keeps_thread and thread is None
         blocked = False
+        turn = TURN if thread is None else TURN_IN_THREAD
         cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
         item: Any = None
@@ -216,7 +227,8 @@ class RunLoop(CallAnswering):
         back = clock() - began  # When the current node started or resumed.
         try:
             while True:
-                if cancel_scope is not None and cancel_scope.cancelled:
+                # An answer is in the journal, so the path takes it first.
+                if answer is None and cancel_scope is not None and cancel_scope.cancelled:
                     cancel_scope.check()
                 if waiting is None:
                     try:
@@ -236,14 +248,15 @@ class RunLoop(CallAnswering):
                     self._waiting = item
                     self.node_seconds += clock() - began - back
                     supervised_end = await self._supervise()
-                    assert supervised_end is not None, "it is no thread of an async run"
+                    assert supervised_end is not None, "a supervised loop drives the run to its end"
                     return await self._end(supervised_end)
                 if goes_on or thread is not None:
                     blocks = kind is CallContext and self._blocks(item)
                     if thread is not None and not blocks:
                         self._waiting = item
+                        self.node_seconds += clock() - began - back
                         return None
-                    if goes_on and blocks and blocked:
+                    if goes_on and blocks and blocked and has_room_for_run():
                         self._waiting = item
                         self.node_seconds += clock() - began - back
                         ended = await self._go_on_in_thread()
@@ -272,7 +285,7 @@ class RunLoop(CallAnswering):
                         await (Emission(((item,),)) if on_event is emit else on_event(item))
                     continue
                 asked += 1
-                if not asked % TURN:
+                if not asked % turn:
                     await io.checkpoint()
                 asked_at = clock() - began
                 self.node_seconds += asked_at - back
@@ -302,6 +315,8 @@ class RunLoop(CallAnswering):
                         hurried = True
                         self._call = item
                         deadline.begin(math.inf)
+                        if loop.abandoned:
+                            raise Superseded  # noqa: TRY301 - nothing else handles it
                     token = enter_call(item)
                     try:
                         reply = await handler.answer(effect, item, BLOCKING if handler.instant else io)

@@ -1,10 +1,12 @@
-"""Deadlines: a run's loop runs in a separate thread or task, which is abandoned when a call is late.
+"""Loops in a thread or task of their own, which is abandoned when a call is late, or when the caller is cancelled.
 
-So each call with a deadline does not need its own thread: one thread serves the run until one of its calls is cut.
+So each call with a deadline does not need its own thread: one thread serves the run until one of its calls is cut. And
+calls that block one after the other, in an async run, share a thread.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -165,6 +167,50 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
         cut = True
 
 
+# Runs that go on in a thread at once. More would keep Python's lock from the event loop for longer than a step takes.
+_MOST_RUNNING = 4
+
+
+@final
+class _Running:
+    """The number of runs that go on in a thread."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start at 0, in a forked process, which has none of the threads."""
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def enter(self) -> Callable[[], None]:
+        """Count one more; return a function that counts it no longer, however often it is called."""
+        once = iter((1,))
+
+        def leave() -> None:
+            with self._lock:
+                self.count -= next(once, 0)
+
+        with self._lock:
+            self.count += 1
+        return leave
+
+
+_running = _Running()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.reset)
+
+
+def count_running() -> int:
+    """Return the number of runs that go on in a thread."""
+    return _running.count
+
+
+def has_room_for_run() -> bool:
+    """Return whether another run may go on in a thread."""
+    return _running.count < _MOST_RUNNING
+
+
 async def go_on_in_thread(follow: Callable[[IO, Loop, Deadline], Coroutine[Any, Any, T]]) -> T:
     """Return the result of `follow` in a thread, which makes its calls itself; it is abandoned if this is cancelled."""
     import asyncio
@@ -172,24 +218,29 @@ async def go_on_in_thread(follow: Callable[[IO, Loop, Deadline], Coroutine[Any, 
     from graphexec.runtime.tasks import call_in_thread
 
     io = ThreadIO(asyncio.get_running_loop())
-    # No call is late, but a call may be abandoned.
+    # Without a limit: it records whether the thread is in a call.
     deadline, loop = Deadline(time.monotonic), Loop()
-    rests = threading.Event()
-    rests.set()
+    is_idle = threading.Event()
+    is_idle.set()
+    leave = _running.enter()
 
     def run() -> T:
-        rests.clear()
+        is_idle.clear()
         try:
             return _run(follow, io, loop, deadline)
         finally:
-            rests.set()
+            leave()
+            is_idle.set()
 
     try:
         return await call_in_thread(run)
     except BaseException:
         # The loop ends at its next call. Wait for it, as above.
         if not deadline.abandon(loop):
-            rests.wait(GRACE)
+            is_idle.wait(GRACE)
+        if is_idle.is_set():
+            # The thread may not have begun.
+            leave()
         raise
 
 

@@ -96,10 +96,17 @@ def await_from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaita
     It is cancelled when the call of this thread is.
     """
 
-    async def awaiting() -> T:
+    async def await_result() -> T:
         return await call()
 
-    future = asyncio.run_coroutine_threadsafe(awaiting(), loop)
+    check_cancelled()
+    coroutine = await_result()
+    try:
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    except RuntimeError:
+        # The loop was closed.
+        coroutine.close()
+        raise
     scope = current_cancel_scope()
     with contextlib.nullcontext() if scope is None else scope.on_cancel(future.cancel):
         try:

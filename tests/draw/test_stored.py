@@ -9,6 +9,7 @@ import pickle
 import threading
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +84,51 @@ def test_threads_read_what_another_one_adds() -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize(
+    "within", [slice(None), slice(70, 130), slice(-5, None), slice(None, None, -1), slice(3, 200, 7)]
+)
+def test_slices_are_those_of_a_list(within: slice) -> None:
+    numbers = [{"number": number} for number in range(150)]
+    records = StoredRecords(numbers)
+    assert records[within] == numbers[within]
+    assert [records[place] for place in (0, 63, 64, 127, 128, 149, -1, -150)] == [
+        numbers[place] for place in (0, 63, 64, 127, 128, 149, -1, -150)
+    ]
+    with pytest.raises(IndexError):
+        _ = records[150]
+
+
+def test_stream_that_ends_while_records_are_read_is_recorded() -> None:
+    class Ends:
+        """Adds a record when the garbage collector finds it."""
+
+        def __init__(self, records: StoredRecords) -> None:
+            self.records, self.itself = records, self
+
+        def __del__(self) -> None:
+            self.records.append({"event": "failed"})
+
+    records = StoredRecords()
+    for number in range(1000):
+        Ends(records)
+        records.append({"number": number})
+        if not number % 50:
+            gc.collect()
+            assert len(list(records)) == len(records)
+    gc.collect()
+    assert sum("number" in record for record in records) == 1000
+    assert len(records) == 2000
+
+
+def test_numbers_that_are_bytes_to_others_are_kept() -> None:
+    class Money(float):
+        """A float of a user's own."""
+
+    records = StoredRecords([{"cost": Money(0.5), "data": bytearray(b"x")}] * 130)
+    assert records[0] == {"cost": 0.5, "data": bytearray(b"x")}
+    assert type(records[0]["data"]) is bytearray
+
+
 def test_values_that_are_not_jsons_are_kept() -> None:
     records = StoredRecords()
     for value in (Colour.RED, deep(3000)):
@@ -98,8 +144,11 @@ def test_copy_has_the_records_so_far() -> None:
     for number in range(100):
         records.append({"number": number})
     before = records.copy()
-    records.append({"event": "result"})
-    assert before == [{"number": number} for number in range(100)]
+    copied = copy.copy(records)
+    for _ in range(100):
+        records.append({"event": "result"})
+    assert before == copied == [{"number": number} for number in range(100)]
+    assert len(records) == 200
     assert before != records
     assert before != "start"
     for again in (copy.copy(before), copy.deepcopy(before), pickle.loads(pickle.dumps(before))):

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, tool
 from graphexec.draw import recording_of
-from graphexec.errors import AbandonedError
+from graphexec.errors import AbandonedError, ParseError
 from graphexec.kernel.events import journal_of
 from graphexec.kernel.snapshot import snapshot_of
+from graphexec.runtime import supervision
 from graphexec.runtime.threads import count_abandoned, last_call
 
 # Seconds that a test waits for an event that should happen at once.
@@ -281,22 +282,82 @@ def test_event_loop_goes_on_meanwhile() -> None:
     assert asyncio.run(main()) == "done"
 
 
-@pytest.mark.parametrize("option", ["observers", "trim_intermediate_steps", "handle_parsing_errors"])
+@pytest.mark.parametrize(
+    "option", ["observers", "trim_intermediate_steps", "handle_parsing_errors", "handle_tool_errors", "on_error"]
+)
 def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
     threads: set[int] = set()
+    decide = steps_of("aaaa")
 
-    def note(*given: Any) -> Any:
+    def note(given: Any) -> Any:
         threads.add(threading.get_ident())
-        return given[0]
+        return given if option == "trim_intermediate_steps" else "noted"
 
+    def fail() -> str:
+        raise LookupError("no")
+
+    def decide_or_raise(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
+        if len(steps) == 2 and option == "handle_parsing_errors":
+            raise ParseError("unreadable")
+        return decide(steps, inputs)
+
+    one = tool(name="a", description="It fails.", on_error=note if option == "on_error" else None)(fail)
     options: dict[str, Any] = {"observers": [note]} if option == "observers" else {option: note}
-    executor = make_executor("aaaa", blocking("a", lambda: "ok"), **options)
+    if option == "on_error":
+        options = {}
+    executor = AgentExecutor(agent=decide_or_raise, tools=[one], **options)
 
     async def main() -> int:
         assert (await executor.arun("?")).output == "done"
         return threading.get_ident()
 
-    assert threads <= {asyncio.run(main())}
+    assert threads == {asyncio.run(main())}
+
+
+def test_few_runs_go_on_in_threads_at_once() -> None:
+    most: list[int] = []
+    executor = make_executor("a" * 12, blocking("a", lambda: most.append(supervision.count_running())))
+
+    async def main() -> None:
+        await asyncio.gather(*(executor.arun("?") for _ in range(20)))
+
+    asyncio.run(main())
+    assert len(most) == 240
+    assert 1 <= max(most) <= 4
+    assert supervision.count_running() == 0
+
+
+def test_journal_and_snapshot_of_a_cancelled_run_agree() -> None:
+    calls: list[int] = []
+    running: list[asyncio.Task[Any]] = []
+
+    def count_and_cancel() -> str:
+        calls.append(1)
+        if len(calls) == 4:
+            # The run is cancelled when its call has an answer, or shortly before.
+            running[0].get_loop().call_soon_threadsafe(running[0].cancel)
+        return "ok"
+
+    executor = make_executor("a" * 9, blocking("a", count_and_cancel))
+
+    async def main() -> BaseException | None:
+        running.append(asyncio.create_task(executor.arun("?")))
+        try:
+            await running[0]
+        except asyncio.CancelledError as error:
+            return error
+        return None
+
+    error = asyncio.run(main())
+    snapshot, journal = (None, None) if error is None else (snapshot_of(error), journal_of(error))
+    if snapshot is None or journal is None:
+        return
+    begun = len(calls)
+    replies = [one for record in recording_of(journal).records for one in record.get("replies", ())]
+    again = asyncio.run(executor.arun(snapshot))
+    assert (again.output, len(again.steps)) == ("done", 9)
+    # Only a call without an answer is made again.
+    assert len(calls) - begun == 9 - len([one for one in replies if "observation" in one])
 
 
 @pytest.mark.parametrize("policy", ["observe", "raise"])

@@ -25,6 +25,8 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
     """
     is_async = inspect.iscoroutinefunction(function)
     yields_async = inspect.isasyncgenfunction(function)
+    # Whether it is no coroutine function, but returns coroutines.
+    has_awaited = False
 
     def decide(run: Run) -> Any:
         decision = function(run.steps, dict(run.inputs))
@@ -38,6 +40,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
 
     async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
         del call
+        nonlocal has_awaited
         try:
             run = effect.run
             if is_async:
@@ -49,6 +52,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
                 decision = decide(run) if yields_async or io.blocking else await io.call(decide, run)
                 # A lambda may return a coroutine or an async generator.
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
+                    has_awaited = True
                     decision = await io.call_async(await_decision, decision)
         except ParseError as error:
             return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
@@ -57,13 +61,11 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
             return Decided((decision,))
         return check_decision(function, *(decision if type(decision) is _Chunks else (decision,)))
 
-    return Handler(answer, blocks=None if is_async or yields_async else _blocks)
+    def blocks(effect: CallAgent) -> bool:
+        del effect
+        return not has_awaited
 
-
-def _blocks(effect: CallAgent) -> bool:
-    """Return that a function which is no coroutine function may block."""
-    del effect
-    return True
+    return Handler(answer, blocks=None if is_async or yields_async else blocks)
 
 
 @final
