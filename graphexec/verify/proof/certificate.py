@@ -111,13 +111,10 @@ class _Later:
             """Compute all fields, and return this one."""
             if name not in type(self).__dataclass_fields__:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name}", name=name, obj=self)
-            compute = self._compute
-            # Another thread has computed them meanwhile.
-            if compute is not None:
-                computed = compute()
-                for one in fields(computed):
-                    object.__setattr__(self, one.name, getattr(computed, one.name))
-                object.__setattr__(self, "_compute", None)
+            # Two threads may compute them at once, and find the same.
+            computed = self._compute()
+            for one in fields(computed):
+                object.__setattr__(self, one.name, getattr(computed, one.name))
             return object.__getattribute__(self, name)
 
 
