@@ -16,6 +16,8 @@ nox.options.sessions = ["all"]
 TOP = Path(__file__).parent.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 THOROUGH = "--hypothesis-profile=thorough"
+# The usual tests, and those of medium length, which `pytest` alone leaves out.
+USUAL = "not slow and not local_model and not browser"
 # Some tests wait, as tests/conftest.py says.
 WORKERS = str((os.cpu_count() or 1) + 1)
 
@@ -63,15 +65,21 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the usual tests; arguments go to pytest."""
-    python(session, "pytest", *session.posargs)
+    """Run the usual tests and those of medium length; arguments go to pytest."""
+    python(session, "pytest", "-m", USUAL, *session.posargs)
+
+
+@nox.session
+def medium(session: nox.Session) -> None:
+    """Run the tests of medium length alone."""
+    python(session, "pytest", "-m", "medium and not slow")
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
     """Do what `site` does, run the documented code and the examples, and compare what is generated."""
     site(session)
-    python(session, "pytest", "tests/docs")
+    python(session, "pytest", "-m", USUAL, "tests/docs")
 
 
 @nox.session
@@ -97,7 +105,7 @@ def coverage(session: nox.Session) -> None:
     # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
     # what is to be measured before the measuring begins. `sys.monitoring`, which is quicker, cannot measure branches
     # before Python 3.14.
-    parallel = ("python", "-m", "pytest", "-n", WORKERS, "--dist", "worksteal", THOROUGH)
+    parallel = ("python", "-m", "pytest", "-n", WORKERS, "--dist", "worksteal", "-m", USUAL, THOROUGH)
     session.run(*parallel, "-p", "no:graphexec", "--cov", "--cov-report=term-missing:skip-covered", *PURE)
     session.run(*parallel, *(f"--ignore={path}" for path in (*PURE, *NEED_MORE)))
 
@@ -108,8 +116,8 @@ def long(session: nox.Session) -> None:
     python(session, "pytest", "-m", "slow and not local_model and not browser", THOROUGH)
     # A process has one browser, which takes more than one processor.
     python(session, "pytest", "-m", "browser and not local_model", "-n2", "--dist=worksteal", THOROUGH, *BROWSER)
-    # The local model takes all processors by itself.
-    python(session, "pytest", "-m", "local_model", "-n0", THOROUGH)
+    # Each process has a local model of its own, which takes another processor.
+    python(session, "pytest", "-m", "local_model", "-n2", "--dist=worksteal", THOROUGH)
 
 
 @nox.session(name="all")

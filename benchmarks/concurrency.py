@@ -85,7 +85,7 @@ def seconds_of(runner: asyncio.Runner, starts: dict[str, Callable[[], Awaitable[
     return best
 
 
-async def bytes_after(steps: int) -> float:
+async def bytes_after(steps: int, runs: int = RUNS) -> float:
     """Return the bytes that one of many runs has allocated while it waits for the model after so many steps."""
     waiting, all_wait, released = 0, asyncio.Event(), asyncio.Event()
 
@@ -94,7 +94,7 @@ async def bytes_after(steps: int) -> float:
         del inputs
         if len(done) == steps:
             waiting += 1
-            if waiting == RUNS:
+            if waiting == runs:
                 all_wait.set()
             await released.wait()
         return decide(done)
@@ -107,14 +107,14 @@ async def bytes_after(steps: int) -> float:
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    runs = [asyncio.ensure_future(made.arun("Go on.")) for _ in range(RUNS)]
+    begun = [asyncio.ensure_future(made.arun("Go on.")) for _ in range(runs)]
     await all_wait.wait()
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     released.set()
-    await asyncio.gather(*runs)
-    return (after - before) / RUNS
+    await asyncio.gather(*begun)
+    return (after - before) / runs
 
 
 def milliseconds_of_tools() -> float:
@@ -145,7 +145,7 @@ def main() -> int:
         print(f"a suspended run after {steps} steps: {size:,.0f} bytes")
     goals = [
         ("executor : bare loop", times["executor"] / times["bare loop"], WALL),
-        ("bytes of a suspended run, the middle one", sizes[STEPS // 2], BYTES),
+        (f"bytes of a suspended run after {STEPS} steps", sizes[STEPS], BYTES),
         (f"{TOOLS} tools of 10 ms, milliseconds", milliseconds_of_tools(), MILLISECONDS),
     ]
     for text, value, most in goals:

@@ -2,9 +2,10 @@
 
     python benchmarks/steps.py [--check] [--peers langchain,langgraph,pydantic-ai,burr]
 
-A step is one decision and one call of a trivial tool. The *bare loop* is user code alone: the same decision, the same
-tool, and a list of the results. Other rows are `AgentExecutor`: with a function that decides, or with an agent and a
-scripted model; *encoded* models make the body of each request, as the client of an OpenAI-compatible server does.
+A step is one decision and one call of a trivial tool. The *bare loop* is user code alone: its decision is a tuple, and
+it calls the function of the tool and keeps a list of the results. Another one has the decisions of the executor's
+agent, which are objects of the library. Other rows are `AgentExecutor`: with a function that decides, or with an agent
+and a scripted model; *encoded* models make the body of each request, as the client of an OpenAI-compatible server does.
 With `--peers` the libraries that are installed run the same loop.
 
 Times are of the processor, the best of several rounds in which all rows take turns, in µs for a step of a run of 100.
@@ -37,7 +38,8 @@ ROUND = 500
 
 Run = Callable[[], object]
 
-BARE, SYNC, ASYNC = "bare loop of user code", "executor", "executor, async"
+BARE, SAME = "bare loop of user code", "bare loop with the same decisions"
+SYNC, ASYNC = "executor", "executor, async"
 DEADLINE, BLOCKING = "max_execution_time", "def agent and tool in arun"
 
 
@@ -64,7 +66,25 @@ def decide_until(steps: int) -> Callable[[Any, Any], AgentAction | AgentFinish]:
 
 
 def run_bare(steps: int) -> Run:
-    """Return the loop of user code."""
+    """Return the loop of user code, without any class of the library."""
+    functions = {"double": double.function}
+
+    def decide(done: list[Any], inputs: Any) -> tuple[str, dict[str, int]] | str:
+        del inputs
+        return ("double", {"x": 21}) if len(done) < steps else "done"
+
+    def run() -> object:
+        done: list[Any] = []
+        while not isinstance(decision := decide(done, {}), str):
+            name, arguments = decision
+            done.append((decision, functions[name](**arguments)))
+        return decision
+
+    return run
+
+
+def run_same(steps: int) -> Run:
+    """Return the loop of user code whose decisions are those of the executor's agent."""
     decide, call = decide_until(steps), double.function
 
     def run() -> object:
@@ -111,6 +131,7 @@ AsyncRun = Callable[[int], Callable[[], Coroutine[Any, Any, object]]]
 
 ROWS: dict[str, Callable[[int], Run]] = {
     BARE: run_bare,
+    SAME: run_same,
     SYNC: run_sync,
     "observer": lambda steps: run_sync(steps, observers=[ignore]),
     "five observers": lambda steps: run_sync(steps, observers=[ignore] * 5),
@@ -223,11 +244,12 @@ def main() -> int:
         for name, row in rows.items():
             calls = "" if name in (DEADLINE, BLOCKING) else f"{row.calls():.0f}"
             print(f"{name:<36}{row.best:>9.1f}{row.best / rows[BARE].best:>9.1f}{calls:>9}")
-        several = {name: Row(rows[name].make) for name in (BARE, SYNC, DEADLINE, BLOCKING)}
+        several = {name: Row(rows[name].make) for name in (BARE, SAME, SYNC, DEADLINE, BLOCKING)}
         measure(several, LONG)
-    bare, sync, deadline, blocking = (row.best for row in several.values())
+    bare, same, sync, deadline, blocking = (row.best for row in several.values())
     goals = [
-        (f"executor : bare loop, {LONG:,} steps", sync / bare, 36),
+        (f"{SYNC} : {BARE}, {LONG:,} steps", sync / bare, 36),
+        (f"{SYNC} : {SAME}, {LONG:,} steps", sync / same, 36),
         (f"{DEADLINE} : without", deadline / sync, 1.5),
         (f"{BLOCKING} : sync", blocking / sync, 5),
         (f"a step of {LONGEST:,} : one of {STEPS}", growth, 1.15),

@@ -6,12 +6,13 @@ import dataclasses
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
-from graphexec.messages.images import dump_observation, dump_with_images, restore_images
+from graphexec.messages.images import Observation, Value
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
 if TYPE_CHECKING:
@@ -88,38 +89,6 @@ class AgentAction:
             )
 
 
-@final
-class _StoredAsText:
-    """The form of an observation in pydantic's JSON, from which the images in it are restored."""
-
-    @staticmethod
-    def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
-        from pydantic_core import core_schema
-
-        dump = core_schema.plain_serializer_function_ser_schema(dump_observation, when_used="json")
-        return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
-
-
-@final
-class _WithImages:
-    """The form of a value in pydantic's JSON, from which the images in it are restored."""
-
-    @staticmethod
-    def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
-        from pydantic_core import core_schema
-
-        dump = core_schema.plain_serializer_function_ser_schema(dump_with_images, when_used="json")
-        return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
-
-
-# Any value that a caller passes or a run returns. A snapshot stores it as JSON; a resumed run has the JSON data and the
-# images in its place.
-Value: TypeAlias = Annotated[Any, _WithImages]
-
-# Any value that a tool returns. A snapshot stores it as JSON, and a resumed run has the JSON data and the images in its
-# place: their text for the model is the same.
-Observation: TypeAlias = Annotated[Any, _StoredAsText]
-
 StepStatus: TypeAlias = Literal[
     "ok", "error", "bad_arguments", "unknown_tool", "timed_out", "cut", "parse_error", "rejected"
 ]
@@ -162,7 +131,8 @@ class _SharedSteps(list[AgentStep]):
 
     def __init__(self, steps: Iterable[AgentStep]) -> None:
         super().__init__(steps)
-        self.memo: dict[Any, Any] = {}
+        # Created when something is derived, to keep waiting runs small.
+        self.memo: dict[Any, Any] | None = None
 
     def __reduce__(self) -> tuple[type[_SharedSteps], tuple[list[AgentStep]]]:
         # What was derived can be derived again.
@@ -189,7 +159,13 @@ class Steps(Sequence[AgentStep]):
         A longer or a shorter sequence may have derived it.
         """
         # All runs begin with the same empty sequence, which must not keep what is theirs.
-        return self._shared.memo if self._length else {}
+        if not self._length:
+            return {}
+        shared = self._shared
+        if shared.memo is None:
+            # Two threads may create it at once; what one of them derives is then derived again.
+            shared.memo = {}
+        return shared.memo
 
     def derive(self, key: Hashable, extend: Callable[[_V, Sequence[AgentStep]], _V], *, nothing: _V) -> _V:
         """Return what `extend` makes of `nothing` and these steps. In a run it is called once with each step.
@@ -323,11 +299,16 @@ class Run:
 
     def with_steps(self, steps: Sequence[AgentStep]) -> Run:
         """Return the run with these steps added."""
-        return Run(self.inputs, self.steps.extended(steps), self.aside)
+        made = _UnfrozenRun(self.inputs, self.steps.extended(steps), self.aside)
+        made.__class__ = Run
+        return made
 
     def with_aside(self, **changes: Unpack[AsideChanges]) -> Run:
         """Return the run with these fields of its aside replaced; the record stays as it is."""
         return Run(self.inputs, self.steps, dataclasses.replace(self.aside, **changes))
+
+
+_UnfrozenRun = unfrozen(Run)
 
 
 def run_of(value: object) -> Run | None:

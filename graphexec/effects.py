@@ -6,12 +6,13 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, Observation, Run, StepStatus
+from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
 from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
 from graphexec.kernel.events import CompactReply
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
+from graphexec.messages.images import Observation
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
@@ -186,11 +187,8 @@ class Decided(CompactReply):
 
     def compact(self) -> object:
         """Return a single action, which the run's steps keep, too."""
-        match self.decision:
-            case tuple((AgentAction() as action,)):
-                return action
-            case _:
-                return self
+        decision = self.decision
+        return decision[0] if type(decision) is tuple and len(decision) == 1 else self
 
     @classmethod
     def restore(cls, part: AgentAction) -> Decided:
@@ -224,19 +222,20 @@ class ToolResult(CompactReply):
 
     def compact(self) -> object:
         """Return the observation, if it is all that there is: a subclass may have more."""
-        rest = (self.status, self.return_direct, self.model_text, self.error, self.traceback)
-        # A tool may return a result as its observation, which would be restored as the result itself.
-        alone = type(self) is ToolResult and type(self.observation) is not ToolResult and rest == _OBSERVED
+        alone = (
+            self.status == "ok"
+            and self.traceback is self.error is self.model_text is None
+            and not self.return_direct
+            and type(self) is ToolResult
+            # A tool may return a result as its observation, which would be restored as the result itself.
+            and type(self.observation) is not ToolResult
+        )
         return self.observation if alone else self
 
     @classmethod
     def restore(cls, part: Observation) -> ToolResult:
         """Return the result with this observation."""
         return cls(part)
-
-
-# The other fields of a result that is an observation and no more.
-_OBSERVED = ("ok", False, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

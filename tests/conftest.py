@@ -98,10 +98,14 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests more time: they try many examples, or run other tests in a separate process."""
+    """Give slow tests more time: they try many examples, or run other tests in a separate process.
+
+    The slowest begin first, so that the other processes have something to do until they end.
+    """
     for item in items:
         if item.get_closest_marker("slow") is not None and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG))
+    items.sort(key=lambda item: item.get_closest_marker("slowest") is None)
 
 
 def pytest_collection_finish() -> None:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 # Seconds that the measuring thread waits at a time.
 _PERIOD = 0.01
+# Seconds to wait at most for what should happen at once.
+_LONG = 20.0
+
+
+def eventually(holds: Callable[[], object], otherwise: str = "it never holds") -> None:
+    """Wait until a condition holds."""
+    ends = time.monotonic() + _LONG
+    while not holds():
+        assert time.monotonic() < ends, otherwise
+        time.sleep(0.001)
 
 
 class Stopwatch:

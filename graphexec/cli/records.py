@@ -20,7 +20,7 @@ from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
 from graphexec.draw.runs.lines import TraceWriter
-from graphexec.draw.runs.records import Recorder
+from graphexec.draw.runs.recorder import Recorder
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Event

@@ -27,7 +27,8 @@ from graphexec.draw.page import html
 from graphexec.draw.page.comparison import comparison
 from graphexec.draw.page.index import index
 from graphexec.draw.runs.overlay import overlay_runs
-from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
+from graphexec.draw.runs.recorder import AnyRun, Recorder, recording_of
+from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.errors import InputError, did_you_mean

@@ -185,8 +185,8 @@ class AgentExecutor(RunMethods[T_co]):
         )
         self._allow_nonterminating = allow_nonterminating
         handlers = self._setup.make_handlers()
-        keeps_thread = self._setup.keeps_thread(handlers)
-        context = RunContext(handlers, limits, tool_concurrency, around_call=around_call, keeps_thread=keeps_thread)
+        reuses_thread = self._setup.reuses_thread(handlers)
+        context = RunContext(handlers, limits, tool_concurrency, around_call=around_call, reuses_thread=reuses_thread)
         self._prove(self._setup.make_graph(), context)
 
     def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
@@ -211,7 +211,7 @@ class AgentExecutor(RunMethods[T_co]):
             self.run_context,
             handlers=handlers,
             limits=dataclasses.replace(limits, budgets=budgets),
-            keeps_thread=setup.keeps_thread(handlers),
+            reuses_thread=setup.reuses_thread(handlers),
         )
         changed._prove(graph, context)
         return changed

@@ -20,6 +20,7 @@ from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.graph import Graph, edges, graph, on
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, charged, metered, node, rename, reserved
+from graphexec.kernel.program import unfrozen
 from graphexec.kernel.surgery import replace
 from graphexec.messages import ModelReply, ModelRequest
 
@@ -282,6 +283,9 @@ def read_once(agent: Agent, run: Run, reply: ModelReply | Decided) -> Decision:
     return decision
 
 
+_UnfrozenActed = unfrozen(Acted)
+
+
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     # Without rules no other node has read it.
     decision = read_once(agent, replied.run, replied.reply) if agent.rules else agent.read(replied.reply)
@@ -290,7 +294,12 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
         return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)
     if not decision:
         raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
-    return Acted(replied.run, decision)
+    acted = _UnfrozenActed(replied.run, decision)
+    acted.__class__ = Acted
+    return acted
+
+
+_UnfrozenCall, _UnfrozenStep, _UnfrozenObserved = unfrozen(CallTool), unfrozen(AgentStep), unfrozen(Observed)
 
 
 @charged(when_spent=limit_reached)
@@ -301,13 +310,19 @@ def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     match acted.actions if not acted.answers else [acted.actions[place] for place in acted.open]:
         case (action,):
             # Yielded directly: a batch of one would cost three more calls at each step.
-            result: ToolResult = yield CallTool(action.tool, action.tool_input, acted.run, action.call_id)
+            call = _UnfrozenCall(action.tool, action.tool_input, acted.run, action.call_id)
+            call.__class__ = CallTool
+            result: ToolResult = yield call
             results = (result,)
         case actions:
             results = yield from ask_all(
                 [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in actions]
             )
-    return acted.with_results(results) if acted.answers else Observed(acted.run, acted.actions, results)
+    if acted.answers:
+        return acted.with_results(results)
+    observed = _UnfrozenObserved(acted.run, acted.actions, results)
+    observed.__class__ = Observed
+    return observed
 
 
 def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
@@ -322,20 +337,21 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     With `return_direct="any"`, several tools may have been called: the last return-direct result is the answer.
     """
     actions, results = observed.actions, observed.results
-    alone = len(results) == 1
-    if alone:
-        ((action, result),) = zip(actions, results, strict=True)
+    if len(results) == len(actions) == 1:
         # `make_step` written out, to save a call at each step.
-        step = AgentStep(action, result.observation, result.status, result.model_text, result.error)
+        result = results[0]
+        step = _UnfrozenStep(actions[0], result.observation, result.status, result.model_text, result.error)
+        step.__class__ = AgentStep
         run = observed.run.with_steps((step,))
+        if not result.return_direct:
+            return Ready(run)
     else:
-        steps = [make_step(action, result) for action, result in zip(actions, results, strict=True)]
-        run = observed.run.with_steps(steps)
-    if alone or policies.return_direct == "any":
-        for result in reversed(results):
-            if result.return_direct:
-                return AgentFinish({"output": result.observation}, "", run, return_direct=True)
-    return Ready(run)
+        run = observed.run.with_steps([make_step(*pair) for pair in zip(actions, results, strict=True)])
+        answers = [result for result in results if result.return_direct]
+        if not answers or policies.return_direct != "any":
+            return Ready(run)
+        result = answers[-1]
+    return AgentFinish({"output": result.observation}, "", run, return_direct=True)
 
 
 # LangChain's text for its two limits, iterations and time: callers compare with it.

@@ -7,18 +7,31 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from graphexec.errors import CertificateError, InputError
-from graphexec.kernel.effects import Effect, OuterRuns, Request, measure_reply, members_of
+from graphexec.errors import CertificateError, InputError, SnapshotError
+from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
+from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
-from graphexec.kernel.program import Charge, Ranks, Step, Tariff, compile_program, invalid_answer
-from graphexec.kernel.snapshot import NestedRun
+from graphexec.kernel.program import (
+    Charge,
+    Ranks,
+    Step,
+    Tariff,
+    compile_program,
+    invalid_answer,
+    undeclared_outcome,
+    unfrozen,
+)
+from graphexec.kernel.snapshot import UNPAID, NestedRun
 
 # Most runs contain no nested runs, and share this value.
 _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 
 # An effect whose nested run a resume continues.
 Begun: TypeAlias = tuple[Effect[Any], NestedRun]
+
+
+_UnfrozenSpent = unfrozen(Spent)
 
 
 class Counters:
@@ -36,6 +49,7 @@ class Counters:
         "_outer_seconds",
         "_ranks",
         "_restarts",
+        "_simple",
         "_spent",
         "_step",
         "program",
@@ -48,6 +62,7 @@ class Counters:
     def __init__(
         self, graph: Graph[Any, Any], spent: Spent, limits: Limits, ranks: Ranks | None, outer: OuterRuns | None
     ) -> None:
+        # Those of its program are equal, but they may have `1` for `1.0`.
         self._limits = limits
         self._outer = outer
         # The machine as it is compiled for the run's limits.
@@ -77,6 +92,8 @@ class Counters:
             self._blocked = self._blocked or outer.refusal
         # Whether there is a deadline.
         self.timed = limits.seconds is not None or self._outer_seconds is not None
+        # Whether only the limits of its own meters can refuse a charge.
+        self._simple = not self.timed and self._blocked is None and outer is None
         self._ranks = ranks
         self._lines = None if ranks is None else program.linear_ranks(ranks)
 
@@ -99,13 +116,15 @@ class Counters:
                     for name in names
                 ]
             # The engine counts correctly, so the counts need no validation.
-            self._spent = Spent.unchecked(
-                int(counts[0]),
-                self.seconds,
-                self._restarts,
-                Counts(program.budgets, tuple(counts[1:first_meter])) if first_meter > 1 else NOTHING,
-                Counts(names, tuple(amounts)),
+            spent = _UnfrozenSpent(
+                iterations=int(counts[0]),
+                seconds=self.seconds,
+                restarts=self._restarts,
+                budgets=Counts(program.budgets, tuple(counts[1:first_meter])) if first_meter > 1 else NOTHING,
+                meters=Counts(names, tuple(amounts)),
             )
+            spent.__class__ = Spent
+            self._spent = spent
         return self._spent
 
     @property
@@ -173,12 +192,37 @@ class Counters:
         reply = effect.cut(exhausted)
         return exhausted if reply is None else reply
 
+    def _apply(self, effect: Effect[Any], answer: Any, at: float) -> Any:
+        """Set the time, count what the reply reports, and return the reply, or the `Exhausted` of a cut."""
+        self._spent = None
+        # A clock that goes backwards, as it may after a resume, does not give time back.
+        if at > self.seconds:  # noqa: PLR1730 - `max` would be a call at each step
+            self.seconds = at
+        # Annotated here and below, because pyright has narrowed the answer to an unknown type.
+        kind: type[Any] = type(answer)  # pyright: ignore[reportUnknownVariableType]
+        if kind is ChargedReply:
+            self.charge(answer.charged)
+            answer = answer.reply
+            kind = type(answer)  # pyright: ignore[reportUnknownVariableType]
+        if kind is Exhausted:
+            raise invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
+        if kind is Cut:
+            return self._reply_to_cut(effect)
+        # An opaque node (`async def` or `@opaque`) is itself one effect, whose reply is the node's outcome.
+        if type(effect) is Perform:
+            if kind not in self._step.returns:
+                raise undeclared_outcome(self._step, answer, self._step.returns)
+        elif self._step.tariffs[type(effect)].measured:
+            self._measure(effect, answer)
+        return answer
+
     def _enter(self, step: Step) -> Exhausted | None:
+        if not self._simple:
+            if self.timed and (late := self._out_of_time(0.0)) is not None:
+                return late
+            if self._blocked is not None:
+                return self._blocked
         counts = self._counts
-        if self.timed and (late := self._out_of_time(0.0)) is not None:
-            return late
-        if self._blocked is not None:
-            return self._blocked
         for slot, amount, limit in step.entry:
             if counts[slot] + amount > limit:
                 return self._refund(step.entry, slot, limit, amount)
@@ -186,11 +230,12 @@ class Counters:
         self._spent = None
         return None
 
-    def _rank(self, node: str) -> tuple[float, ...]:
+    def _rank(self, node: str) -> Any:
+        """Return the rank at the entry of a node: a number if ranks are linear, or else a tuple of numbers."""
         assert self._ranks is not None, "only a run with ranks computes one"
         if self._lines is not None:
             height, slope, most = self._lines[node]
-            return (height + slope * max(0, most - self._counts[0]),)
+            return height + slope * max(0, most - self._counts[0])
         value: list[float] = []
         for component, budgets in self._ranks[node]:
             value.append(component)
@@ -212,7 +257,6 @@ class Counters:
         `asked` is the number of effects that this visit has asked for, including these. `begun` are the effects of the
         request whose nested runs a resume continues: what is left of their reserve must be left.
         """
-        counts = self._counts
         if self.timed and (late := self._out_of_time(step.grace)) is not None:
             return late
         if self._blocked is not None:
@@ -220,14 +264,29 @@ class Counters:
         if asked > step.fan_out:
             wanted = len(members_of(effect))
             return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
-        if tariff is None or tariff.stops or tariff.reserves or self._outer is not None:
+        if tariff is None or not tariff.simple or self._outer is not None:
             return self._charge_together(step, members_of(effect), begun)
+        counts = self._counts
         for slot, amount, limit in tariff.charges:
             if counts[slot] + amount > limit:
                 return self._refund(tariff.charges, slot, limit, amount)
             counts[slot] += amount
         self._spent = None
         return None
+
+    def _charge_unpaid(self, step: Step, request: Request, asked: int, states: Sequence[object]) -> Exhausted | None:
+        """Charge the unpaid members of a resumed request; return the `Exhausted` if a limit refuses."""
+        members = members_of(request)
+        if len(members) != len(states):
+            raise SnapshotError(
+                f"the snapshot has {len(states)} open calls, but {step.name} asks for {len(members)}; resume it "
+                "with its own graph"
+            )
+        unpaid = tuple(one for one, state in zip(members, states, strict=True) if state is UNPAID)
+        begun = [(one, state) for one, state in zip(members, states, strict=True) if type(state) is NestedRun]
+        if not unpaid and not begun:
+            return None
+        return self._charge(step, All(unpaid), None, asked, begun)
 
     def _charge_together(
         self, step: Step, members: tuple[Effect[Any], ...], begun: Sequence[Begun]

@@ -6,6 +6,7 @@ stepping creates one from each snapshot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any, final
@@ -26,21 +27,18 @@ from graphexec.kernel.effects import (
     DetachedScope,
     Effect,
     OuterRuns,
-    Perform,
     Request,
     RunScope,
-    members_of,
 )
 from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
-from graphexec.kernel.program import HIGHEST, Ranks, Step, invalid_answer, read_request, undeclared_outcome
+from graphexec.kernel.program import HIGHEST, Ranks, Step, Tariff, read_request, undeclared_outcome, unfrozen
 from graphexec.kernel.snapshot import (
     NO_FRAMES,
     PAID,
     UNPAID,
-    NestedRun,
     Snapshot,
     StoredReply,
     begin_again,
@@ -54,6 +52,12 @@ from graphexec.kernel.snapshot import (
 # A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
 _GENERATORS = frozenset({GeneratorType})
 
+
+_UnfrozenSnapshot, _UnfrozenEntered = unfrozen(Snapshot), unfrozen(Entered)
+_UnfrozenAnswered, _UnfrozenMoved = unfrozen(Answered), unfrozen(Moved)
+
+# The answers that are no replies.
+_EXCEPTIONAL = frozenset[type]({ChargedReply, Cut, Exhausted})
 
 # The member states of a request for one effect that is charged and has no reply yet.
 _ONE_PAID = (PAID,)
@@ -115,7 +119,7 @@ class Execution(Counters):
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the current state."""
-        return Snapshot(
+        snapshot = _UnfrozenSnapshot(
             self._step.name,
             self._value,
             tuple(self._replies),
@@ -126,6 +130,8 @@ class Execution(Counters):
             self.scope.run_id,
             self._frames,
         )
+        snapshot.__class__ = Snapshot
+        return snapshot
 
     def call(self) -> CallContext[Any]:
         """Return a `CallContext` that stands for the current visit; its id is that of the visit's first request."""
@@ -146,15 +152,20 @@ class Execution(Counters):
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
-        ranks, linear_ranks, counts = self._ranks, self._lines, self._counts
+        ranked, lines, counts = self._ranks is not None, self._lines, self._counts
         # The `CallContext` of the events that concern no effect.
         run_call: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
         known: Mapping[str, object] = NO_FRAMES
         # A run that is resumed inside a node no longer knows its rank at the entry.
-        previous_rank = HIGHEST if ranks is None or self._entered else self._rank(step.name)
+        # Any: a number where the ranks are linear, or else a tuple of numbers.
+        rank: Any
+        previous_rank: Any = HIGHEST if lines is None else math.inf
+        if ranked and not self._entered:
+            previous_rank = self._rank(step.name)
         while True:
             outcome: Any = None
             exhausted = None
+            following = step.following
             # A run that is resumed inside a node has paid for the entry already.
             if not self._entered:
                 if observed:
@@ -162,7 +173,8 @@ class Execution(Counters):
                         # Events that were emitted before keep their own call.
                         run_call, known = CallContext(self.scope, "", None, None, 0, 0), self._frames
                         run_call.frames = known
-                    event: Any = Entered(step.name, value, self._spent or self.spent(), run_call)
+                    event: Any = _UnfrozenEntered(step.name, value, self._spent or self.spent(), run_call)
+                    event.__class__ = Entered
                     (yield event) if notify is None else notify(event)
                 if step.entry:
                     exhausted = self._enter(step)
@@ -174,22 +186,27 @@ class Execution(Counters):
                     if type(outcome) is Exhausted:
                         exhausted = outcome
                 else:
-                    outcome = step.function(value) if step.takes_value_only else self._call_node(step, value)
+                    # Read apart from the call, which Python cannot make faster if both are one expression.
+                    function = step.function
+                    outcome = function(value) if step.takes_value_only else self._call_node(step, value)
             if exhausted is not None:
                 assert step.when_spent is not None, f"{step.name} was stopped by a limit, and has no when_spent"
                 outcome = step.when_spent(value, exhausted)
-            declared = step.returns if exhausted is None else step.limit_outcomes
+                following = step.following_limit
             # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
-            if kind not in declared:
-                raise undeclared_outcome(step, outcome, declared)
             try:
-                next_step = step.following[kind]
+                next_step = following[kind]
             except KeyError:
+                declared = step.returns if exhausted is None else step.limit_outcomes
+                if kind not in declared:
+                    raise undeclared_outcome(step, outcome, declared) from None
                 # Only a graph made by draft(), which is not validated, can lack an edge.
                 raise UnhandledOutcomeError(step.name, outcome) from None
             if observed:
-                event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)
+                target = END.name if next_step is None else next_step.name
+                event = _UnfrozenMoved(step.name, outcome, target, run_call)
+                event.__class__ = Moved
                 (yield event) if notify is None else notify(event)
             if next_step is None:
                 return outcome
@@ -199,13 +216,13 @@ class Execution(Counters):
                 for slot in step.resets.get(kind, ()):
                     counts[slot] = 0
                 self._spent = None
-            if ranks is not None:
-                if linear_ranks is not None:
+            if ranked:
+                if lines is not None:
                     # `_rank` written out here: the call would take three times as long. Slot 0 counts the iterations.
-                    height, slope, iterations = linear_ranks[next_step.name]
+                    height, slope, iterations = lines[next_step.name]
                     left = iterations - counts[0]
                     # After a resume with lower limits, the run may have spent more than they allow.
-                    rank: tuple[float, ...] = (height + slope * left if left > 0 else height,)
+                    rank = height + slope * left if left > 0 else height
                 else:
                     rank = self._rank(next_step.name)
                 if not rank < previous_rank:
@@ -275,16 +292,16 @@ class Execution(Counters):
     def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
         """Charge and yield the effects of an asking node; return its outcome, or the `Exhausted` that stops it."""
         generator: GeneratorType[Any, Any, Any]
-        generator = step.generator(value) if step.call_parameter is None else self._call_node(step, value)
+        function = step.function
+        generator = function(value) if step.call_parameter is None else self._call_node(step, value)
         if type(generator) not in _GENERATORS:
-            returned = an(type(generator).__name__)
             raise NodeError(
-                f"{step.name} is declared as Asks[...] but returned {returned} without asking; "
+                f"{step.name} is declared as Asks[...] but returned {an(type(generator).__name__)} without asking; "
                 f"write reply = yield from ask(...)"
             )
         # The recorded replies bring a resumed node back to where it was.
         replay = iter(self._replies) if self._replies else None
-        observed, notify = self._observed, self._notify
+        observed, notify, simple, counts = self._observed, self._notify, self._simple, self._counts
         tariffs, most = step.tariffs, step.most
         asked = 0
         reply: Any = None
@@ -300,7 +317,10 @@ class Execution(Counters):
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
                 count, effect = 1, request
-                tariff = tariffs[type(request)] if type(request) in tariffs else None  # noqa: SIM401 - `get` is a call
+                try:
+                    tariff: Tariff | None = tariffs[type(request)]
+                except KeyError:
+                    tariff = None
                 # The usual request, one effect, needs no further call.
                 if tariff is None or (most is not None and asked >= most):
                     count, effect, tariff = read_request(step, request, asked)
@@ -315,14 +335,25 @@ class Execution(Counters):
                     reply = stored.read(request, self.graph.outcomes) if type(stored) is StoredReply else stored
                 else:
                     replay = None
-                    exhausted = (
-                        self._charge_unpaid(step, request, asked)
-                        if self._open
-                        else self._charge(step, request, tariff, asked)
-                    )
+                    if self._open:
+                        exhausted = self._charge_unpaid(step, request, asked, self._open)
+                        if exhausted is None:
+                            self._open = [PAID if state is UNPAID else state for state in self._open]
+                    elif simple and tariff is not None and tariff.simple and asked <= step.fan_out:
+                        # The usual charge, written out: nothing but its own limits can refuse it.
+                        exhausted = None
+                        for slot, amount, limit in tariff.charges:
+                            charged = counts[slot] + amount
+                            if charged > limit:
+                                exhausted = self._refund(tariff.charges, slot, limit, amount)
+                                break
+                            counts[slot] = charged
+                        self._spent = None
+                    else:
+                        exhausted = self._charge(step, request, tariff, asked)
                     if exhausted is not None:
                         return exhausted
-                    if count > 1:
+                    if tariff is None:
                         reply = yield from self._run_batch(step, request)
                     else:
                         call: CallContext[Any] = CallContext(
@@ -335,7 +366,14 @@ class Execution(Counters):
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
-                        effect_reply = self._apply(effect, answer, at)
+                        if tariff.reported or type(answer) in _EXCEPTIONAL:
+                            effect_reply = self._apply(effect, answer, at)
+                        else:
+                            # `_apply` written out.
+                            self._spent = None
+                            if at > self.seconds:  # noqa: PLR1730 - `max` is a call
+                                self.seconds = at
+                            effect_reply = answer
                         # A batch with one member gets its reply in a tuple; an `Exhausted` is passed on as it is.
                         reply = effect_reply
                         if effect is not request and type(reply) is not Exhausted:
@@ -348,7 +386,8 @@ class Execution(Counters):
                         if self._nested_charges:
                             self._add_nested_charges()
                         if observed:
-                            event = Answered(step.name, effect, effect_reply, seconds, self.spent(), call)
+                            event = _UnfrozenAnswered(step.name, effect, effect_reply, seconds, self.spent(), call)
+                            event.__class__ = Answered
                             (yield event) if notify is None else notify(event)
                 if type(reply) is Exhausted:
                     return reply
@@ -393,47 +432,6 @@ class Execution(Counters):
                     event = Answered(step.name, effect, states[member], seconds, self.spent(), call)
                     (yield event) if notify is None else notify(event)
         return self._record_batch()
-
-    def _charge_unpaid(self, step: Step, request: Request, asked: int) -> Exhausted | None:
-        """Charge the unpaid members of a resumed request; return the `Exhausted` if a limit refuses."""
-        members = members_of(request)
-        if len(members) != len(self._open):
-            raise SnapshotError(
-                f"the snapshot has {len(self._open)} open calls, but {step.name} asks for {len(members)}; resume it "
-                "with its own graph"
-            )
-        unpaid = tuple(one for one, state in zip(members, self._open, strict=True) if state is UNPAID)
-        begun = [(one, state) for one, state in zip(members, self._open, strict=True) if type(state) is NestedRun]
-        if not unpaid and not begun:
-            return None
-        exhausted = self._charge(step, All(unpaid), None, asked, begun)
-        if exhausted is None:
-            self._open = [PAID if state is UNPAID else state for state in self._open]
-        return exhausted
-
-    def _apply(self, effect: Effect[Any], answer: Any, at: float) -> Any:
-        """Set the time, count what the reply reports, and return the reply, or the `Exhausted` of a cut."""
-        self._spent = None
-        # A clock that goes backwards, as it may after a resume, does not give time back.
-        if at > self.seconds:  # noqa: PLR1730 - `max` would be a call at each step
-            self.seconds = at
-        # Annotated here and below, because pyright has narrowed the answer to an unknown type.
-        kind: type[Any] = type(answer)  # pyright: ignore[reportUnknownVariableType]
-        if kind is ChargedReply:
-            self.charge(answer.charged)
-            answer = answer.reply
-            kind = type(answer)  # pyright: ignore[reportUnknownVariableType]
-        if kind is Exhausted:
-            raise invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
-        if kind is Cut:
-            return self._reply_to_cut(effect)
-        # An opaque node (`async def` or `@opaque`) is itself one effect, whose reply is the node's outcome.
-        if type(effect) is Perform:
-            if kind not in self._step.returns:
-                raise undeclared_outcome(self._step, answer, self._step.returns)
-        elif self._step.tariffs[type(effect)].measured:
-            self._measure(effect, answer)
-        return answer
 
     def _apply_to_batch(self, request: All[Effect[Any]], states: list[object], answer: Any, at: float) -> list[object]:
         """Apply the answer to a whole batch, a tuple of replies or a `Cut`; return the state of each member."""

@@ -361,17 +361,6 @@ class Spent:
                 object.__setattr__(self, name, Counts(*map(tuple, zip(*items, strict=True))) if items else NOTHING)
         _check_counts("Spent", counts)
 
-    @staticmethod
-    def unchecked(iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts) -> Spent:
-        """Return the spending without validation: the engine has counted it."""
-        spent = object.__new__(Spent)
-        object.__setattr__(spent, "iterations", iterations)
-        object.__setattr__(spent, "seconds", seconds)
-        object.__setattr__(spent, "restarts", restarts)
-        object.__setattr__(spent, "budgets", budgets)
-        object.__setattr__(spent, "meters", meters)
-        return spent
-
     def __getitem__(self, meter: Meter | str) -> float:
         """Return the spent amount of a meter, given as a `Meter` or by name; 0 if it was never charged."""
         return self.meters[meter.name if isinstance(meter, Meter) else meter]

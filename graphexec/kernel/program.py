@@ -1,4 +1,4 @@
-"""A graph compiled for its limits: the data that the engine looks up at each step, and the ranks of a certificate.
+"""A graph compiled for its limits: what the engine looks up and makes at each step, and the ranks of a certificate.
 
 A rank proves that a run ends: its value falls at every step. The rank of a node is a sequence of levels; each level
 contributes the number of the node's component and the remaining amounts of the level's budgets. Values are compared
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from functools import wraps
+from dataclasses import MISSING, field, fields, make_dataclass
+from functools import partial, wraps
+from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
@@ -72,7 +74,7 @@ class Tariff:
     is charged before, and whether it has a limit.
     """
 
-    __slots__ = ("charges", "compared", "measured", "reserves", "stops")
+    __slots__ = ("charges", "compared", "measured", "reported", "reserves", "simple", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -93,6 +95,9 @@ class Tariff:
             for meter, most in reserves_of(kind).items()
             if most
         )
+        # Whether charges are all that there is before the effect, and whether its reply is measured or checked.
+        self.simple = not self.stops and not self.reserves
+        self.reported = bool(kind.measures) or kind is Perform
         self.measured = tuple(
             (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
         )
@@ -110,9 +115,10 @@ class Step:
     def __init__(self, source: Node[Any, Any], program: Program) -> None:
         slots, caps = program.slots, program.caps
         self.name = source.name
-        self.function = source.function
         # Any: the engine checks the result when it has one.
-        self.generator: Callable[..., Any] = _perform_function(source) if source.kind == "opaque" else source.function
+        self.function: Callable[..., Any] = (
+            _perform_function(source) if source.kind == "opaque" else _by_position(source.function)
+        )
         self.asks = source.kind != "pure"
         # Iterations come first: if several budgets are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)
@@ -141,8 +147,53 @@ class Step:
         self.takes_value_only = self.call_parameter is None and not self.receives
         # The frames that a run keeps when it arrives here; `None`: the machine has no frames.
         self.frames: frozenset[str] | None = None
+        # By the outcome; for the outcome when a limit stops the node, apart.
         self.following: dict[type, Step | None] = {}
+        self.following_limit: dict[type, Step | None] = {}
         self.resets: dict[type, tuple[int, ...]] = {}
+
+
+def unfrozen(kind: type[T]) -> type[T]:
+    """Return a class with the fields and the slots of a frozen dataclass, whose instances may be changed.
+
+    Each step makes some ten objects, and `kind(...)` sets each of their fields by a call of `object.__setattr__`. It
+    takes a third of the time to write `made = _Unfrozen(...)`, then `made.__class__ = kind`: then no other code has the
+    object before it is frozen. `__post_init__` is not called.
+    """
+    # Any: what stands for a missing default is of no exported class.
+    specs: list[Any] = [
+        (one.name, one.type, field() if one.default is MISSING else field(default=one.default))
+        # Any: dataclasses are recognised at run time.
+        for one in fields(kind)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ]
+    # With their parameters, without which no class can be derived from `Generic`.
+    bases: tuple[type, ...] = vars(kind).get("__orig_bases__", kind.__bases__)
+    return make_dataclass(kind.__name__, specs, bases=bases, slots=True, eq=False, repr=False)
+
+
+_FEW_SETTINGS = 2
+
+
+def _by_position(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that passes the settings of a bound node by position: by keyword a call takes twice as long."""
+    if not isinstance(function, partial):
+        return function
+    # Any: the parameters of a partial object are unknown.
+    bound: partial[Any] = function  # pyright: ignore[reportUnknownVariableType]
+    inner = bound.func
+    names = inner.__code__.co_varnames[1 : inner.__code__.co_argcount] if isinstance(inner, FunctionType) else ()
+    settings = tuple(bound.keywords.values())
+    if bound.args or names != tuple(bound.keywords) or not 1 <= len(settings) <= _FEW_SETTINGS:
+        return bound
+    first, last = settings[0], settings[-1]
+
+    def with_one(value: Any) -> Any:
+        return inner(value, first)
+
+    def with_two(value: Any) -> Any:
+        return inner(value, first, last)
+
+    return with_one if len(settings) == 1 else with_two
 
 
 def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
@@ -204,7 +255,11 @@ class Program:
             step = self.steps.get(edge.source)
             # A draft may refer to missing nodes.
             if step is not None and (edge.target == END.name or edge.target in self.steps):
-                step.following[edge.outcome] = None if edge.target == END.name else self.steps[edge.target]
+                target = None if edge.target == END.name else self.steps[edge.target]
+                if edge.outcome in step.returns:
+                    step.following[edge.outcome] = target
+                if edge.outcome in step.limit_outcomes:
+                    step.following_limit[edge.outcome] = target
                 if edge.resets:
                     step.resets[edge.outcome] = tuple(self.slots[budget.name] for budget in edge.resets)
         if any(step.receives for step in self.steps.values()):

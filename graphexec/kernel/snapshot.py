@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -297,7 +298,14 @@ def attach_snapshot(error: BaseException, snapshot: Snapshot) -> None:
     spent = snapshot.spent
     counts = {"iterations": spent.iterations, **{name: count for name, count in spent.meters.items() if count}}
     spending = ", ".join(f"{name.replace('_', ' ')}: {format_count(count)}" for name, count in counts.items())
-    error.add_note(f"graphexec: the run was at the node {snapshot.node} ({spending}); snapshot_of(error) is its state")
+    add_note(error, f"graphexec: the run was at the node {snapshot.node} ({spending}); snapshot_of(error) is its state")
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an exception, if it takes one: the exception itself says more."""
+    # A method of the user's class may raise, and its notes may be no list.
+    with suppress(Exception):
+        error.add_note(note)
 
 
 def snapshot_of(error: BaseException) -> Snapshot | None:

@@ -165,8 +165,12 @@ def advance(
     return PendingEffect(item.request, calls, execution.snapshot(), execution.deadline, graph, limits)
 
 
-def replay(journal: Journal) -> Iterator[Event[Any]]:
-    """Replay a run from its journal and yield its events, except `Reported`; pure nodes are called again."""
+def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[Any]]:
+    """Replay a run from its journal and yield its events, except `Reported`; pure nodes are called again.
+
+    A run that an exception ended may have got no further than its last reply, or to some node behind it: `until` is the
+    snapshot that the exception carries, and ends the events where the run stood.
+    """
     execution = Execution(journal.graph, journal.start, journal.limits, scope=journal.scope)
     path = execution.run(observed=True, by_member=True)
     replies = iter(journal)
@@ -176,6 +180,8 @@ def replay(journal: Journal) -> Iterator[Event[Any]]:
             # A new generator, and one that yielded an event, is sent `None`.
             item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             if isinstance(item, (Entered, Asked, Answered, Moved)):
+                if until is not None and _is_beyond(item, execution, until):
+                    return
                 yield item
                 answer = None
             else:
@@ -184,9 +190,27 @@ def replay(journal: Journal) -> Iterator[Event[Any]]:
                     return
                 restore_charges(item, answer[0])
     except StopIteration as end:
-        yield Done(end.value, execution.snapshot(), journal, call=execution.call())
+        if until is None:
+            yield Done(end.value, execution.snapshot(), journal, call=execution.call())
     finally:
         path.close()
+
+
+def _is_beyond(event: Entered | Asked | Answered | Moved, execution: Execution, until: Snapshot) -> bool:
+    """Return whether a replayed event is one that the run had not reached at the snapshot."""
+    if isinstance(event, Answered):
+        return False
+    now = execution.snapshot()
+    if isinstance(event, Asked):
+        return now.sequence == until.sequence and not until.open
+    if now.sequence < until.sequence or event.node != until.node:
+        return False
+    # A node may have been visited before, without a request since: then it had spent less of an iteration or a budget.
+    spent, most = now.spent, until.spent
+    reached = spent.iterations >= most.iterations and all(
+        spent.budgets[name] >= most.budgets[name] for name in most.budgets
+    )
+    return reached and not (isinstance(event, Entered) and until.entered)
 
 
 def restore_charges(asked: CallContext[Any] | Batch, answer: object) -> None:

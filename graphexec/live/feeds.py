@@ -12,7 +12,8 @@ from graphexec.draw.page import record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.lines import TraceReader
 from graphexec.draw.runs.record_schema import validate_record
-from graphexec.draw.runs.records import Recorder, Recording
+from graphexec.draw.runs.recorder import Recorder
+from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 from graphexec.runtime.files import open_regular, read_lines
 

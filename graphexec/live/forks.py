@@ -14,7 +14,8 @@ from typing import TypeAlias, final
 from graphexec.actions import NO_STEPS, AgentStep, steps_of
 from graphexec.draw.forks import Fork, fork
 from graphexec.draw.runs.lines import TraceWriter
-from graphexec.draw.runs.records import Recorder, Recording
+from graphexec.draw.runs.recorder import Recorder
+from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError, described
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.events import Answered, Entered

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, final
 
 from graphexec._parsing import compile_lazily
 from graphexec.errors import InputError, format_value
@@ -42,7 +42,7 @@ _DEEPEST = 150
 ImageKind: TypeAlias = Literal["graphexec.image"]
 IMAGE_KIND: ImageKind = "graphexec.image"
 # The kind of an object that holds another one, which has one of the two kinds but is data.
-_DATA_KIND = "graphexec.data"
+DATA_KIND = "graphexec.data"
 
 
 @final
@@ -336,9 +336,9 @@ def _quote(data: Any, depth: int = 0) -> Any:
         case [*items]:
             return [_quote(one, depth + 1) for one in items]
         case {**members}:
-            is_like_image = members.get("kind") in (IMAGE_KIND, _DATA_KIND)
+            is_like_image = members.get("kind") in (IMAGE_KIND, DATA_KIND)
             quoted = {name: _quote(one, depth + 1 + is_like_image) for name, one in members.items()}
-            return {"kind": _DATA_KIND, "data": quoted} if is_like_image else quoted
+            return {"kind": DATA_KIND, "data": quoted} if is_like_image else quoted
         case _:
             return data
 
@@ -405,3 +405,25 @@ def dump_observation(observation: Any) -> Any:
     same = write_json(restored, marks) == text
     # A string would be shown without its quotes.
     return data if marks.images or (same and not isinstance(restored, str)) else text
+
+
+@final
+class _Stored:
+    """How pydantic stores a value of any kind: `dump` makes its JSON data, from which images are restored."""
+
+    def __init__(self, dump: Callable[[Any], Any]) -> None:
+        self._dump = dump
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
+        from pydantic_core import core_schema
+
+        dump = core_schema.plain_serializer_function_ser_schema(self._dump, when_used="json")
+        return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
+
+
+# Any value that a caller passes or a run returns. A resumed run has its JSON data, and the images in their places.
+Value: TypeAlias = Annotated[Any, _Stored(dump_with_images)]
+
+# Any value that a tool returns. A resumed run has its JSON data, and the images in their places: their text for the
+# model is the same.
+Observation: TypeAlias = Annotated[Any, _Stored(dump_observation)]

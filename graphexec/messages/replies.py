@@ -37,6 +37,8 @@ class Usage:
         )
 
 
+_CALLS = frozenset({ToolCall})
+
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 
 
@@ -89,7 +91,14 @@ def check_reply(reply: object, model: str) -> ModelReply:
 def require_reply(reply: object, model: str) -> ModelReply:
     """Return the reply of the model named `model`. Raises `InvalidReplyError` as `check_reply` does."""
     # The usual reply first: the checks below would be twenty calls for each step of a run.
-    if type(reply) is ModelReply and reply.cost is None and type(reply.usage) is Usage:
+    if (
+        type(reply) is ModelReply
+        and type(reply.content) is str
+        and type(reply.tool_calls) is tuple
+        and {*map(type, reply.tool_calls)} <= _CALLS
+        and reply.cost is None
+        and type(reply.usage) is Usage
+    ):
         prompt, completion, cached = reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens
         whole = type(prompt) is type(completion) is type(cached) is int
         if whole and prompt >= 0 and completion >= 0 and cached >= 0:
@@ -100,6 +109,11 @@ def require_reply(reply: object, model: str) -> ModelReply:
         )
     usage = reply.usage
     # A user's model may return any value.
+    content, calls = reply.content, reply.tool_calls
+    if not isinstance(content, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _invalid_reply(model, "content", content, "pass a string, which is empty if there are tool calls alone")
+    if not isinstance(calls, tuple) or not all(isinstance(call, ToolCall) for call in calls):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _invalid_reply(model, "tool_calls", calls, "pass a tuple of ToolCall(id, name, arguments)")
     if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _invalid_reply(model, "usage", usage, "pass Usage(prompt_tokens, completion_tokens), or leave it out")
     for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):

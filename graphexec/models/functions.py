@@ -24,7 +24,9 @@ _FUNCTION = Constraint(
 
 @final
 class FunctionModel:
-    """A model whose replies a function writes: `request.messages` to a string, or to a `ModelReply`.
+    """A model whose replies a function writes: it takes the request, and returns a string or a `ModelReply`.
+
+    `FunctionModel(lambda request: request.messages[-1].content)` repeats the last message.
 
     The function may be `async def`. In an async run a blocking one is called in a thread. It decides itself how long it
     waits: the `timeout` of a call is not passed on. Raises `InputError` for anything but a function of one argument; a

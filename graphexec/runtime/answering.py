@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.errors import ThreadLimitError
+from graphexec.errors import InputError, ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import Cut, MemberReply, MemberStarted, Reported
-from graphexec.runtime.calls import close_calls, enter_call, keep_charged, leave_call, within_call
+from graphexec.runtime.calls import Scope, close_calls, enter_call, keep_charged, leave_call, within_call
 from graphexec.runtime.handlers import Handler, Handlers, RunContext, handler_of
 from graphexec.runtime.io import BLOCKING, IO, CallGroup, run_sync
 from graphexec.runtime.observers import Notifier, OnEvent
@@ -33,13 +33,10 @@ class CallAnswering:
         "_call",
         "_notify",
         "_on_event",
-        "began",
-        "clock",
         "io",
-        "observed",
         "pieces",
         "run_context",
-        "streams",
+        "scope",
         "worlds",
     )
     _notify: Notifier | None
@@ -47,14 +44,21 @@ class CallAnswering:
     # The call that the supervisor may cut, and the time at which it began.
     _call: CallContext[Any] | None
     _asked_at: float
-    clock: Callable[[], float]
-    began: float
     io: IO
-    observed: bool
     pieces: bool
     run_context: RunContext
-    streams: bool
+    scope: Scope
     worlds: Mapping[str, Handlers]
+
+    @property
+    def observed(self) -> bool:
+        """True if observers or the consumer of a stream receive the events."""
+        return self._notify is not None or self._on_event is not None
+
+    @property
+    def streams(self) -> bool:
+        """True if the run waits for the consumer of its events."""
+        return self._on_event is not None
 
     def handler_of(self, call: CallContext[Any]) -> Handler:
         """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
@@ -68,17 +72,17 @@ class CallAnswering:
         if handler.timed:
             left = None
         elif left is not None and left <= 0:
-            return CUT, self.clock() - self.began
+            return CUT, self.scope.now()
         if self.pieces:
             return await self._answer_with_reports(handler, call, left)
         # Reports are delivered when the call is answered or has failed.
         reports = None
-        if self.observed:
+        if self._notify is not None or self._on_event is not None:
             reports = call.listener = Reports()
         try:
             token = enter_call(call)
             try:
-                if self.streams:
+                if self._on_event is not None:
                     if handler.instant or left is None:
                         reply = await self.handle(handler, call)
                     else:
@@ -88,7 +92,7 @@ class CallAnswering:
                     reply = await self.handle(handler, call)
                 else:
                     reply = await self._hurry(handler, call, loop, deadline, left)
-                now = self.clock() - self.began
+                now = self.scope.now()
             finally:
                 leave_call(call, token)
         except Exception:
@@ -103,7 +107,7 @@ class CallAnswering:
         self, handler: Handler, call: CallContext[Any], loop: Loop, deadline: Deadline, left: float
     ) -> object:
         """Return the reply to a call that the supervisor cuts after `left` seconds; then this loop is abandoned."""
-        self._call, self._asked_at = call, self.clock() - self.began
+        self._call, self._asked_at = call, self.scope.now()
         deadline.begin(left)
         try:
             reply = await self.handle(handler, call)
@@ -129,17 +133,26 @@ class CallAnswering:
         around = self.run_context.around_call
         if around is None:
             return await handler.answer(call.effect, call, io)
+        failed: BaseException | None = None
         with around(call):
-            return await handler.answer(call.effect, call, io)
+            try:
+                return await handler.answer(call.effect, call, io)
+            except BaseException as error:
+                failed = error
+                raise
+        raise InputError(
+            f"around_call suppressed the {type(failed).__name__} of a {type(call.effect).__name__} at {call.node}, and "
+            "the call has no reply; let its context manager pass exceptions on"
+        ) from failed
 
     async def _answer_with_reports(
         self, handler: Handler, call: CallContext[Any], left: float | None
     ) -> tuple[object, float]:
         """Return the reply to a call as `answer` does; deliver its reports as they come."""
-        ends = None if left is None else self.clock() + left
+        ends = None if left is None else self.scope.now() + left
 
         async def timed() -> tuple[object, float]:
-            return await self.handle(handler, call), self.clock() - self.began
+            return await self.handle(handler, call), self.scope.now()
 
         async with self.io.call_group() as group:
             call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
@@ -147,9 +160,9 @@ class CallAnswering:
                 group.start(0, timed)
             try:
                 while True:
-                    update = await group.take(None if ends is None else ends - self.clock())
+                    update = await group.take(None if ends is None else ends - self.scope.now())
                     if update is None:
-                        return CUT, self.clock() - self.began
+                        return CUT, self.scope.now()
                     _, result, news = update
                     if result is not None:
                         answered: tuple[object, float] = result()
@@ -174,7 +187,7 @@ class MemberCalls:
         self._width = run.run_context.at_once
         # By the clock of the IO: the run's clock stands still in some tests, and other calls advance it.
         until = run.execution.deadline
-        self._ends = None if until is None else run.io.now() + until - (run.clock() - run.began)
+        self._ends = None if until is None else run.io.now() + until - run.scope.now()
         # The member to start next; the path has already received its MemberBegun.
         self._next: int | None = None
         self._began: dict[int, float] = {}
@@ -258,7 +271,7 @@ class MemberCalls:
             self._add_reply(member, reply, now)
 
     async def _timed(self, handler: Handler, call: CallContext[Any]) -> tuple[object, float]:
-        return await self._run.handle(handler, call), self._run.clock() - self._run.began
+        return await self._run.handle(handler, call), self._run.scope.now()
 
     async def _take(self) -> None:
         """Wait for the next reply, report, exception, or the deadline."""
@@ -308,7 +321,7 @@ class MemberCalls:
             self._ready.append(self._run.cut_call(self.batch.calls[member], self._began[member]))
 
     def _begin(self, member: int) -> tuple[object, float, float]:
-        self._began[member] = now = self._run.clock() - self._run.began
+        self._began[member] = now = self._run.scope.now()
         answer = (MemberStarted(member), now, 0.0)
         self._run.record(*answer)
         return answer

@@ -67,13 +67,17 @@ class Scope:
         self._execution = execution
         self.began = self.clock() - execution.seconds
 
+    def now(self) -> float:
+        """Return the second of the run's clock."""
+        return self.clock() - self.began
+
     def seconds_left(self) -> float | None:
         """Return the seconds until the deadline of the current node's effects, 0 or more; `None` without a deadline."""
         assert self._execution is not None, "begin() sets it"
         if not self._execution.timed:
             return None
         deadline = self._execution.deadline
-        return None if deadline is None else max(0.0, deadline - (self.clock() - self.began))
+        return None if deadline is None else max(0.0, deadline - self.now())
 
 
 def scope_of(call: CallContext[Any]) -> Scope:

@@ -28,9 +28,9 @@ class Handler:
 
     `answer` is a coroutine function of the effect, its `CallContext`, and the `IO`; it returns the reply. The runner
     enforces the deadline (`call.seconds_left`); a `timed` handler enforces it itself, and is called even if no seconds
-    are left. An `instant` handler never waits: it runs without a thread or a task. `blocks` returns whether the answer
-    to an effect calls a function that may block, and usually awaits nothing. A run's context must be an instance of all
-    `context_types`. `check_access` raises what calls would raise before anything is sent, such as
+    are left. An `instant` handler never waits: it runs without a thread or a task. `may_block` returns whether the
+    answer to an effect calls a function that may block, and usually awaits nothing. A run's context must be an instance
+    of all `context_types`. `check_access` raises what calls would raise before anything is sent, such as
     `MissingAPIKeyError`.
     """
 
@@ -40,7 +40,7 @@ class Handler:
     context_types: tuple[type, ...] = ()
     timed: bool = False
     check_access: Callable[[], None] | None = None
-    blocks: Callable[[Any], bool] | None = None
+    may_block: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
         # Users may pass the function of an effect that `handlers` takes.
@@ -202,7 +202,7 @@ class RunContext:
     With the `ranks` of a proof's certificate, every step must lower its rank (else `CertificateError`). `around_call`
     makes a context manager for each call, which is entered in the thread or task that carries out the call: for
     telemetry spans, for example. `overrides` answer the effects of embedded executors before their own handlers do: for
-    scripted replies. If an async run `keeps_thread`, blocking calls in a row are made in one thread, and the nodes
+    scripted replies. If an async run `reuses_thread`, blocking calls in a row are made in one thread, and the nodes
     between them run there, too, instead of on the event loop.
     """
 
@@ -213,7 +213,7 @@ class RunContext:
     ranks: Ranks | None = None
     around_call: AroundCall | None = None
     overrides: Handlers = field(default_factory=dict[type[Effect[Any]], Handler])
-    keeps_thread: bool = False
+    reuses_thread: bool = False
 
     def __post_init__(self) -> None:
         # Users without a type checker pass functions.

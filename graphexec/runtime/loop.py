@@ -17,6 +17,7 @@ from graphexec.kernel.effects import Batch, CallContext, members_of
 from graphexec.kernel.events import CompactReply, Done, Failed, Journal, MemberReply, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
+from graphexec.kernel.program import unfrozen
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.runtime.answering import CUT, CallAnswering, MemberCalls
@@ -59,6 +60,11 @@ _ID_BYTES = 8
 # The classes of requests that a path yields, besides events.
 _CALLS = frozenset({CallContext, Batch})
 
+# Shared by all runs that nobody supervises: the loops that a supervisor or a thread made are abandoned, and no others.
+_UNSUPERVISED = Loop()
+
+_UnfrozenDone = unfrozen(Done)
+
 
 def follow(
     graph: Graph[S, F],
@@ -83,7 +89,7 @@ def follow(
         require_event_loop()
     # Any: in a thread of an async run the loop may return before the end.
     loop: Any = RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces)
-    driving: Coroutine[Any, Any, Done[F]] = loop.follow(Loop())
+    driving: Coroutine[Any, Any, Done[F]] = loop.follow(_UNSUPERVISED)
     return driving
 
 
@@ -91,7 +97,7 @@ def follow(
 class RunLoop(CallAnswering):
     """One run: its path and its journal."""
 
-    __slots__ = ("_calls", "_waiting", "answers", "execution", "node_seconds", "path", "scope", "start", "times")
+    __slots__ = ("_calls", "_waiting", "answers", "execution", "node_seconds", "path", "start", "times")
 
     def __init__(
         self,
@@ -108,8 +114,7 @@ class RunLoop(CallAnswering):
         self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
         host = options.host or current_call()
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
-        self.clock = run_context.clock
-        self.scope = Scope(run_id, options.context, self.clock, host, run_context.limits.depth)
+        self.scope = Scope(run_id, options.context, run_context.clock, host, run_context.limits.depth)
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, outer=outer)
         # The handlers of nodes that belong to embedded executors, by the node's name.
@@ -119,20 +124,18 @@ class RunLoop(CallAnswering):
         check_context(answering, program.context_types, options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
-        self.began = self.scope.began
         # The time between a reply and the next call: in nodes, policies and observers.
         self.node_seconds = 0.0
-        self.observed = notify is not None or on_event is not None
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
-        self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
+        observed = notify is not None or on_event is not None
+        self.path = self.execution.run(observed=observed, by_member=True, notify=called)
         # What the journal keeps of the answers, and their times, which take a third of the memory in an array.
         self.answers: list[object] = []
         self.times = array("d")
         self.io = io
         self.run_context = run_context
         self.pieces = pieces
-        self.streams = on_event is not None
         self._on_event = on_event
         self._notify = notify
         # The most recent calls.
@@ -145,8 +148,7 @@ class RunLoop(CallAnswering):
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
         run, scope, limits, start = self.execution, self.scope, self.run_context.limits, self.start
-        seconds = self.clock() - self.began
-        return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=seconds)
+        return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=scope.now())
 
     async def _follow_on(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any] | None:  # noqa: FBT001
         """Drive the run under supervision: from the request that it waits for, or from the call that was `cut`."""
@@ -177,10 +179,14 @@ class RunLoop(CallAnswering):
         left = self.scope.seconds_left() or 0.0
         return supervise(self._follow_on, left) if self.io.blocking else await supervise_async(self._follow_on, left)
 
-    async def _end(self, done: Done[Any]) -> Done[Any]:
+    def _make_done(self, outcome: Any) -> Done[Any]:
         watched = 0.0 if self._notify is None else self._notify.seconds
         taken = max(0.0, self.node_seconds - watched)
-        done = Done(done.outcome, done.snapshot, done.journal, watched, taken, self.execution.call())
+        done = _UnfrozenDone(outcome, self.execution.snapshot(), self._journal(), watched, taken, self.execution.call())
+        done.__class__ = Done
+        return done
+
+    async def _end(self, done: Done[Any]) -> Done[Any]:
         if self._notify is not None:
             self._notify.end(done)
         if self._on_event is not None:
@@ -209,20 +215,24 @@ class RunLoop(CallAnswering):
         under supervision; it reports the end, and adds the run's snapshot to an exception. In a `thread` of an async
         run it goes on to the next request that may have to be awaited, and returns `None` if there is one.
         """
-        path, execution, io, clock, began = self.path, self.execution, thread or self.io, self.clock, self.began
+        path, execution, io = self.path, self.execution, thread or self.io
+        clock, began = self.scope.clock, self.scope.began
         notify, on_event, handlers = self._notify, self._on_event, self.run_context.handlers
-        answers, times, worlds = self.answers, self.times, self.worlds
+        answers, times, worlds, compact = self.answers, self.times, self.worlds, CompactReply.classes
         timed = execution.deadline is not None
         left: float | None
+        ended: Done[Any] | None
         supervised = timed and deadline is None and on_event is None
         plain = not self.observed and self.run_context.around_call is None
         # To begin a call in another thread takes longer than a step: at the second that blocks the run goes on in one.
-        goes_on = plain and not timed and not io.blocking and self.run_context.keeps_thread and thread is None
+        may_move = plain and not timed and not io.blocking and self.run_context.reuses_thread and thread is None
         blocked = False
         turn = TURN if thread is None else TURN_IN_THREAD
         cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
         item: Any = None
+        reply: Any
+        kept: Any
         asked = 0
         back = clock() - began  # When the current node started or resumed.
         try:
@@ -236,10 +246,12 @@ class RunLoop(CallAnswering):
                         item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
                         self.node_seconds += clock() - began - back
-                        done: Done[Any] = Done(end.value, execution.snapshot(), self._journal())
-                        return await self._end(done) if deadline is None else done
+                        ended = self._make_done(end.value)
+                        return await self._end(ended) if deadline is None else ended
                 else:
                     item, waiting = waiting, None
+                # Not kept while the next call waits.
+                answer = reply = kept = None
                 # The caller may have been cancelled while a node was running.
                 if cancel_scope is not None and cancel_scope.cancelled:
                     cancel_scope.check()
@@ -247,16 +259,16 @@ class RunLoop(CallAnswering):
                 if supervised and kind in _CALLS and self._may_be_cut(item):
                     self._waiting = item
                     self.node_seconds += clock() - began - back
-                    supervised_end = await self._supervise()
-                    assert supervised_end is not None, "a supervised loop drives the run to its end"
-                    return await self._end(supervised_end)
-                if goes_on or thread is not None:
-                    blocks = kind is CallContext and self._blocks(item)
-                    if thread is not None and not blocks:
+                    ended = await self._supervise()
+                    assert ended is not None, "a supervised loop drives the run to its end"
+                    return await self._end(ended)
+                if may_move or thread is not None:
+                    blocking = kind is CallContext and self._may_block(item)
+                    if thread is not None and not blocking:
                         self._waiting = item
                         self.node_seconds += clock() - began - back
                         return None
-                    if goes_on and blocks and blocked and has_room_for_run():
+                    if may_move and blocking and blocked and has_room_for_run():
                         self._waiting = item
                         self.node_seconds += clock() - began - back
                         ended = await self._go_on_in_thread()
@@ -266,7 +278,7 @@ class RunLoop(CallAnswering):
                         back = clock() - began
                         blocked = False
                         continue
-                    blocked = blocks
+                    blocked = blocking
                 if kind is Batch:
                     self._calls = item.calls
                     if members is None or members.batch is not item:
@@ -290,23 +302,22 @@ class RunLoop(CallAnswering):
                 asked_at = clock() - began
                 self.node_seconds += asked_at - back
                 if plain:
-                    effect: Any = item.effect
                     try:
-                        handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(effect)]
+                        handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(item.effect)]
                     except KeyError:
-                        raise MissingHandlerError(effect) from None
+                        raise MissingHandlerError(item.effect) from None
                     # The supervisor cuts a handler that waits and is not timed; then this loop is abandoned.
                     hurried = timed and not handler.timed
                     if hurried:
-                        until = execution.deadline
-                        left = None if until is None else until - asked_at
-                        if left is not None and left <= 0:
+                        left = execution.deadline
+                        assert left is not None, "the run has a time limit"
+                        left -= asked_at
+                        if left <= 0:
                             answer = self.cut_call(item, asked_at)
                             continue
                         hurried = not handler.instant
                         if hurried:
                             assert deadline is not None, "the run is supervised"
-                            assert left is not None, "the run has a time limit"
                             self._call, self._asked_at = item, asked_at
                             deadline.begin(left)
                     elif thread is not None:
@@ -319,7 +330,9 @@ class RunLoop(CallAnswering):
                             raise Superseded  # noqa: TRY301 - nothing else handles it
                     token = enter_call(item)
                     try:
-                        reply = await handler.answer(effect, item, BLOCKING if handler.instant else io)
+                        # Read apart from the call, which Python cannot make faster if both are one expression.
+                        answer_call = handler.answer
+                        reply = await answer_call(item.effect, item, BLOCKING if handler.instant else io)
                     finally:
                         mine = deadline is None or not hurried or deadline.end(loop)
                         # `leave_call`, inlined because it runs for each effect.
@@ -335,15 +348,16 @@ class RunLoop(CallAnswering):
                     now = clock() - began
                 else:
                     self._calls = (item,)
-                    until = execution.deadline
-                    left = None if until is None else until - asked_at
+                    left = execution.deadline
+                    if left is not None:
+                        left -= asked_at
                     reply, now = await self.answer(item, loop, deadline, left)
                 back = now
                 took = now - asked_at
                 answer = (reply, now, took)
                 # `record` written out, as each effect needs it.
-                kept: Any = reply if item.charged is None else keep_charged(reply, item)
-                answers += (type(kept), kept.compact()) if type(kept) in CompactReply.classes else (None, kept)
+                kept = reply if item.charged is None else keep_charged(reply, item)
+                answers += (type(kept), kept.compact()) if type(kept) in compact else (None, kept)
                 times.extend((now, took))
         except BaseException as error:
             from graphexec._mistakes.event_loops import raise_loop_error
@@ -370,9 +384,9 @@ class RunLoop(CallAnswering):
         self.answers += CompactReply.part_of(answer)
         self.times.extend((now, took))
 
-    def _blocks(self, call: CallContext[Any]) -> bool:
-        blocks = self.handler_of(call).blocks
-        return blocks is not None and blocks(call.effect)
+    def _may_block(self, call: CallContext[Any]) -> bool:
+        may_block = self.handler_of(call).may_block
+        return may_block is not None and may_block(call.effect)
 
     def _may_be_cut(self, item: CallContext[Any] | Batch) -> bool:
         calls = item.calls if isinstance(item, Batch) else (item,)
@@ -380,7 +394,7 @@ class RunLoop(CallAnswering):
 
     def cut_call(self, call: CallContext[Any], asked_at: float) -> tuple[object, float, float]:
         """Record in the journal that a call is cut now, with its charges; return the answer for the path."""
-        now = self.clock() - self.began
+        now = self.scope.now()
         in_batch = call.request is not None and len(members_of(call.request)) > 1
         kept = keep_charged(CUT, call)
         self.record(MemberReply(call.member, kept) if in_batch else kept, now, now - asked_at)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from types import CoroutineType, GeneratorType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, final, get_args
 
 from graphexec._arguments import Constraint, optional, validate
 from graphexec._parsing import compile_lazily
@@ -14,6 +14,7 @@ from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
+from graphexec.kernel.program import unfrozen
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
@@ -66,7 +67,7 @@ def make_tool_handler(
         )
         for one in tools.values()
     ]
-    known = _index_by_name(with_defaults, lookup)
+    known = {name: _Prepared(one) for name, one in _index_by_name(with_defaults, lookup).items()}
 
     # One function, because every further function call would be paid at each step of a run.
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
@@ -97,11 +98,45 @@ def make_tool_handler(
 
     blocking = frozenset(name for name, one in known.items() if not one.is_async and one.async_function is None)
 
-    def blocks(effect: CallTool) -> bool:
+    def may_block(effect: CallTool) -> bool:
         return (effect.name if exact else effect.name.casefold()) in blocking
 
-    context_types = {kind for one in known.values() for kind in one.context_types}
-    return Handler(answer, context_types=tuple(context_types), blocks=blocks if blocking else None)
+    context_types = {kind for one in with_defaults for kind in one.context_types}
+    return Handler(answer, context_types=tuple(context_types), may_block=may_block if blocking else None)
+
+
+@final
+class _Prepared:
+    """The fields of a tool that its calls read: `Tool` explains missing attributes, so reading its own takes longer."""
+
+    __slots__ = (
+        "async_function",
+        "call_parameter",
+        "function",
+        "is_async",
+        "max_observation",
+        "name",
+        "on_error",
+        "read",
+        "retry",
+        "return_direct",
+        "run_parameters",
+        "timeout",
+    )
+
+    def __init__(self, tool: AnyTool) -> None:
+        self.async_function = tool.async_function
+        self.call_parameter = tool.call_parameter
+        self.function = tool.function
+        self.is_async = tool.is_async
+        self.max_observation = tool.max_observation
+        self.name = tool.name
+        self.on_error = tool.on_error
+        self.read = tool.read
+        self.retry = tool.retry
+        self.return_direct = tool.return_direct
+        self.run_parameters = tool.run_parameters
+        self.timeout = tool.timeout
 
 
 def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
@@ -141,7 +176,7 @@ def _describe_unknown(requested: str, names: Iterable[str]) -> str:
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 
-async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
+async def _retry(tool: _Prepared, arguments: dict[str, Any], io: IO) -> AttemptResult:
     if tool.retry is None:
         return await _attempt(tool, arguments, io)
 
@@ -166,7 +201,7 @@ async def _retry(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptRes
         return raised.with_traceback(None)
 
 
-async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
+async def _attempt(tool: _Prepared, arguments: dict[str, Any], io: IO) -> AttemptResult:
     if tool.timeout is None:
         return await _call(tool, arguments, io)
     result = await io.within(partial(_call, tool, arguments, io), tool.timeout)
@@ -176,14 +211,14 @@ async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptR
     return result
 
 
-def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
+def _call(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
     if not io.blocking and (tool.is_async or tool.async_function is not None):
         # `io.either` would keep another coroutine for each waiting call.
         return _await_tool(tool, arguments)
     return io.call(_call_tool, tool, arguments)
 
 
-def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
+def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
     try:
         if tool.is_async:
             return _make_result(tool, run_on_own_loop(partial(tool.function, **arguments)))
@@ -200,13 +235,13 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
         return _raised(tool, error)
 
 
-def _raised(tool: AnyTool, error: BaseException) -> ToolRaisedError:
+def _raised(tool: _Prepared, error: BaseException) -> ToolRaisedError:
     from graphexec._mistakes.event_loops import explain_loop_error
 
     return ToolRaisedError(explain_loop_error(error, f"the tool {tool.name}"))
 
 
-async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
+async def _await_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
     try:
         return _make_result(tool, await (tool.async_function or tool.function)(**arguments))
     except BaseException as error:
@@ -225,16 +260,21 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult
         return _raised(tool, error)
 
 
+_UnfrozenResult = unfrozen(ToolResult)
+
+
 # Any: the value that the tool returned.
-def _make_result(tool: AnyTool, returned: Any) -> ToolResult:
+def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
     # A generator can be read only once, but every prompt contains the observation.
     observation: Any = list(returned) if type(returned) in _GENERATORS else returned
     most = tool.max_observation
     shortened = None if most is None else shorten_observation(observation, most)
-    return ToolResult(observation, "ok", tool.return_direct, shortened)
+    result = _UnfrozenResult(observation, "ok", tool.return_direct, shortened)
+    result.__class__ = ToolResult
+    return result
 
 
-def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
+def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:
     policy = tool.on_error
     if policy == "raise":
         raise error

@@ -244,8 +244,6 @@ class Tool(Generic[P, R_co]):
         most = self.max_tool_input
         if most is not None and (most < FEW or not has_few_characters(tool_input)):
             self._require_length(tool_input, most)
-        import pydantic_core
-
         preferred: Sequence[Mapping[str, Any]] = ()
         # The usual class first: it saves a function call at each step of a run.
         if tool_input.__class__ is dict or not isinstance(tool_input, str):
@@ -254,11 +252,19 @@ class Tool(Generic[P, R_co]):
             *preferred, last = self._interpretations(tool_input)
         validate = self.arguments.validator.validate_python
         for arguments in preferred:
-            with contextlib.suppress(pydantic_core.ValidationError):
+            from pydantic_core import ValidationError
+
+            with contextlib.suppress(ValidationError):
                 return dict(validate(arguments))
         try:
             return dict(validate(last))
-        except pydantic_core.ValidationError as error:
+        except ValueError as error:
+            # Imported here, because an import would cost each step of a run more than a call of the tool.
+            from pydantic_core import ValidationError
+
+            # A user's validator may raise any exception.
+            if not isinstance(error, ValidationError):
+                raise
             errors = [
                 f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}"
                 for detail in error.errors(include_url=False)

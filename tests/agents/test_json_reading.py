@@ -97,6 +97,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.medium
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), VALUES), st.booleans())
 def test_valid_json_is_read_as_it_is(value: dict[str, Any], ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
@@ -104,6 +105,7 @@ def test_valid_json_is_read_as_it_is(value: dict[str, Any], ascii_only: bool) ->
     assert read_object(text) == value
 
 
+@pytest.mark.medium
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), VALUES), st.integers(0))
 def test_truncated_json_is_never_completed(value: dict[str, Any], cut: int) -> None:
     text = json.dumps(value)
@@ -162,6 +164,7 @@ def test_invalid_escape_ends_a_string() -> None:
     assert decode("a\\\nb", [1, 2, 3]) == ("a", True)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("piece", ["x", "\\u4e2d", "\\ud83d\\ude00", "\\\\", "\n", "\\n\\\\", "\\"], ids=repr)
 def test_string_is_decoded_in_linear_time(piece: str) -> None:
     def seconds(length: int) -> float:

@@ -214,6 +214,7 @@ def test_spoken_answer_may_follow_on_the_line(text: str) -> None:
     assert meaning_of(conversational.read(ModelReply(text))) == ("Hello.",)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "piece",
     ["Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9, "\u3000", "Observation 1 ", "final\n"],

@@ -263,6 +263,7 @@ def test_any_text_is_action_answer_or_parse_error(text: str) -> None:
     assert "\nObservation" not in raw
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -286,6 +287,7 @@ def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:
     assert time.process_time() - began < 2
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spaces", "tokens"), [(60_000, 1), (0, 15_000)])
 def test_tokens_at_the_end_are_stripped_in_linear_time(spaces: int, tokens: int) -> None:
     def seconds(times: int) -> float:

@@ -83,6 +83,7 @@ def look(place: str) -> str:
     return f"a chair at {place}"
 
 
+@pytest.mark.medium
 def test_calls_of_a_step_do_not_grow() -> None:
     """The calls between the steps 50 and 100 are as many as those between the steps 200 and 250."""
 

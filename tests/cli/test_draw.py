@@ -73,6 +73,7 @@ def test_format_option_overrides_the_suffix(capsys: pytest.CaptureFixture[str], 
     assert (folder / "machine.txt").read_text(encoding="utf-8") == draw(PROVED, "dot")
 
 
+@pytest.mark.medium
 def test_png_is_written_to_pipes_only(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.stdout, "isatty", lambda: True)

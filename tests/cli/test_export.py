@@ -29,6 +29,7 @@ def test_bound_is_the_proved_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "after at most 14 steps" in ended.out
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("options", [[], ["--bound"]])
 def test_commands_in_the_header_work(capsys: pytest.CaptureFixture[str], folder: Path, options: list[str]) -> None:
     if not is_installed():

@@ -153,6 +153,7 @@ def test_every_command_is_in_the_matrix() -> None:
     assert set(LEAVES) <= set(COMMANDS), "add the command to COMMANDS"
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_format_is_written_in_every_locale(encoding: str) -> None:

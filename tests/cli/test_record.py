@@ -147,6 +147,7 @@ def run_into(full: str, *options: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout or "", ended.stderr or ""
 
 
+@pytest.mark.medium
 @needs_full
 def test_full_device_is_one_line() -> None:
     code, out, err = run_into("", "--record", str(FULL), "--quiet")
@@ -154,11 +155,13 @@ def test_full_device_is_one_line() -> None:
     assert err == "graphexec: /dev/full is incomplete: No space left on device; all of its 32 records are missing\n"
 
 
+@pytest.mark.medium
 @needs_full
 def test_full_stderr_loses_the_trace_only() -> None:
     assert run_into("stderr") == (0, "37 * 48 is 1776.\n", "")
 
 
+@pytest.mark.medium
 @needs_full
 def test_full_stdout_fails_after_the_run(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
@@ -169,6 +172,7 @@ def test_full_stdout_fails_after_the_run(tmp_path: Path) -> None:
     assert read_trace(file.read_text(encoding="utf-8"))[-1]["output"] == "37 * 48 is 1776."
 
 
+@pytest.mark.medium
 @needs_full
 def test_answer_that_cannot_be_printed_is_an_error() -> None:
     code, _, err = run_into("stdout", "--quiet")

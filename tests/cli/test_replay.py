@@ -174,6 +174,7 @@ def test_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert [record["spent"]["model_calls"] for record in read("other.jsonl") if record["event"] == "result"] == [2]
 
 
+@pytest.mark.medium
 def test_interrupted_replay_has_a_result(capsys: pytest.CaptureFixture[str]) -> None:
     with serving([*SOLVED, Silence()]) as server:
         record_built_in(capsys, server)
@@ -221,6 +222,7 @@ def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], options: li
     assert Path("trace.jsonl").read_bytes() == before
 
 
+@pytest.mark.medium
 def test_live_page_goes_on_with_the_named_executor(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     record(capsys)
     with Program("view", "--live", "trace.jsonl", "mine.py:going_on", "--no-open") as viewing:
@@ -236,6 +238,7 @@ def test_live_page_goes_on_with_the_named_executor(capsys: pytest.CaptureFixture
     assert (records[0]["parent"]["trace"], records[-1]["output"]) == ("trace.jsonl", "something else")
 
 
+@pytest.mark.medium
 def test_live_page_needs_the_executor_of_a_run(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     record(capsys)
     with Program("view", "--live", "trace.jsonl", "--no-open") as viewing:

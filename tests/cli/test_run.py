@@ -422,6 +422,7 @@ def test_tools_are_loaded_from_any_folder(capsys: pytest.CaptureFixture[str], to
     assert "wait, shout" in ended.err
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("quiet", [False, True])
 def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
     with (
@@ -436,6 +437,7 @@ def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("deadline", [[], ["--max-seconds", "600"]])
 def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
     with serving([tool_call_text("wait")]) as server:
@@ -509,6 +511,7 @@ def test_ascii_terminal_loses_nothing() -> None:
     assert ended.err.isascii()
 
 
+@pytest.mark.medium
 def test_narrow_terminal_shows_everything() -> None:
     with serving(SOLVED) as server:
         ended = program(*asking(server), COLUMNS="30")

@@ -90,6 +90,7 @@ def run_until_killed(replies: list[Reply], number: int, folder: Path, *options: 
     return ended, result_in(file)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
     ended, result = run_until_killed([Silence()], number, tmp_path)
@@ -269,6 +270,7 @@ def test_prevented_run_has_its_result(
     assert record["error"] == {"type": "WeightsError", "message": "there is no net"}
 
 
+@pytest.mark.medium
 def test_files_of_a_run_are_private(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     options = ["--record", str(trace), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.jsonl")]

@@ -271,6 +271,7 @@ def test_wrong_usage_is_one_line_and_exits_2(
     assert f"graphexec: {expected}" in ended.err
 
 
+@pytest.mark.medium
 def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
     with Program("view", "--live", TRACE, "--no-open") as viewing:
         assert viewing.process.stdout is not None
@@ -281,6 +282,7 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
     assert ended.err == f"graphexec: following {TRACE}; press Ctrl-C to stop\n"
 
 
+@pytest.mark.medium
 def test_terminated_live_page_closes_its_server(folder: Path) -> None:
     with Program("view", "--live", TRACE, "--no-open") as viewing:
         assert viewing.process.stdout is not None
@@ -311,6 +313,7 @@ def test_live_opens_the_browser_without_the_token(
     assert not Path(address.removeprefix("file://")).exists()
 
 
+@pytest.mark.medium
 def test_live_waits_for_the_file(folder: Path) -> None:
     with Program("view", "--live", "later.jsonl", "--no-open") as viewing:
         assert viewing.process.stdout is not None

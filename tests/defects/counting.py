@@ -51,24 +51,23 @@ COUNTING = (
         Change(
             "kernel/counters.py",
             """\
-        if tariff is None or tariff.stops or""",
-            """\
-        if type(effect).__name__ == "All":
-            return None
-        if tariff is None or tariff.stops or""",
-        ),
-        Change(
-            "kernel/execution.py",
-            """\
             self._measure(effect, answer)
         return answer
 """,
             """\
             self._measure(effect, answer)
-        if hasattr(answer, "status"):
-            for slot, amount, _ in self._step.tariffs[type(effect)].charges:
-                self._counts[slot] += amount * (answer.status == "ok")
+        for slot, amount, _ in self._step.tariffs[type(effect)].charges:
+            self._counts[slot] -= amount * (getattr(answer, "status", "ok") != "ok")
         return answer
+""",
+        ),
+        Change(
+            "kernel/execution.py",
+            """\
+                        if tariff.reported or type(answer) in _EXCEPTIONAL:
+""",
+            """\
+                        if tariff.reported or type(answer) in _EXCEPTIONAL or hasattr(answer, "status"):
 """,
         ),
     ),
@@ -95,7 +94,7 @@ COUNTING = (
         "unknown tools not counted",
         SEMANTICS,
         Change(
-            "kernel/execution.py",
+            "kernel/counters.py",
             """\
             self._measure(effect, answer)
         return answer
@@ -106,6 +105,15 @@ COUNTING = (
             # Nothing was called.
             self._counts[self.program.slots["tool_calls"]] -= 1
         return answer
+""",
+        ),
+        Change(
+            "kernel/execution.py",
+            """\
+                        if tariff.reported or type(answer) in _EXCEPTIONAL:
+""",
+            """\
+                        if tariff.reported or type(answer) in _EXCEPTIONAL or hasattr(answer, "status"):
 """,
         ),
     ),

@@ -13,9 +13,10 @@ RESULTS = (
         Change(
             "executor/table.py",
             """\
-        run = observed.run.with_steps(steps)
+        run = observed.run.with_steps([make_step(*pair) for pair in zip(actions, results, strict=True)])
 """,
             """\
+        steps = [make_step(*pair) for pair in zip(actions, results, strict=True)]
         failed = [step for step in steps if step.status == "error"]
         run = observed.run.with_steps(failed or steps)
 """,
@@ -41,8 +42,8 @@ RESULTS = (
         LONE,
         Change(
             "executor/table.py",
-            'if alone or policies.return_direct == "any":',
-            "if results:",
+            'if not answers or policies.return_direct != "any":',
+            "if not answers:",
         ),
     ),
     # LangChain's executor does this.
@@ -82,8 +83,8 @@ RESULTS = (
         Change(
             "kernel/execution.py",
             """\
-            if kind not in declared:
-                raise undeclared_outcome(step, outcome, declared)
+                if kind not in declared:
+                    raise undeclared_outcome(step, outcome, declared) from None
 """,
             "",
         ),

@@ -13,13 +13,10 @@ TIMING = (
         Change(
             "kernel/counters.py",
             """\
-        counts = self._counts
         if self.timed and (late := self._out_of_time(step.grace)) is not None:
             return late
 """,
-            """\
-        counts = self._counts
-""",
+            "",
         ),
         Change(
             "runtime/loop.py",

@@ -92,6 +92,18 @@ def test_records_of_runs_are_read_as_written(make: Any) -> None:
     assert exactly(Recording.from_json_lines(recording.to_json_lines()).records) == exactly(recording.records)
 
 
+@given(depth=st.integers(26, 36), values=st.lists(VALUES, min_size=3, max_size=3))
+def test_values_around_the_greatest_depth_are_read_as_written(depth: int, values: list[Any]) -> None:
+    records: list[Record] = []
+    for value in values:
+        deep: Any = [LONG, value, f"{LONG}!"]
+        for _ in range(depth):
+            deep = [deep]
+        records.append({"event": "a", "deep": deep, "later": f"{LONG}?"})
+    lines = [json.dumps(record) for record in map(RecordEncoder().encode, records)]
+    assert exactly(read_compact(map(json.loads, lines))) == exactly(records)
+
+
 def test_deep_values_are_as_they_are() -> None:
     records: list[Record] = [{"event": "a", "deep": nested(200), "n": number} for number in range(3)]
     lines = [json.dumps(record) for record in map(RecordEncoder().encode, records)]
@@ -250,6 +262,7 @@ def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
     assert len(recording.to_json_lines()) <= 1.5 * payload(recording)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["tool_calling", "react"])
 def test_trace_grows_with_its_steps(kind: str) -> None:
     short, long = (len(recorded(steps, kind).to_json_lines()) for steps in (100, 400))

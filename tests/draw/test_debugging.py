@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from graphexec.draw import Recording
+from graphexec import AgentExecutor, create_react_agent
+from graphexec.draw import Recording, recording_of
 from graphexec.draw.runs.visits import visits_of
 from graphexec.messages import ModelReply, ToolCall, Usage
+from graphexec.models import ScriptedModel
 from tests.draw.browser import fragment, open_run
 from tests.draw.debugged import (
+    TOOLS,
     answering,
     calling,
+    convert_prices,
     failed_node,
     failed_run,
     record,
@@ -188,6 +193,15 @@ def test_stopped_run_says_what_repeated(browser: Browser, tmp_path: Path) -> Non
         assert where(page).startswith("11 / ")
 
 
+def test_stopped_run_says_in_how_many_iterations_something_failed(browser: Browser, tmp_path: Path) -> None:
+    urls = ["bad1", "good1", "bad2", "good2"]
+    run = record([(1.0, calling(("fetch", {"url": url, "seconds": 0.1}))) for url in urls], "q", max_iterations=4)
+    with open_run(browser, tmp_path, run) as page:
+        assert "Something failed in 2 of 4 iterations." in page.locator(".part.stopped").inner_text()
+    with open_run(browser, tmp_path, stopped_run()) as page:
+        assert "Something failed" not in page.locator(".part.stopped").inner_text()
+
+
 def test_failed_steps_are_described(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, sixty_steps()) as page:
         lines = page.locator("#detail .part", has_text="5 steps failed").locator("p").all_inner_texts()
@@ -201,8 +215,52 @@ def test_failed_steps_are_described(browser: Browser, tmp_path: Path) -> None:
         assert lines[-1] == "and step 35, step 39, step 43"
     with open_run(browser, tmp_path, failed_node()) as page:
         assert page.locator("#detail .part", has_text="1 step failed").locator("p").inner_text() == (
-            "step 9 convert_prices"
+            "step 9 convert_prices ended the run"
         )
+
+
+def test_step_that_ended_the_run_is_the_first_of_those_that_failed(browser: Browser, tmp_path: Path) -> None:
+    bad = (1.0, calling(("fetch", {"url": "bad", "seconds": 0.1})))
+    run = record([bad, bad, (1.0, calling(("search", {"query": "price"})))], "q", nodes=[convert_prices])
+    with open_run(browser, tmp_path, run) as page:
+        lines = page.locator("#detail .part", has_text="3 steps failed").locator("p").all_inner_texts()
+        assert lines[0] == "step 14 convert_prices ended the run"
+        assert [line.partition(":")[0] for line in lines[1:]] == ["step 3 dispatch_tools", "step 8 dispatch_tools"]
+
+
+def test_text_of_a_failed_step_has_two_lines(browser: Browser, tmp_path: Path) -> None:
+    long = (1.0, calling(("fetch", {"url": "bad" + 40 * " and more and more", "seconds": 0.1})))
+    short = (1.0, calling(("fetch", {"url": "bad", "seconds": 0.1})))
+    with open_run(browser, tmp_path, record([long, short, (1.0, answering("No."))], "q")) as page:
+        lines = page.locator("#detail .part p.line")
+        heights = [one.evaluate("one => one.clientHeight") for one in lines.all()]
+        assert heights[0] == pytest.approx(2 * heights[1], abs=1)
+        assert lines.first.evaluate("one => one.scrollHeight > one.clientHeight")
+        page.emulate_media(media="print")
+        assert lines.first.evaluate("one => one.scrollHeight === one.clientHeight")
+
+
+def react_without_a_form() -> Recording:
+    """Record a ReAct run whose first reply has no action."""
+    model = ScriptedModel(["Next I would look it up.", "Thought: I know.\\nFinal Answer: 42"])
+    agent = create_react_agent(model, TOOLS)
+    return recording_of(AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True).run("q"))
+
+
+@pytest.mark.parametrize(
+    ("make", "step", "text"),
+    [(react_without_a_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json")],
+    ids=["text", "arguments"],
+)
+def test_unparsed_reply_is_shown_where_it_was_parsed(
+    browser: Browser, tmp_path: Path, make: Callable[[], Recording], step: int, text: str
+) -> None:
+    with open_run(browser, tmp_path, make(), f"#step={step}") as page:
+        parts = page.locator("#detail .part.failed")
+        titles = parts.locator("h3").all_inner_texts()
+        assert titles[0].lower().startswith("the reply could not be parsed")
+        assert titles[-1].lower() == "the reply"
+        assert text in parts.last.inner_text()
 
 
 def test_used_up_limit_is_a_sentence(browser: Browser, tmp_path: Path) -> None:

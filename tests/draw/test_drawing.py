@@ -10,8 +10,8 @@ import pytest
 
 from graphexec.draw import Recording, compare_runs, picture_of
 from graphexec.draw.page import html
-from tests.draw.browser import open_text
-from tests.draw.debugged import failed_run, sixty_steps, two_agents
+from tests.draw.browser import open_run, open_text
+from tests.draw.debugged import failed_node, failed_run, sixty_steps, two_agents
 from tests.draw.machines import ring
 from tests.draw.plugged import MANY, plugged
 
@@ -116,6 +116,15 @@ def test_current_node_stays_in_sight(browser: Browser, tmp_path: Path, name: str
         assert last.startswith("30 / ") or last == "end"
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_first_node_is_in_sight_at_the_start(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
+    with open_text(browser, tmp_path, page_text("five nodes"), size=size) as page:
+        for key in ("End", "Home"):
+            page.keyboard.press(key)
+        assert page.locator("#position").text_content() == "start"
+        assert is_in_sight(page, "[data-node=plan]")
+
+
 def test_overview_moves_the_view(browser: Browser, tmp_path: Path) -> None:
     with open_text(browser, tmp_path, page_text("60 nodes"), size=(1280, 720)) as page:
         before = sight(page)
@@ -149,6 +158,17 @@ def test_overview_shows_the_run(browser: Browser, tmp_path: Path) -> None:
         assert minimap.locator(".box.is-folded").count() == 2
         page.locator("#fit").click()
         assert not minimap.is_visible()
+
+
+def test_overview_covers_nothing_of_what_nearly_fits(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_node(), size=(1400, 900)) as page:
+        whole = page.locator(".view > svg").evaluate("one => one.querySelector('g').getBBox().height")
+        # The labels are as small as they may be.
+        assert whole * 0.9 < sight(page)[3]
+        assert smallest_text(page) == pytest.approx(9, abs=0.2)
+        assert not page.locator("#minimap").is_visible()
+        page.locator("#zoom-in").click(click_count=2)
+        assert page.locator("#minimap").is_visible()
 
 
 def test_small_machine_has_no_overview(browser: Browser, tmp_path: Path) -> None:

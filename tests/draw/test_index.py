@@ -285,6 +285,7 @@ def test_only_some_of_many_rows_are_made(browser: Browser, tmp_path: Path) -> No
         page.locator("#table-rows tr").nth(300).wait_for(state="attached")
 
 
+@pytest.mark.medium
 def test_page_is_small() -> None:
     lines = sum(len(json.dumps(record)) for run in kinds().values() for record in run.records)
     pages = [index_runs([(f"{name} {at}", run) for at in range(n) for name, run in kinds().items()]) for n in (1, 9)]

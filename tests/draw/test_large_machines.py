@@ -17,6 +17,7 @@ from graphexec.draw.layout.label_layout import clashes
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from tests.draw.machines import LOOKS
+from tests.parameters import mark_except
 
 pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
 
@@ -114,7 +115,9 @@ SCATTERED: dict[str, Callable[[], Picture]] = {f"scattered {seed}": partial(scat
 
 
 # Scope "module": pytest runs all tests of a machine one after the other, and its layout is computed once.
-@pytest.fixture(scope="module", params=[*MACHINES, *SCATTERED])
+@pytest.fixture(
+    scope="module", params=mark_except([*MACHINES, *SCATTERED], "retries", "agents", "embedded", "scattered 0")
+)
 def name(request: pytest.FixtureRequest) -> str:
     """The name of a machine."""
     return str(request.param)
@@ -196,6 +199,7 @@ def test_short_chain_stays_in_one_column() -> None:
     assert len({place.x for place in layout.boxes}) == 1
 
 
+@pytest.mark.medium
 def test_large_machine_is_drawn_whole() -> None:
     picture = retries()
     drawing = svg(picture)

@@ -145,6 +145,7 @@ def test_hostile_run_stays_in_its_frame() -> None:
     assert not set("\x1b\u202e") & set(re.sub("srcdoc=.*?></iframe>", "", document))
 
 
+@pytest.mark.medium
 def test_long_run_shows_how_to_write_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     result = scripted("x" * 2_000_000).run("?")
     document = shown(result)["text/html"]

@@ -22,7 +22,8 @@ from graphexec.draw.model.picture import picture_of
 from graphexec.draw.model.text import format_duration
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.records import Recorder, Recording
+from graphexec.draw.runs.recorder import Recorder
+from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR

@@ -55,6 +55,7 @@ from graphexec.executor import (
 from graphexec.messages import ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
+from tests.counting import count_calls
 from tests.kernel.machines import SELF_LOOP, Left
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
@@ -92,6 +93,7 @@ def edges_of(picture: Any) -> set[tuple[str, str, str]]:
     return {(arrow.source, arrow.outcome, arrow.target) for arrow in picture.arrows}
 
 
+@pytest.mark.medium
 def test_random_runs_take_exactly_the_drawn_edges() -> None:
     chance = random.Random(5)
     taken: set[tuple[str, str, str]] = set()
@@ -341,6 +343,22 @@ def test_replay_repeats_an_exception_of_a_node() -> None:
     assert failed["error"] == result["error"]
     with pytest.raises(InputError, match="KeyError did not end a run; pass an exception that did"):
         recording_of(KeyError("x"))
+
+
+@pytest.mark.medium
+def test_recording_a_run_takes_calls_in_proportion() -> None:
+    def cost(iterations: int) -> tuple[int, int]:
+        replies = [ModelReply("", (ToolCall("call", "look_up", '{"what": "x"}'),))] * iterations
+        agent = create_tool_calling_agent(ScriptedModel([*replies, "done"]), TOOLS)
+        result = AgentExecutor(agent=agent, tools=TOOLS, max_iterations=iterations + 1).run("?")
+        # Before the calls are counted: the first recording of a run may prove its machine.
+        size = len(recording_of(result).to_json_lines())
+        return count_calls(lambda: recording_of(result)), size
+
+    (calls, size), (more_calls, larger_size) = cost(300), cost(1200)
+    assert more_calls <= 4 * calls
+    # The numbers of the records have more digits.
+    assert larger_size < 4.1 * size
 
 
 def test_records_grow_linearly_with_fan_out() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import enum
 import gc
+import os
 import pickle
+import signal
 import threading
 from typing import Any
 
@@ -35,6 +37,7 @@ def deep(levels: int) -> Any:
     return value
 
 
+@pytest.mark.medium
 @given(RECORDS, RECORDS, st.integers(1, 40))
 def test_records_are_read_as_they_were_added(
     first: list[dict[str, Any]], more: list[dict[str, Any]], times: int
@@ -153,6 +156,35 @@ def test_copy_has_the_records_so_far() -> None:
     assert before != "start"
     for again in (copy.copy(before), copy.deepcopy(before), pickle.loads(pickle.dumps(before))):
         assert again == before
+
+
+@pytest.mark.medium
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_can_add_records() -> None:
+    records, ended = StoredRecords(), threading.Event()
+
+    def add() -> None:
+        while not ended.is_set():
+            records.append({"event": "entered"})
+
+    # They hold the lock most of the time.
+    adding = [threading.Thread(target=add) for _ in range(3)]
+    for thread in adding:
+        thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if not child:
+                # A process that waits for a lock forever is killed.
+                signal.alarm(20)
+                records.append({"event": "result"})
+                os._exit(0 if records[len(records) - 1] == {"event": "result"} else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        ended.set()
+        for thread in adding:
+            thread.join()
 
 
 def test_garbage_collector_does_not_visit_unread_records() -> None:

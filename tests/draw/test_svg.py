@@ -149,6 +149,7 @@ def test_edges_connect_source_and_target(name: str) -> None:
     holds(ALL[name], drawing_of(name))
 
 
+@pytest.mark.medium
 @given(machine=graphs())
 def test_edges_of_a_random_machine_connect(machine: Graph[Any, Any]) -> None:
     holds(machine, svg(picture_of(machine)))
@@ -202,6 +203,7 @@ def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> N
     assert smallest_text(drawing.read_text("utf-8")) >= 9
 
 
+@pytest.mark.medium
 @given(machine=graphs())
 def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Graph[Any, Any]) -> None:
     assert smallest_text(svg(with_run(picture_of(machine.verify())))) >= 9
@@ -326,6 +328,7 @@ def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
 # ---- determinism and pixels
 
 
+@pytest.mark.medium
 def test_drawing_is_deterministic_across_processes() -> None:
     program = (
         "import sys; from graphexec.executor import AGENT_EXECUTOR; sys.stdout.write(format(AGENT_EXECUTOR, 'svg'))"

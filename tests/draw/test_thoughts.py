@@ -13,7 +13,8 @@ from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.cli.runs.trace import TracePrinter
 from graphexec.draw import Recorder, compare_runs
 from graphexec.draw.page import html, record_json
-from graphexec.draw.runs.records import Recording, recording_of
+from graphexec.draw.runs.recorder import recording_of
+from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage

@@ -187,6 +187,7 @@ def test_executor_without_a_bound_is_refused() -> None:
         caller_of(Caller(), echo).as_effect("")
 
 
+@pytest.mark.medium
 def test_every_run_of_the_machine_ends() -> None:
     verify_termination(make_outer(caller_of(Caller(), echo, max_iterations=2), max_model_calls=9), examples=10)
 
@@ -325,6 +326,7 @@ def check_counts(data: st.DataObject) -> None:
         assert len(result.output) == count
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:

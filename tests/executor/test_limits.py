@@ -86,6 +86,7 @@ def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> N
     assert (result.spent.iterations, result.spent["model_calls"]) == (allowed, allowed)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "reply",
     ["Action: echo\nAction Input: hi", "Well.", "Action: nope\nAction Input: x"],

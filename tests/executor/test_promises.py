@@ -158,6 +158,7 @@ EDGE_CASES = frozenset(
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 def test_thousands_of_runs_keep_their_bounds() -> None:
     found: set[str] = set()
 

@@ -376,6 +376,7 @@ def test_every_driver_agrees_with_the_semantics(turns: tuple[Turn, ...], given: 
 
 
 @pytest.mark.slow
+@pytest.mark.slowest
 @settings(max_examples=3000)
 @given(turns=SCRIPTS, given=all_settings(), flavour=st.sampled_from(FLAVOURS))
 def test_long_runs_agree_with_the_semantics(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:

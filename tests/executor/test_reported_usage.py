@@ -115,6 +115,18 @@ def test_usage_of_another_class_is_refused(usage: Any) -> None:
         make_executor(Hostile(ModelReply(ACT, usage=usage))).run("go")
 
 
+@pytest.mark.parametrize("content", [None, 3, b"Final Answer: 4"])
+def test_content_of_another_class_is_refused(content: Any) -> None:
+    with pytest.raises(ModelError, match=r"with content=.*; pass a string, which is empty if there are tool calls"):
+        make_executor(Hostile(ModelReply(content))).run("go")
+
+
+@pytest.mark.parametrize("calls", [None, [], (1,), ({"name": "f"},), "calls"])
+def test_tool_calls_of_another_class_are_refused(calls: Any) -> None:
+    with pytest.raises(ModelError, match=r"with tool_calls=.*; pass a tuple of ToolCall\("):
+        make_executor(Hostile(ModelReply("", calls))).run("go")
+
+
 def test_missing_usage_keeps_the_prepayment() -> None:
     result = make_executor(Hostile(ModelReply(ACT)), max_tokens=3, max_iterations=None).run("go")
     assert (result.spent["model_calls"], result.spent["tokens"]) == (3, 3)

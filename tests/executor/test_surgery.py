@@ -225,6 +225,7 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
         plain.drop_edge(after=plan, on=LimitReached)
 
 
+@pytest.mark.medium
 def test_graph_is_spliced_if_some_limit_ends_it() -> None:
     plain = make_reviewer(max_model_calls=10)
     changed = plain.with_graph(splice(plain.graph, REVIEWED, after=ANSWERS, on=AgentFinish))

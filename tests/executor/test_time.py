@@ -92,6 +92,7 @@ def make_stubborn_tool(released: threading.Event) -> AnyTool:
     return slow
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("make", [make_blocking_tool, make_async_tool, make_stubborn_tool])
 def test_slow_tool_is_cut_without_losing_other_results(
@@ -116,6 +117,7 @@ def test_slow_tool_is_cut_without_losing_other_results(
     assert result.spent["tool_calls"] == 4
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_slow_model_is_cut_at_the_deadline(how: str) -> None:
     model = BlockingModel()
@@ -129,6 +131,7 @@ def test_slow_model_is_cut_at_the_deadline(how: str) -> None:
     assert (result.spent["model_calls"], result.spent.iterations, len(result.steps)) == (1, 1, 0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_slow_callable_agent_is_cut(how: str, released: threading.Event) -> None:
     def decide(steps: Any, inputs: Any) -> Any:
@@ -143,6 +146,7 @@ def test_slow_callable_agent_is_cut(how: str, released: threading.Event) -> None
     assert result.reason == "seconds"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_queued_calls_do_not_start_after_the_deadline(how: str, released: threading.Event) -> None:
     started: list[int] = []
@@ -332,6 +336,7 @@ def test_cancelled_run_cancels_its_tools() -> None:
     assert cancelled == ["slow", "slow"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["run('q')", "arun('q')"])
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_abandoned_tool_does_not_delay_the_exit(how: str, kind: str) -> None:

@@ -362,6 +362,7 @@ def department(inner: Graph[Job, Minutes]) -> Graph[Agenda, Minutes]:
 subjects = st.lists(st.sampled_from("abcde"), min_size=0, max_size=4).map(tuple)
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None)
 @given(lists=st.lists(subjects, min_size=1, max_size=4).map(tuple))
 def test_amnesiac_run_equals_plain_run(lists: tuple[tuple[str, ...], ...]) -> None:

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import pickle
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, Budget, Effect, Limits, Meter, Spent, ask, node
+from graphexec import Asks, Budget, Effect, Exhausted, Limits, Meter, Spent, ask, begin, node
 from graphexec.errors import LimitsError, NodeError
+from graphexec.kernel.events import Cut
+from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import NOTHING, Counts, FrozenMapping
+from tests.kernel.machines import INTERVIEW, Stopped, Topic
 
 PAYMENTS = Meter("payments")
 FEES = Meter("fees", whole=False, unit="an amount of money")
@@ -286,3 +289,35 @@ def test_charges_as_a_field_are_refused() -> None:
 def test_computed_charges_are_refused(name: str) -> None:
     with pytest.raises(NodeError, match=f"Pay has {name} that differ from effect to effect"):
         type("Pay", (Effect,), {name: property(lambda self: {PAYMENTS: 3})})
+
+
+# ---- the deadline of an outer run
+
+
+@dataclass
+class Outer:
+    """Outer runs that allow a nested run everything but more seconds."""
+
+    seconds: float
+    refusal: Exhausted | None = None
+
+    def charge(
+        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
+    ) -> Exhausted | None:
+        return None
+
+    def settle(self, amounts: Mapping[str, float]) -> None:
+        raise AssertionError("no reply reports more")
+
+
+@pytest.mark.parametrize("own", [None, 9.0])
+@pytest.mark.parametrize(
+    ("answer", "at"), [(Cut(), 5.0), ("an answer after the deadline", 6.0)], ids=["cut", "late answer"]
+)
+def test_deadline_of_an_outer_run_ends_a_nested_run(own: float | None, answer: object, at: float) -> None:
+    execution = Execution(INTERVIEW, begin(INTERVIEW, Topic("the sea")), Limits(seconds=own), outer=Outer(5.0))
+    path = execution.run()
+    next(path)
+    with pytest.raises(StopIteration) as ended:
+        path.send((answer, at, at))
+    assert ended.value.value == Stopped(Topic("the sea"), Exhausted("seconds", 5.0, at, outer=True))

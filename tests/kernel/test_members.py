@@ -35,6 +35,7 @@ def finish(snapshot: Snapshot) -> Done[object]:
     return state
 
 
+@pytest.mark.medium
 def test_order_of_replies_does_not_matter() -> None:
     """Try 400 random orders, and reload the snapshot from JSON at random."""
     chance = random.Random(13)

@@ -164,6 +164,22 @@ def test_snapshot_goes_with_the_exception() -> None:
     assert snapshot_of(pickle.loads(pickle.dumps(error))) == Snapshot("plan", 3)
 
 
+class _WithoutNotes(Exception):
+    def add_note(self, note: str, /) -> None:
+        raise KeyError(note)
+
+
+class _WithATextForNotes(Exception):
+    __notes__: Any = "no list"
+
+
+@pytest.mark.parametrize("kind", [_WithoutNotes, _WithATextForNotes])
+def test_exception_that_takes_no_note_has_its_snapshot(kind: type[Exception]) -> None:
+    error = kind("mine")
+    attach_snapshot(error, Snapshot("plan", 3))
+    assert snapshot_of(error) == Snapshot("plan", 3)
+
+
 @given(depth=st.integers(1, 40))
 def test_chain_of_causes_is_pickled_in_linear_time(depth: int) -> None:
     first = error = ModelError("0")

@@ -80,7 +80,7 @@ def test_step_without_a_lower_rank_ends_the_run(level: int) -> None:
     )
     # Without them, the engine reduces each rank to one number.
     text = rank_error(DIAMOND, Number(4), with_ranks(ranks))
-    assert re.match(r"the rank does not fall from halve \(\d+,\) to join \(\d+,\); the certificate belongs to", text)
+    assert re.match(r"the rank does not fall from halve \d+ to join \d+; the certificate belongs to", text)
 
 
 def test_ranks_that_are_changed_after_a_run_are_checked() -> None:
@@ -109,7 +109,7 @@ def test_ranks_are_compared_from_left_to_right() -> None:
         "another machine or to other limits, or an outer run has a limit that the proof did not include; prove this "
         "machine again, with these limits and the outer ones"
     )
-    assert "from tock (" in rank_error(CLOCK, Tick(), with_ranks(swapped, iterations=3))
+    assert re.search(r"from tock \d+ to tick \d+;", rank_error(CLOCK, Tick(), with_ranks(swapped, iterations=3)))
 
 
 @final
@@ -322,7 +322,7 @@ def test_resume_before_an_entry_checks_the_rank() -> None:
     ranks = {**WAY, "join": ((2, ()),)}
     at = Snapshot("triple", Odd(3))
     assert "from triple (2, 0, 0) to join (2, 0, 0)" in rank_error(DIAMOND, at, with_ranks(deeper(ranks)))
-    assert "the rank does not fall from triple (" in rank_error(DIAMOND, at, with_ranks(ranks))
+    assert "the rank does not fall from triple " in rank_error(DIAMOND, at, with_ranks(ranks))
 
 
 def test_resume_inside_a_node_checks_later_ranks() -> None:
@@ -333,7 +333,7 @@ def test_resume_inside_a_node_checks_later_ranks() -> None:
     for variant in (ranks, deeper(ranks)):
         result = run_script(lambda variant=variant: Script(DIAMOND, inside, with_ranks(variant)), drivers=LIVE)  # type: ignore[misc]
         assert result.outcome == Total("tripled to 10")
-        assert "the rank does not fall from triple (" in rank_error(DIAMOND, later, with_ranks(variant))
+        assert "the rank does not fall from triple " in rank_error(DIAMOND, later, with_ranks(variant))
 
 
 def test_ranks_of_a_proof_fall_in_every_run() -> None:

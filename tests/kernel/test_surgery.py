@@ -10,9 +10,11 @@ import pytest
 from graphexec import (
     END,
     Asks,
+    CallContext,
     Exhausted,
     Graph,
     GraphError,
+    Node,
     ask,
     charged,
     edges,
@@ -26,6 +28,7 @@ from graphexec import (
 )
 from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import bind, drop_edge, rename
+from graphexec.kernel.surgery import unbind
 from graphexec.runtime import make_run_context
 from tests.drivers import LIVE, Script, run_script
 from tests.kernel.machines import (
@@ -456,6 +459,39 @@ GREET: Graph[Number, Total] = graph(edges(greet, on(Total, END)), start=greet)
 
 def test_bind_supplies_settings_by_class() -> None:
     assert outcome_of(bind(GREET, Mark("!"), Greeting("Hello")), Number(3)) == Total("Hello, 3!")
+
+
+@node
+def with_one(number: Number, greeting: Greeting) -> Total:
+    return Total(f"{greeting.word} {number.value}")
+
+
+@node
+def with_two(number: Number, greeting: Greeting, mark: Mark) -> Total:
+    return Total(f"{greeting.word} {number.value}{mark.text}")
+
+
+@node
+def with_three(number: Number, greeting: Greeting, mark: Mark, left: Left) -> Total:
+    return Total(f"{greeting.word} {number.value}{mark.text} {left.steps}")
+
+
+@node
+def with_call(number: Number, call: CallContext[None], greeting: Greeting) -> Total:
+    return Total(f"{greeting.word} {number.value} in {call.node}")
+
+
+@pytest.mark.parametrize(
+    ("greeter", "text"),
+    [(with_one, "Hi 3"), (with_two, "Hi 3!"), (with_three, "Hi 3! 7"), (with_call, "Hi 3 in with_call")],
+    ids=["one", "two", "three", "call"],
+)
+def test_bound_node_receives_its_settings(greeter: Node[Number, Total], text: str) -> None:
+    table: Graph[Number, Total] = graph(edges(greeter, on(Total, END)), start=greeter)
+    bound = bind(table, Left(7), Mark("!"), Greeting("Hi"))
+    assert outcome_of(bound, Number(3)) == Total(text)
+    again = bind(unbind(bound), Left(7), Mark("?"), Greeting("Hi"))
+    assert outcome_of(again, Number(3)) == Total(text.replace("!", "?"))
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ REFUSAL = (
 )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", PATHS)
 def test_no_route_answers_without_the_token(path: str) -> None:
     with open_client() as client:

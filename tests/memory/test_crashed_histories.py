@@ -294,6 +294,7 @@ def test_300_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
     assert lost == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
 def test_a_few_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
     _, lost, _ = turns_after_kills(kind, tmp_path, 10, 5)

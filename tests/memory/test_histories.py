@@ -104,6 +104,7 @@ for number in range(10):
 """
 
 
+@pytest.mark.medium
 def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
     lines, database = tmp_path / "turns.jsonl", tmp_path / "turns.sqlite"
     histories: list[History] = [FileHistory(lines), SQLiteHistory(database, conversation="shared")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
@@ -101,12 +102,13 @@ async def aread_stream(model: RemoteModel, request: ModelRequest = HELLO) -> Mod
 Act = Callable[[socket.socket], bool]
 
 
-def send(*pieces: bytes) -> Act:
-    """Send these bytes, and wait for the next request."""
+def send(*pieces: bytes, every: float = 0.0) -> Act:
+    """Send these bytes, a piece `every` so many seconds, and wait for the next request."""
 
     def act(connection: socket.socket) -> bool:
         for piece in pieces:
             connection.sendall(piece)
+            time.sleep(every)
         return True
 
     return act
@@ -166,7 +168,9 @@ class LoopbackServer:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(15)
+        if kind is None:
+            assert not any(thread.is_alive() for thread in self._threads), "a thread goes on without its client"
 
     def _start(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, daemon=True)
@@ -191,19 +195,21 @@ class LoopbackServer:
                     return
 
     def _read_request(self, connection: socket.socket) -> bool:
-        head = b""
-        while b"\r\n\r\n" not in head:
+        """Return whether a whole request has come, and the client has not gone before its end."""
+        request = b""
+        length: int | None = None
+        while length is None or len(request) < length:
             piece = connection.recv(65536)
             if not piece:
                 self.gone.set()
                 return False
-            head += piece
-        head, _, body = head.partition(b"\r\n\r\n")
-        lengths = (int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
-        # A request to a proxy for a tunnel has no body.
-        length = next(lengths, 0)
-        while len(body) < length:
-            body += connection.recv(65536)
+            request += piece
+            if length is None and b"\r\n\r\n" in request:
+                head, end, _ = request.partition(b"\r\n\r\n")
+                lines = (line.lower() for line in head.split(b"\r\n"))
+                bodies = (int(line[15:]) for line in lines if line.startswith(b"content-length:"))
+                # A request to a proxy for a tunnel has no body.
+                length = len(head) + len(end) + next(bodies, 0)
         return True
 
 

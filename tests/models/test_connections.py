@@ -36,6 +36,8 @@ from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 
 EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
 GOOD = send(response(CHAT))
+# The beginning of a streamed reply.
+BEGINNING = chunks(*EVENTS[:2], end=False)
 STREAMED = send(chunks(*EVENTS))
 
 
@@ -114,11 +116,64 @@ def test_model_can_be_used_after_close() -> None:
         assert server.connections == 2
 
 
+def test_close_does_not_leave_a_call_waiting() -> None:
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(), GOOD)
+        model = OpenAICompatible("tiny", base_url=server.url)
+        replies: list[ModelReply] = []
+        thread = threading.Thread(target=lambda: replies.append(model.complete(HELLO)), daemon=True)
+        thread.start()
+        assert server.asked.wait(10)
+        model.close()
+        # The call sends its request again, in a connection of its own.
+        thread.join(10)
+        assert replies == [CHAT_REPLY]
+        model.close()
+
+
 def test_collected_model_closes_its_connections() -> None:
     with LoopbackServer(GOOD) as server:
         OpenAICompatible("tiny", base_url=server.url).complete(HELLO)
         gc.collect()
         assert server.gone.wait(10)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    "use",
+    [
+        "threading.Thread(target=list, args=(pieces,), daemon=True).start()",
+        "threading.Thread(target=model.complete, args=(request,), daemon=True).start()",
+        "next(pieces)",
+        "model.complete(request)",
+    ],
+    ids=["a thread reads", "a thread calls", "nobody reads on", "the connection is idle"],
+)
+def test_program_can_end_at_any_time_silently(use: str) -> None:
+    program = f"""
+import atexit, sys, threading, time
+
+# Hooks run in reverse order, so a thread has time to notice that its connection has been closed.
+atexit.register(time.sleep, 0.3)
+from graphexec.messages import ChatRequest, UserMessage
+from graphexec.models import OpenAICompatible
+
+model = OpenAICompatible("tiny", base_url=sys.argv[1])
+request = ChatRequest([UserMessage("hello")])
+model.complete(request)
+pieces = model.stream(request)
+{use}
+# The request is being answered, or has been.
+time.sleep(0.1)
+"""
+    with LoopbackServer(GOOD) as server:
+        # Pieces wake a reader whose connection was closed; nothing else would.
+        server.add_acts(
+            GOOD if use == "model.complete(request)" else send(BEGINNING, *[b"3\r\n:\n\n\r\n"] * 100, every=0.01)
+        )
+        command = [sys.executable, "-X", "dev", "-c", program, server.url]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_dropped_idle_connection_is_replaced_at_once() -> None:
@@ -181,6 +236,7 @@ def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], M
     assert len(time.slept) == 2
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sent", [b"", HALF], ids=["before it answers", "in the middle"])
 def test_slow_server_is_a_timeout(sent: bytes) -> None:
     with LoopbackServer() as server:
@@ -199,7 +255,7 @@ def test_slow_server_is_a_timeout(sent: bytes) -> None:
 
 def test_stalled_stream_is_a_timeout() -> None:
     with LoopbackServer() as server:
-        server.add_acts(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
+        server.add_acts(*[server.stall(BEGINNING)] * 2)
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.3) as model:
             with pytest.raises(ModelTimeoutError):
                 read_stream(model.stream(HELLO))
@@ -209,7 +265,7 @@ def test_stalled_stream_is_a_timeout() -> None:
 
 def test_closing_a_stream_early_closes_its_connection() -> None:
     with LoopbackServer() as server:
-        server.add_acts(server.stall(chunks(*EVENTS[:2], end=False)))
+        server.add_acts(server.stall(BEGINNING))
         with OpenAICompatible("tiny", base_url=server.url) as model:
             pieces = model.stream(HELLO)
             assert next(pieces) == ReplyDelta("Café")
@@ -220,7 +276,7 @@ def test_closing_a_stream_early_closes_its_connection() -> None:
 
 def test_closing_an_async_stream_closes_its_connection() -> None:
     with LoopbackServer() as server:
-        server.add_acts(server.stall(chunks(*EVENTS[:2], end=False)))
+        server.add_acts(server.stall(BEGINNING))
 
         async def talk() -> None:
             pieces = OpenAICompatible("tiny", base_url=server.url).astream(HELLO)
@@ -233,7 +289,7 @@ def test_closing_an_async_stream_closes_its_connection() -> None:
 
 def test_collected_stream_closes_its_connection() -> None:
     with LoopbackServer() as server:
-        server.add_acts(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
+        server.add_acts(*[server.stall(BEGINNING)] * 2)
         model = OpenAICompatible("tiny", base_url=server.url)
 
         async def talk() -> None:

@@ -106,6 +106,7 @@ def test_reply_is_read_blocking_and_async(side: Side) -> None:
         assert asyncio.run(aread_stream(model)) == reply
 
 
+@pytest.mark.medium
 @SIDES
 def test_incomplete_stream_is_not_a_reply(side: Side) -> None:
     for body, reply in ((side.stream, side.reply), (side.calls_stream, side.calls_reply)):
@@ -220,6 +221,7 @@ SCALARS = st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(KINDS
 JSONS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner))
 
 
+@pytest.mark.medium
 @SIDES
 @settings(max_examples=30)
 @given(body=JSONS)

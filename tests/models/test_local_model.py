@@ -267,7 +267,10 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("listening", [True, False], ids=["a thread listens", "no thread listens"])
 def test_program_can_end_at_any_time_silently(listening: bool) -> None:
     program = """
-import threading
+import atexit, threading, time
+
+# Hooks run in reverse order, so a thread has time to notice that its connection has been closed.
+atexit.register(time.sleep, 0.3)
 from graphexec.messages import CompletionRequest
 from graphexec.models import LocalModel
 

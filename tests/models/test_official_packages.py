@@ -110,6 +110,7 @@ def gpt(server: Server) -> OpenAI:
     return OpenAI(api_key="k", base_url="http://here/v1", http_client=server.client())
 
 
+@pytest.mark.medium
 def test_anthropic_package_sends_the_same_request() -> None:
     server = Server(MESSAGE)
     messages: list[MessageParam] = [
@@ -215,6 +216,7 @@ def reasoning_blocks() -> pydantic.TypeAdapter[Any]:
     return pydantic.TypeAdapter(list[ThinkingBlockParam | ToolUseBlockParam])
 
 
+@pytest.mark.medium
 def test_openai_package_sends_the_same_request() -> None:
     server = Server(RESPONSE)
     # For assistant messages, the package's types require more than the API does, so they are compared separately.

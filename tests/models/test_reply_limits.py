@@ -100,12 +100,14 @@ def check_attacks(protocol: Protocol, ask: Ask, attacks: dict[str, Attack]) -> N
 
 
 # A server may ignore that a request asks for a stream.
+@pytest.mark.medium
 @pytest.mark.parametrize("ask", [call_blocking, stream_async])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 def test_hostile_replies_exceed_a_limit(protocol: Protocol, ask: Ask) -> None:
     check_attacks(protocol, ask, PLAIN)
 
 
+@pytest.mark.medium
 @both_streams
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 def test_hostile_streams_exceed_a_limit(protocol: Protocol, ask: Ask) -> None:

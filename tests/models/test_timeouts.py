@@ -134,10 +134,12 @@ class TestSlowServers:
     """Each of these servers could make a call last for as long as it liked."""
 
     # The limits are generous: on a busy machine, the threads of the servers and of the calls wait for each other.
+    @pytest.mark.medium
     def test_blocking_calls_end_in_time(self) -> None:
         with slow_servers() as urls:
             call_all(urls, PROTOCOLS[0], 0.5, 10)
 
+    @pytest.mark.medium
     def test_async_calls_end_in_time(self) -> None:
         with slow_servers() as urls:
             asyncio.run(acall_all(urls, PROTOCOLS[0], 0.5, 10))

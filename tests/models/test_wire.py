@@ -165,6 +165,7 @@ def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool
             decode(body[:end], PEER, chat=chat)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("body", "reply"), [(STREAM, CHAT_REPLY), (CALLS_STREAM, CALLS_REPLY)], ids=["text", "calls"])
 def test_stream_is_a_reply_only_when_complete(body: bytes, reply: ModelReply) -> None:
     complete = False

@@ -139,6 +139,7 @@ def test_run_survives_pauses() -> None:
     assert pauses == 4
 
 
+@pytest.mark.medium
 def test_machine_is_verified() -> None:
     verify_termination(team([to("hotels")], {"hotels": ["done"]}, handoffs=2, iterations=2), examples=10)
 

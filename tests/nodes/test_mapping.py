@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, create_tool_calling_agent
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.runs.records import recording_of
+from graphexec.draw.runs.recorder import recording_of
 from graphexec.errors import GraphError, InputError, ServerError
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
@@ -216,6 +216,7 @@ def check_calls(data: st.DataObject) -> None:
     assert result.spent["model_calls"] <= (bounds.model_calls.number or 0)
 
 
+@pytest.mark.medium
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:

@@ -392,6 +392,7 @@ def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> No
     check_replies(kind, replies)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_replies_never_raise(kind: Any) -> None:
     for reply in ("", "[" * 2_000, '{"name":' * 2_000, "\ud800", "NaN", "1e999", "9" * 5_000, "{}" * 2_000):

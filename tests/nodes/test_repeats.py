@@ -77,6 +77,7 @@ def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
     assert count_repeats(make_steps(letters), 3) == times
 
 
+@pytest.mark.medium
 @settings(max_examples=400, deadline=None)
 @example(letters="abcabcabc", most=3)
 @given(letters=st.text("ab", max_size=20) | st.text("abcd", max_size=30), most=st.integers(2, 5))

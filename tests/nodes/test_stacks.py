@@ -18,6 +18,7 @@ from graphexec.nodes.clock import ReadClock
 from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, dominates
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
+from tests.parameters import mark_except
 
 QUESTION = "What do you know about elms?"
 
@@ -55,9 +56,7 @@ def test_every_piece_has_a_sample() -> None:
 QUICK = frozenset({"approve_tools", "guard_output", "limit_tool", "sub_agent"})
 
 
-@pytest.mark.parametrize(
-    "name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in SAMPLES]
-)
+@pytest.mark.parametrize("name", mark_except(SAMPLES, *QUICK, mark=pytest.mark.slow))
 def test_termination_is_verified(name: str) -> None:
     executor = make([name], max_iterations=2, max_fan_out=2)
     verify_termination(executor, replies=REPLIES, examples=10)
@@ -170,6 +169,7 @@ def check_run(names: Sequence[str]) -> None:
     assert pieces.spent.meters == whole.spent.meters
 
 
+@pytest.mark.medium
 @given(stacks())
 @settings(max_examples=8, deadline=None)
 def test_stacks_survive_pauses(names: list[str]) -> None:

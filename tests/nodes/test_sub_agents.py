@@ -202,6 +202,7 @@ def test_nested_sub_agents() -> None:
     assert "research.deeper.plan" in executor.graph
 
 
+@pytest.mark.medium
 def test_machine_is_verified() -> None:
     executor = make_executor([task("a")], ["found"], max_iterations=2)
     verify_termination(executor, examples=10)

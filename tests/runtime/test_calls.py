@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, final
 
@@ -23,6 +23,7 @@ from graphexec import (
     Event,
     Exhausted,
     Graph,
+    InputError,
     Reported,
     Snapshot,
     ask,
@@ -550,3 +551,19 @@ def test_calls_of_one_id_are_equal() -> None:
     assert repr(call(1)) == "<call a-run/1.0 of look>"
     assert call(1).seconds_left is None
     assert call(1).provider_id is None
+
+
+@HOW
+def test_span_that_suppresses_an_exception_is_named(run: Running) -> None:
+    @tool(on_error="raise")
+    def fail(text: str) -> str:
+        """Fail."""
+        raise KeyError(text)
+
+    def suppress_errors(call: CallContext[Any]) -> suppress:
+        return suppress(KeyError)
+
+    suppressed = r"around_call suppressed the KeyError of a CallTool at dispatch_tools, .*; let its context manager"
+    with pytest.raises(InputError, match=suppressed) as caught:
+        ids_of(run, fail, around_call=suppress_errors)
+    assert isinstance(caught.value.__cause__, KeyError)

@@ -20,6 +20,7 @@ from graphexec.kernel.events import journal_of
 from graphexec.kernel.snapshot import snapshot_of
 from graphexec.runtime import supervision
 from graphexec.runtime.threads import count_abandoned, last_call
+from tests.stopwatch import eventually
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -183,7 +184,8 @@ def test_cancelled_run_ends_at_once(place: int) -> None:
         with pytest.raises(asyncio.CancelledError) as raised:
             await task
         assert time.monotonic() - began < LONG / 2
-        assert count_abandoned() >= 1
+        # The call is still running.
+        assert not ended.is_set()
         return raised.value
 
     error = asyncio.run(main())
@@ -202,68 +204,94 @@ def test_cancelled_run_ends_at_once(place: int) -> None:
 def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
     entered, free = threading.Event(), threading.Event()
     outcome: list[BaseException | None] = []
-    inner = make_executor("", blocking("a", lambda: "ok"))
+    asked: list[str] = []
+
+    def decide(steps: Any, inputs: Any) -> AgentFinish:
+        del steps
+        asked.append(inputs["input"])
+        return AgentFinish({"output": "done"})
+
+    inner = AgentExecutor(agent=decide, tools=[])
 
     def nest() -> str:
         entered.set()
         free.wait(LONG)
         try:
-            inner.run("?")
+            inner.run("within")
         except AbandonedError as error:
             outcome.append(error)
         else:
             outcome.append(None)
         return "ok"
 
-    async def main() -> None:
+    async def main() -> BaseException:
         executor = make_executor("aab", blocking("a", lambda: "ok"), blocking("b", nest))
         task = asyncio.create_task(executor.arun("?"))
         await asyncio.to_thread(entered.wait, LONG)
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError) as raised:
             await task
+        return raised.value
 
-    asyncio.run(main())
+    snapshot = snapshot_of(asyncio.run(main()))
+    assert snapshot is not None
     free.set()
-    ends = time.monotonic() + LONG
-    while not outcome and time.monotonic() < ends:
-        time.sleep(0.01)
+    eventually(lambda: outcome)
     assert [type(error) for error in outcome] == [AbandonedError]
+    assert asked == []
+    # Three decisions and three calls of tools of its own, nothing of the run within.
+    assert (snapshot.spent["model_calls"], snapshot.spent["tool_calls"]) == (3, 3)
 
 
-@given(after=st.floats(0, 0.004))
-@settings(deadline=None)
-def test_run_cancelled_at_any_time_can_go_on(after: float) -> None:
-    names = "a" * 60
-    executor = make_executor(names, blocking("a", lambda: "ok"))
+def run_and_cancel(
+    length: int, place: int, when: Callable[[asyncio.Task[Any]], None]
+) -> tuple[AgentExecutor, list[int], Any]:
+    """Run as many calls of a tool, the one at this place with `when`; return the executor, the calls and the end."""
+    calls: list[int] = []
+    running: list[asyncio.Task[Any]] = []
 
-    async def main() -> BaseException | None:
-        task = asyncio.create_task(executor.arun("?"))
-        await asyncio.sleep(after)
-        task.cancel()
+    def call() -> str:
+        calls.append(1)
+        if len(calls) == place:
+            when(running[0])
+        return "ok"
+
+    executor = make_executor("a" * length, blocking("a", call))
+
+    async def main() -> Any:
+        running.append(asyncio.create_task(executor.arun("?")))
         try:
-            await task
+            return await running[0]
         except asyncio.CancelledError as error:
             return error
-        return None
 
-    error = asyncio.run(main())
-    snapshot, journal = (None, None) if error is None else (snapshot_of(error), journal_of(error))
-    # One that was cancelled before it began has neither.
-    if snapshot is None or journal is None:
-        return
-    assert recording_of(journal).records
-    result = asyncio.run(executor.arun(snapshot))
-    assert (result.output, len(result.steps)) == ("done", 60)
+    return executor, calls, asyncio.run(main())
+
+
+@given(place=st.integers(1, 50), after=st.floats(0, 0.001))
+@settings(deadline=None)
+def test_run_cancelled_at_any_time_can_go_on(place: int, after: float) -> None:
+    def cancel_soon(task: asyncio.Task[Any]) -> None:
+        loop = task.get_loop()
+        loop.call_soon_threadsafe(lambda: loop.call_later(after, task.cancel))
+
+    executor, _, end = run_and_cancel(60, place, cancel_soon)
+    if isinstance(end, asyncio.CancelledError):
+        snapshot, journal = snapshot_of(end), journal_of(end)
+        assert snapshot is not None
+        assert journal is not None
+        assert recording_of(journal).records
+        end = asyncio.run(executor.arun(snapshot))
+    # Some end before they are cancelled.
+    assert (end.output, len(end.steps)) == ("done", 60)
 
 
 def test_event_loop_goes_on_meanwhile() -> None:
     ticks: list[int] = []
 
     def wait_for_a_tick() -> str:
-        seen, ends = len(ticks), time.monotonic() + LONG
-        while len(ticks) == seen and time.monotonic() < ends:
-            time.sleep(0.001)
+        seen = len(ticks)
+        eventually(lambda: len(ticks) > seen)
         return "ok"
 
     async def tick() -> None:
@@ -327,31 +355,25 @@ def test_few_runs_go_on_in_threads_at_once() -> None:
     assert supervision.count_running() == 0
 
 
-def test_journal_and_snapshot_of_a_cancelled_run_agree() -> None:
-    calls: list[int] = []
-    running: list[asyncio.Task[Any]] = []
+@pytest.mark.parametrize("place", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("waits", [True, False], ids=["before its answer", "with its answer"])
+def test_journal_and_snapshot_of_a_cancelled_run_agree(place: int, waits: bool) -> None:
+    cancelled = threading.Event()
 
-    def count_and_cancel() -> str:
-        calls.append(1)
-        if len(calls) == 4:
-            # The run is cancelled when its call has an answer, or shortly before.
-            running[0].get_loop().call_soon_threadsafe(running[0].cancel)
-        return "ok"
+    def cancel(task: asyncio.Task[Any]) -> None:
+        loop = task.get_loop()
+        loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(cancelled.set)
+        if waits:
+            assert cancelled.wait(LONG)
 
-    executor = make_executor("a" * 9, blocking("a", count_and_cancel))
-
-    async def main() -> BaseException | None:
-        running.append(asyncio.create_task(executor.arun("?")))
-        try:
-            await running[0]
-        except asyncio.CancelledError as error:
-            return error
-        return None
-
-    error = asyncio.run(main())
-    snapshot, journal = (None, None) if error is None else (snapshot_of(error), journal_of(error))
-    if snapshot is None or journal is None:
-        return
+    executor, calls, end = run_and_cancel(9, place, cancel)
+    assert isinstance(end, asyncio.CancelledError)
+    snapshot, journal = snapshot_of(end), journal_of(end)
+    assert snapshot is not None
+    assert journal is not None
+    # The call that the abandoned loop is in may have just begun.
+    eventually(lambda: not count_abandoned())
     begun = len(calls)
     replies = [one for record in recording_of(journal).records for one in record.get("replies", ())]
     again = asyncio.run(executor.arun(snapshot))

@@ -602,6 +602,7 @@ def test_outer_deadline_cuts_a_sync_inner_run() -> None:
     assert result.spent["tool_calls"] == 1 + 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [1, 8])
 @HOW
 def test_replay_counts_runs_within_cut_calls(run: Running, width: int) -> None:

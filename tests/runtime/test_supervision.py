@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -43,7 +42,7 @@ from graphexec.runtime.threads import count_abandoned
 from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, until
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
-from tests.stopwatch import Stopwatch
+from tests.stopwatch import Stopwatch, eventually
 
 # Seconds to wait for an event that should happen at once, and seconds of the deadlines, before which the first calls of
 # a run end on a busy machine, too.
@@ -92,6 +91,7 @@ def late_tool(kind: str, released: threading.Event) -> Any:
     return tool(name="work")(stubborn)
 
 
+@pytest.mark.medium
 @HOW
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Event) -> None:
@@ -150,6 +150,7 @@ class Hanging:
             await until(self.released)
 
 
+@pytest.mark.medium
 @HOW
 @pytest.mark.parametrize("where", ["load", "save"])
 def test_control_returns_from_a_memory(how: str, where: str, released: threading.Event) -> None:
@@ -235,17 +236,9 @@ def test_a_late_call_is_followed_by_nothing(how: str, released: threading.Event)
     assert [step.status for step in result.steps] == ["cut"]
     released.set()
     assert returned.wait(LONG)
-    wait_for_count(before)
+    eventually(lambda: count_abandoned() <= before)
     assert paid == []
     assert [step.status for step in result.steps] == ["cut"]
-
-
-def wait_for_count(most: int) -> None:
-    """Wait until no more calls than that are abandoned and still run."""
-    ends = time.monotonic() + LONG
-    while count_abandoned() > most:
-        assert time.monotonic() < ends, "calls that were abandoned never end"
-        threading.Event().wait(0.001)
 
 
 @HOW
@@ -333,7 +326,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
     assert count_abandoned() == before + 1
     released.set()
     assert ended.wait(LONG)
-    wait_for_count(before)
+    eventually(lambda: count_abandoned() <= before)
     assert calls == [1]
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
@@ -363,7 +356,7 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
     with pytest.raises(KeyboardInterrupt) as caught:
         run(machine, Topic("tea"), RunContext(handlers_for({Question: answer}), Limits(seconds=LONG)))
     released.set()
-    wait_for_count(before)
+    eventually(lambda: count_abandoned() <= before)
     assert begun == ["first"]
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
@@ -456,6 +449,7 @@ print("interrupted", interrupted > 0)
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_interrupts_leave_resumable_snapshots(seed: int) -> None:
     ended = subprocess.run(

@@ -10,12 +10,14 @@ from graphexec.testing import executor_machine
 from tests.testing.test_properties import DEFECTS, WRITER, Draft, Fetch, executor_of, looking_up, seeded
 from tests.verify.orders import FIVE, ORDERS, Order, Pay, Ship
 
-TestToolCalling = executor_machine(executor_of(max_iterations=4, max_tool_calls=6))
+TestToolCalling = pytest.mark.medium(executor_machine(executor_of(max_iterations=4, max_tool_calls=6)))
 TestReact = executor_machine(executor_of("react", max_execution_time=9))
-TestStrict = executor_machine(executor_of("callable", handle_parsing_errors=False))
-TestWithANodeOfItsOwn = executor_machine(looking_up(), replies={Fetch: ["", "a page"]})
+TestStrict = pytest.mark.medium(executor_machine(executor_of("callable", handle_parsing_errors=False)))
+TestWithANodeOfItsOwn = pytest.mark.medium(executor_machine(looking_up(), replies={Fetch: ["", "a page"]}))
 TestGraph = executor_machine(WRITER, start=Draft("so"))
-TestOrders = executor_machine(ORDERS, start=Order(), limits=FIVE, replies={Pay: [True, False], Ship: [0.5, 2.0]})
+TestOrders = pytest.mark.medium(
+    executor_machine(ORDERS, start=Order(), limits=FIVE, replies={Pay: [True, False], Ship: [0.5, 2.0]})
+)
 
 
 @pytest.mark.parametrize("defect", ["the check is <= for <", "the run's clock stands still"])

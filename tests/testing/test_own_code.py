@@ -179,6 +179,7 @@ def test_slow_check_without_user_code_is_not_interrupted() -> None:
     assert Watchdog(0.1).run(check) == "done"
 
 
+@pytest.mark.medium
 def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracer of coverage acquires a lock in Python code, which every other thread needs."""
     held = threading.Lock()
@@ -201,8 +202,15 @@ def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
         held.release()
 
 
-def test_hanging_code_is_interrupted() -> None:
-    turns = [0]
+# A busy machine may let a thread wait for its turn while it is looked at.
+@pytest.mark.parametrize("looks_without_a_turn", [0, 8])
+def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, looks, used_time = [0], itertools.count(), watchdog._used_time  # pyright: ignore[reportPrivateUsage]
+
+    def seen_time(ident: int) -> float:
+        return 0.0 if next(looks) < looks_without_a_turn else used_time(ident)
+
+    monkeypatch.setattr(watchdog, "_used_time", seen_time)
 
     def decide(steps: Any, inputs: Any) -> Any:
         while True:
@@ -215,6 +223,27 @@ def test_hanging_code_is_interrupted() -> None:
     last = turns[0]
     time.sleep(0.1)
     assert turns[0] == last
+
+
+def test_code_that_sleeps_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[int] = []
+
+    def note(ident: int, hangs: object) -> None:
+        raised.append(ident)
+
+    monkeypatch.setattr(watchdog, "_raise_in", note)
+    released = threading.Event()
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        while not released.wait(0.2):
+            pass
+        return AgentFinish({})
+
+    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    with pytest.raises(HangError):
+        Watchdog(0.2).run(lambda: made.run("q"))
+    released.set()
+    assert raised == []
 
 
 def test_hang_in_a_library_names_the_users_line() -> None:

@@ -270,6 +270,7 @@ def test_standard_machine_keeps_its_name(pytester: pytest.Pytester, monkeypatch:
     result.stdout.fnmatch_lines(["STRICT_AGENT_EXECUTOR: 2 of 9 edges taken"])
 
 
+@pytest.mark.medium
 def test_edges_taken_only_by_checks_are_listed(pytester: pytest.Pytester) -> None:
     marked = "@pytest.mark.graphexec(examples=30)\ndef agent():\n    return executor()\n"
     write(pytester, FINISHING, marked)

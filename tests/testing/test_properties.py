@@ -40,7 +40,6 @@ from graphexec.errors import CertificateError, InputError, ParseError, Undeclare
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import Snapshot, Spent
 from graphexec.kernel.counters import Counters
-from graphexec.kernel.execution import Execution
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
@@ -89,6 +88,7 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> AgentExecutor:
 # ---- what keeps its promise
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
@@ -130,6 +130,7 @@ def looking_up(**settings: Any) -> AgentExecutor:
     return executor.with_graph(splice(executor.graph, edges(look_up, routes), after=parse, on=Acted))
 
 
+@pytest.mark.medium
 def test_node_with_custom_effects_keeps_the_promise() -> None:
     verdict = verify_termination(looking_up(), replies={Fetch: ["", "a page"]}, examples=15)
     assert verdict.bounds is not None
@@ -223,6 +224,7 @@ def careless_executor() -> AgentExecutor:
     return executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
 
 
+@pytest.mark.medium
 def test_node_exception_shows_the_replies() -> None:
     with pytest.raises(AssertionError, match=r"the run ended with KeyError\('second'\)") as raised:
         checked.check_attacks(trial_of(careless_executor()))
@@ -256,6 +258,7 @@ def test_an_exception_that_is_allowed_fails_no_promise() -> None:
     verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
 
 
+@pytest.mark.medium
 def test_broken_declaration_cannot_be_allowed() -> None:
     @node
     def guard(acted: Acted) -> Acted:
@@ -379,21 +382,27 @@ def refilled(from_json: Any) -> Any:
     return staticmethod(read)
 
 
-def forgetful(settled: Any) -> Any:
-    def backwards(self: Any, effect: Any, answer: Any, at: float) -> Any:
-        before = self.seconds
-        reply = settled(self, effect, answer, at)
-        self.seconds = before
-        return reply
+class StoppedClock:
+    """The run's time, which is set once: for its beginning."""
 
-    return backwards
+    def __init__(self, slot: Any) -> None:
+        self.slot = slot
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        return self.slot.__get__(owner, kind)
+
+    def __set__(self, owner: Any, seconds: float) -> None:
+        try:
+            self.slot.__get__(owner)
+        except AttributeError:
+            self.slot.__set__(owner, seconds)
 
 
 DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "the check is <= for <": (Counters, "_enter", one_too_many),
     "a fan-out is charged once": (Counters, "_charge", uncharged),
     "a resumed run has its budgets again": (Snapshot, "from_json", refilled),
-    "the run's clock stands still": (Execution, "_apply", forgetful),
+    "the run's clock stands still": (Counters, "seconds", StoppedClock),
 }
 
 
@@ -408,6 +417,7 @@ ORDERLY: dict[str, Any] = {
 }
 
 
+@pytest.mark.medium
 def test_custom_meters_stay_within_their_limits() -> None:
     bounds = verify_termination(ORDERS, examples=25, **ORDERLY).bounds
     assert bounds is not None
@@ -424,6 +434,7 @@ def counted_once(charge: Any) -> Any:
     return charged_once
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("as_found")
 def test_undercounted_charge_is_found() -> None:
     with seeded(Counters, "_charge", counted_once), pytest.raises(AssertionError):
@@ -431,6 +442,7 @@ def test_undercounted_charge_is_found() -> None:
         verify_termination(ORDERS, examples=400, **ORDERLY)
 
 
+@pytest.mark.medium
 def test_without_a_defect_nothing_is_found() -> None:
     verify_termination(short_lived(), examples=25)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 import textwrap
 import threading
 import time
+import traceback
 
 import pytest
 
+from tests.parameters import mark_except
 from tests.testing.test_plugin import result_of
 
 pytest_plugins = ["pytester"]
@@ -409,19 +412,24 @@ def used_by(thread: threading.Thread) -> float:
         return math.inf
 
 
-def rest() -> bool:
-    """Return whether the other threads soon use next to no processor time."""
+def busy_threads() -> list[str]:
+    """Wait until no other thread uses processor time, but not for long; return the stacks of those that still do."""
     deadline = time.monotonic() + SOON
-    while time.monotonic() < deadline:
+    while True:
         others = [one for one in threading.enumerate() if one is not threading.current_thread()]
         before = [used_by(one) for one in others]
         time.sleep(0.1)
-        if not any(one.is_alive() and used_by(one) - at > 0.01 for one, at in zip(others, before, strict=True)):
-            return True
-    return False
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        busy = [
+            f"{one.name}: {''.join(traceback.format_stack(frames[one.ident]) if one.ident in frames else ())}"
+            for one, at in zip(others, before, strict=True)
+            if one.is_alive() and used_by(one) - at > 0.01
+        ]
+        if not busy or time.monotonic() > deadline:
+            return busy
 
 
-@pytest.mark.parametrize("bug", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in BUGS])
+@pytest.mark.parametrize("bug", mark_except(BUGS, *QUICK, mark=pytest.mark.slow))
 def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) -> None:
     program, report = BUGS[bug]
     patience = PATIENCE if bug.startswith("hang") else LONG_PATIENCE
@@ -436,7 +444,7 @@ def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) ->
     assert result.ret == 1
     result.stdout.fnmatch_lines([report])
     assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
-    assert rest()
+    assert not busy_threads()
 
 
 def test_there_are_bugs_of_every_kind() -> None:

@@ -143,6 +143,7 @@ def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> No
         assert len(str(raised.value)) < 1_000
 
 
+@pytest.mark.medium
 @given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8), st.integers(1, 1_900))
 @settings(max_examples=300, deadline=None)
 def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> None:

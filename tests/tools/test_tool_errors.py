@@ -232,6 +232,7 @@ EXCEPTIONS = st.builds(make_exception, st.sampled_from(KINDS_OF_EXCEPTIONS), st.
 )
 
 
+@pytest.mark.medium
 @settings(max_examples=40)
 @given(EXCEPTIONS, st.integers(0, 3), st.none() | st.integers(1, 40), st.sampled_from(["observe", repr]))
 def test_all_drivers_agree_on_any_exception(error: Exception, retries: int, most: int | None, policy: Any) -> None:

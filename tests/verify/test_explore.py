@@ -185,6 +185,7 @@ ASSERTIONS = (
 
 
 # More examples than elsewhere, because few limits lead to every kind of run.
+@pytest.mark.medium
 @settings(max_examples=2 * settings().max_examples)
 @given(limits=all_limits(), kind=st.sampled_from(KINDS), both=st.booleans())
 def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool) -> None:
@@ -715,6 +716,7 @@ def assertions(draw: st.DrawFn) -> Assertion:
     return draw(st.sampled_from(FORMS))(draw(TERMS), draw(TERMS))
 
 
+@pytest.mark.medium
 @given(
     machine=st.sampled_from([GUARDED, SHORTCUT]),
     assertion=assertions(),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def replies(draw: st.DrawFn) -> ModelReply:
 
 
 # Most random machines ask for nothing, or are not proved.
+@pytest.mark.medium
 @settings(max_examples=3 * settings().max_examples)
 @given(
     drawn=(drawn_graphs() | drawn_graphs(loops=False)).filter(

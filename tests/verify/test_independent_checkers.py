@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -26,8 +26,6 @@ from graphexec.verify.proof.ranking import rank_nodes
 from tests.verify.checkers import spin, tlc
 from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
 
-Says = Callable[..., bool]
-
 DIAGRAMS = Path(__file__).parents[2] / "diagrams" / "generate.py"
 EXECUTOR = flow_of(AGENT_EXECUTOR)
 
@@ -39,86 +37,103 @@ def steps_proved(machine: Graph[Any, Any], limits: Limits) -> int | None:
     return None if number is None else int(number)
 
 
-def spin_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
-    """Return whether every run ends, after at most `bound` steps."""
-    return spin(promela(flow, limits, bound=bound)).holds
+class Spin:
+    """SPIN, which searches for a run without an end, or for one of more steps than a bound."""
+
+    def ends(self, flow: Flow, limits: Limits) -> bool:
+        """Return whether every run ends."""
+        return spin(promela(flow, limits)).holds
+
+    def takes(self, flow: Flow, limits: Limits, steps: int) -> bool:
+        """Return whether the longest run takes as many steps."""
+        within, fewer = (spin(promela(flow, limits, bound=bound)) for bound in (steps, steps - 1))
+        return within.holds and not fewer.holds
 
 
-def tlc_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
-    """Return whether every run ends, after at most `bound` steps."""
-    return tlc(tla(flow, limits, bound=bound), tla_config(bound=bound)).holds
+class TLC:
+    """TLC, which does the same, and says how deep its search was."""
 
+    def ends(self, flow: Flow, limits: Limits) -> bool:
+        """Return whether every run ends."""
+        return tlc(tla(flow, limits), tla_config()).holds
+
+    def takes(self, flow: Flow, limits: Limits, steps: int) -> bool:
+        """Return whether the longest run takes as many steps."""
+        found = tlc(tla(flow, limits, bound=steps), tla_config(bound=steps))
+        # A state counts the steps to it, so that it is as deep as it has steps.
+        return found.holds and found.depth == steps + 1
+
+
+Checker: TypeAlias = Spin | TLC
 
 by_each_checker = pytest.mark.parametrize(
-    "says", [pytest.param(spin_says, marks=pytest.mark.slow), pytest.param(tlc_says, marks=pytest.mark.slow)]
+    "checker",
+    [pytest.param(Spin(), marks=pytest.mark.slow), pytest.param(TLC(), marks=pytest.mark.slow)],
+    ids=["spin", "tlc"],
 )
 # A second for each run of Java or gcc; what fails is small as it is, and not made smaller.
 by_many_runs = settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 @by_each_checker
-def test_executor_runs_end_unless_unlimited(says: Says) -> None:
-    assert says(EXECUTOR, Limits())
-    assert not says(EXECUTOR, Limits(iterations=None))
+def test_executor_runs_end_unless_unlimited(checker: Checker) -> None:
+    assert checker.ends(EXECUTOR, Limits())
+    assert not checker.ends(EXECUTOR, Limits(iterations=None))
 
 
 @by_each_checker
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
-def test_executor_bound_is_tight(says: Says, iterations: int) -> None:
+def test_executor_bound_is_tight(checker: Checker, iterations: int) -> None:
     given = Limits(iterations=iterations)
     bound = 4 * iterations + 2
     assert steps_proved(AGENT_EXECUTOR, given) == bound
-    assert says(EXECUTOR, given, bound=bound)
-    assert not says(EXECUTOR, given, bound=bound - 1)
+    assert checker.takes(EXECUTOR, given, bound)
 
 
 @by_each_checker
 @pytest.mark.parametrize(
     "given", [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
 )
-def test_external_checkers_agree_with_prover(says: Says, given: Limits) -> None:
+def test_external_checkers_agree_with_prover(checker: Checker, given: Limits) -> None:
     machines: Iterable[tuple[str, Graph[Any, Any]]] = runpy.run_path(str(DIAGRAMS))["machines"]()
     # Several examples have the same table.
     for flow, machine in {flow_of(machine): machine for _, machine in machines}.items():
         bound = steps_proved(machine, given)
-        assert says(flow, given) == (bound is not None)
+        assert checker.ends(flow, given) == (bound is not None)
         if bound is not None:
-            assert says(flow, given, bound=bound)
-            assert not says(flow, given, bound=bound - 1)
+            assert checker.takes(flow, given, bound)
 
 
 @by_each_checker
 @pytest.mark.parametrize("flow", BAD.values(), ids=BAD.keys())
-def test_bad_flow_has_endless_run(says: Says, flow: Flow) -> None:
-    assert not says(flow, Limits(iterations=3))
+def test_bad_flow_has_endless_run(checker: Checker, flow: Flow) -> None:
+    assert not checker.ends(flow, Limits(iterations=3))
 
 
 @pytest.mark.slow
 def test_loop_that_changes_nothing_is_found() -> None:
-    assert not tlc_says(SPINNING, Limits())
+    assert not TLC().ends(SPINNING, Limits())
 
 
 @by_each_checker
-def test_later_visit_may_lack_calls(says: Says) -> None:
-    assert says(MISSING_CALLS, agent_limits(model_calls=2), bound=4)
-    assert not says(MISSING_CALLS, agent_limits(model_calls=2), bound=3)
+def test_later_visit_may_lack_calls(checker: Checker) -> None:
+    assert checker.takes(MISSING_CALLS, agent_limits(model_calls=2), 4)
 
 
 @by_each_checker
-def test_invalid_identifiers_stay_distinct(says: Says) -> None:
-    assert says(AWKWARD, Limits())
-    assert not says(AWKWARD, Limits(), bound=len(AWKWARD.nodes) - 1)
+def test_invalid_identifiers_stay_distinct(checker: Checker) -> None:
+    assert checker.ends(AWKWARD, Limits())
+    assert checker.takes(AWKWARD, Limits(), len(AWKWARD.nodes))
 
 
 @by_each_checker
 @by_many_runs
 @given(flow=flows(), given_limits=limits())
-def test_external_checkers_agree_with_exhaustive_walk(says: Says, flow: Flow, given_limits: Limits) -> None:
+def test_external_checkers_agree_with_exhaustive_walk(checker: Checker, flow: Flow, given_limits: Limits) -> None:
     bound = longest_run(flow, given_limits)
-    assert says(flow, given_limits) == (bound is not None)
+    assert checker.ends(flow, given_limits) == (bound is not None)
     if bound is not None:
-        assert says(flow, given_limits, bound=bound)
-        assert not says(flow, given_limits, bound=bound - 1)
+        assert checker.takes(flow, given_limits, bound)
 
 
 @given(flow=flows(), given_limits=limits())

@@ -13,7 +13,8 @@ from graphexec import AgentExecutor, Budget, Exhausted, Limits, Snapshot, Spent,
 from graphexec.actions import Run
 from graphexec.draw import draw, sequence_mermaid, timeline
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.runs.records import Recording, recording_of
+from graphexec.draw.runs.recorder import recording_of
+from graphexec.draw.runs.records import Recording
 from graphexec.effects import agent_limits
 from graphexec.errors import CertificateError, InputError, LimitsError
 from graphexec.executor import AGENT_EXECUTOR, Ready
@@ -30,6 +31,7 @@ from graphexec.verify.reports.sarif import sarif
 from graphexec.verify.reports.subject import Subject
 from graphexec.verify.reports.text import text
 from tests.executor.actors import echo
+from tests.parameters import mark_except
 
 HUGE = 10**5000
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -149,7 +151,7 @@ def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
             continue
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:8])
+@pytest.mark.parametrize("value", mark_except(VALUES, "NaN", DEEP), ids=lambda value: value[:8])
 def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
     executor = executor_of(max_iterations=1)
     lines = recording_of(executor.run("go")).to_json_lines().splitlines()

@@ -166,6 +166,7 @@ def test_reports_of_nested_runs_are_not_bounded() -> None:
     assert str(limited.bounds.meters["pages"]) == "1 (exact)"
 
 
+@pytest.mark.medium
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_nested_runs_stay_within_proved_charges(data: st.DataObject) -> None:

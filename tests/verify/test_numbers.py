@@ -78,6 +78,7 @@ def test_a_form_without_its_value_is_refused(form: str) -> None:
         check(with_bound(certified(), "transitions", form=form), AGENT_EXECUTOR)
 
 
+@pytest.mark.medium
 @settings(FREELY, max_examples=40)
 @given(drawn=drawn_graphs(), limits=some_limits(), data=st.data())
 def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: st.DataObject) -> None:

@@ -272,6 +272,7 @@ def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
             check(certificate, machine)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 900 + "1" + "}" * 900], ids=len)
 def test_certificate_with_deep_json_is_refused(text: str) -> None:
     data = proof_data("agent")
@@ -350,6 +351,7 @@ def test_any_json_is_a_certificate_or_refused(data: Any) -> None:
         Certificate.from_json(json.dumps(data))
 
 
+@pytest.mark.medium
 @settings(max_examples=10 * settings().max_examples)
 @given(name=st.sampled_from(sorted(MACHINES)), data=st.data())
 def test_a_changed_value_is_refused_or_proved(name: str, data: st.DataObject) -> None:

@@ -286,6 +286,7 @@ def test_any_json_is_refused(data: list[Any]) -> None:
     assert facts("answered", [trace("answered")[0], *data])
 
 
+@pytest.mark.medium
 @settings(max_examples=10 * settings().max_examples)
 @given(run=st.sampled_from(sorted(RUNS)), data=st.data())
 def test_changed_value_hides_no_excess(run: str, data: st.DataObject) -> None:

@@ -15,7 +15,8 @@ from graphexec.draw.forks.replaying import Replayed, ReplySource, replay_records
 from graphexec.draw.forks.replies import read_reply
 from graphexec.draw.forks.script import CallKey, ForkPoint, call_key, cut_script
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
+from graphexec.draw.runs.recorder import AnyRun, Recorder, recording_of
+from graphexec.draw.runs.records import Recording
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
 from graphexec.executor.executor import AgentExecutor

@@ -7,7 +7,7 @@ from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.notebook.elements import badge, block, code, cut_lines, escape_line, preformatted, remark
 from graphexec.draw.page import html
 from graphexec.draw.runs.labels import shorten
-from graphexec.draw.runs.records import recording_of
+from graphexec.draw.runs.recorder import recording_of
 from graphexec.draw.runs.timeline import timeline
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, described

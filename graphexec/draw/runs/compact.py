@@ -49,6 +49,7 @@ _RECENT = 8
 # Characters of all strings that are put together: a trace of some lines must not fill the memory.
 _TOGETHER = 2**28
 _NOTHING: Record = {}
+_SCALARS = frozenset({int, float, bool, type(None)})
 
 
 @final
@@ -80,8 +81,8 @@ class RecordEncoder:
     def _write(self, value: Any, base: Any, depth: int) -> Any:
         """Return a value that is compared with `base`."""
         if isinstance(value, str):
-            return self._reference(value)
-        if depth >= _DEEP:
+            return self._reference(value, depth)
+        if type(value) in _SCALARS or depth >= _DEEP:
             return value
         if _is_array(value):
             bases = base if _is_array(base) else ()
@@ -95,15 +96,21 @@ class RecordEncoder:
 
     def _changes(self, value: Record, base: Record, depth: int) -> Record:
         """Return the fields that differ from those of `base`."""
-        return {
-            name: self._write(one, base.get(name), depth + 1)
-            for name, one in value.items()
-            if name not in base or not (one is base[name] or _is_same(one, base[name], depth))
-        }
+        changes: Record = {}
+        for name, one in value.items():
+            if name not in base:
+                changes[name] = self._write(one, None, depth + 1)
+                continue
+            other = base[name]
+            # Most fields are the same object, or unequal scalars.
+            if one is not other and not _is_same(one, other, depth):
+                changes[name] = one if type(one) in _SCALARS else self._write(one, other, depth + 1)
+        return changes
 
-    def _reference(self, text: str) -> Any:
+    def _reference(self, text: str, depth: int) -> Any:
         """Return a string as it is, or as a reference to earlier strings."""
-        if len(text) < _SHORTEST:
+        # A reference is an object, and at this depth objects are as they are.
+        if len(text) < _SHORTEST or depth >= _DEEP:
             self._strings += 1
             return text
         number = self._known.get(text)
@@ -255,14 +262,15 @@ def _is_same(one: Any, other: Any, depth: int) -> bool:
     """Return whether two values are written in the same way: 1, 1.0 and true are not."""
     if one is other:
         return True
-    if type(one) is not type(other) or depth >= _DEEP:
+    # Containers that differ are unequal; those that are equal may still hold 1 and 1.0.
+    if type(one) is not type(other) or depth >= _DEEP or one != other:
         return False
     if _is_object(one):
         return [*one] == [*other] and all(map(_is_same, one.values(), other.values(), repeat(depth + 1)))
     if _is_array(one):
         return len(one) == len(other) and all(map(_is_same, one, other, repeat(depth + 1)))
-    # NaN, and zero with its sign.
-    return repr(one) == repr(other) if isinstance(one, float) else bool(one == other)
+    # Zero has a sign.
+    return not isinstance(one, float) or repr(one) == repr(other)
 
 
 def _split(text: str, known: Sequence[tuple[str, int]]) -> list[str | int]:

@@ -6,7 +6,9 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, cast, final
+
+from typing_extensions import TypeIs
 
 from graphexec._mistakes.tracebacks import format_traceback
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse, run_of
@@ -60,20 +62,38 @@ def spent_data(spent: Spent) -> Record:
     }
 
 
+# Types whose values JSON has as they are, and of the names in an object.
+_PLAIN = frozenset({str, bool, type(None)})
+_NAMES = frozenset({str})
 # NaN and the infinities are not valid JSON, though Python writes them.
 _strict = json.JSONEncoder(allow_nan=False)
 
 
 def to_json_data(value: object) -> Any:
     """Return a value as JSON data; a value that JSON cannot express becomes its `repr`. Never raises."""
-    if value is None or type(value) in (str, bool):
+    if type(value) in _PLAIN:
         return value
+    if _is_plain(value):
+        return value.copy()
     try:
         data = dump_with_images(value, fallback=str)
         _strict.encode(data)
     except Exception:  # noqa: BLE001 - the methods of a user's value may raise anything
         return _text_of(value)
     return data
+
+
+def _is_plain(value: object) -> TypeIs[Record]:
+    """Return whether a value is an object that JSON has as it is, as the arguments of most calls are."""
+    if type(value) is not dict:
+        return False
+    # Type checkers do not know the members of an arbitrary value. Those of a kind may be images.
+    members = cast("Record", value)
+    return (
+        "kind" not in members
+        and _PLAIN.issuperset(map(type, members.values()))
+        and _NAMES.issuperset(map(type, members))
+    )
 
 
 def _text_of(value: object) -> str:
@@ -272,7 +292,9 @@ def value_data(value: object) -> Any:
     """Return the data of a value without the run in it, whose steps are in the records before it."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return to_json_data(value)
-    held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    # A field without a value is left out.
+    names = (field.name for field in dataclasses.fields(value) if hasattr(value, field.name))
+    held = {name: getattr(value, name) for name in names}
     return {name: _part(one) for name, one in held.items() if not isinstance(one, Steps)}
 
 

@@ -18,7 +18,7 @@ from graphexec.draw.runs.labels import (
     format_tokens,
     shorten,
 )
-from graphexec.draw.runs.records import AnyRun, recording_of
+from graphexec.draw.runs.recorder import AnyRun, recording_of
 from graphexec.draw.runs.visits import CallRecord, RequestRecord, Visit, limit_text, visits_of
 from graphexec.errors import format_integer
 

@@ -27,7 +27,8 @@ from graphexec.draw.runs.labels import (
     format_reply,
     shorten,
 )
-from graphexec.draw.runs.records import AnyRun, Recording, recording_of
+from graphexec.draw.runs.recorder import AnyRun, recording_of
+from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.visits import CallRecord, RequestRecord, Visit, limit_text, visits_of
 from graphexec.errors import InputError, format_integer
 

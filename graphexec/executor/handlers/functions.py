@@ -29,7 +29,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
     has_awaited = False
 
     def decide(run: Run) -> Any:
-        decision = function(run.steps, dict(run.inputs))
+        decision = function(run.steps, {**run.inputs})
         # Iterate the generator here, where it may block.
         if type(decision) in _DECISIONS or not inspect.isgenerator(decision):
             return decision
@@ -45,9 +45,10 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
             run = effect.run
             if is_async:
                 # Awaited here on an event loop: `call_async` would keep another coroutine for each waiting run.
-                inputs = dict(run.inputs)
-                decided = io.call_async(function, run.steps, inputs) if io.blocking else function(run.steps, inputs)
-                decision = await decided
+                if io.blocking:
+                    decision = await io.call_async(function, run.steps, {**run.inputs})
+                else:
+                    decision = await function(run.steps, {**run.inputs})
             else:
                 decision = decide(run) if yields_async or io.blocking else await io.call(decide, run)
                 # A lambda may return a coroutine or an async generator.
@@ -61,11 +62,11 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
             return Decided((decision,))
         return check_decision(function, *(decision if type(decision) is _Chunks else (decision,)))
 
-    def blocks(effect: CallAgent) -> bool:
+    def may_block(effect: CallAgent) -> bool:
         del effect
         return not has_awaited
 
-    return Handler(answer, blocks=None if is_async or yields_async else blocks)
+    return Handler(answer, may_block=None if is_async or yields_async else may_block)
 
 
 @final

@@ -93,12 +93,15 @@ class Connections:
         """Return the blocking client. Raises `ModelConnectionError` if it is the user's, and was used before a fork."""
         if self._given is not None:
             return self._given.check_process()
+        from graphexec.models.http.network import close_idle
+
         with self._lock:
             if self._own is None:
                 client = _make_client(is_local=self._is_local)
                 self._own = OpenClient(Hidden(client))
-                # Closes the connections when the model is garbage collected.
-                self._finalizer = weakref.finalize(self, client.close)
+                # Closes the connections when the model is garbage collected, which no call uses then, and at the end of
+                # the program, where a thread that is still reading must not fail with a broken connection.
+                self._finalizer = weakref.finalize(self, close_idle, client)
             return self._own
 
     async def async_client(self) -> OpenClient:

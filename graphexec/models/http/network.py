@@ -10,6 +10,7 @@ import ipaddress
 import socket
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -46,6 +47,9 @@ class _Stream(httpcore.NetworkStream):
             self._inner.write(bytes(view[start : start + _PIECE]), _time_left(timeout, httpcore.WriteTimeout))
 
     def close(self) -> None:
+        # Wakes a thread that reads: to close the socket would leave it waiting until its timeout.
+        with suppress(OSError):
+            socket.socket.shutdown(self._inner.get_extra_info("socket"), socket.SHUT_RDWR)
         self._inner.close()
 
     # Any: ssl is loaded by the first connection that needs it.
@@ -164,11 +168,23 @@ def set_backends(client: Any) -> None:
 
     Neither httpx nor its transports have an option for the backend, so this sets httpcore's own in their pools.
     """
-    for transport in (client._transport, *client._mounts.values()):
-        pool = getattr(transport, "_pool", None)
-        if pool is not None:
-            is_async = isinstance(pool, httpcore.AsyncConnectionPool)
-            pool._network_backend = (_AsyncBackend if is_async else DeadlineBackend)(pool._network_backend)
+    for pool in _pools(client):
+        is_async = isinstance(pool, httpcore.AsyncConnectionPool)
+        pool._network_backend = (_AsyncBackend if is_async else DeadlineBackend)(pool._network_backend)
+
+
+def close_idle(client: Any) -> None:
+    """Close the connections of a blocking client of httpx that no call is using; a later call opens new ones."""
+    for pool in _pools(client):
+        for connection in pool.connections:
+            if connection.is_idle():
+                connection.close()
+
+
+# Any: httpx does not expose the pools of its transports.
+def _pools(client: Any) -> list[Any]:
+    transports = (client._transport, *client._mounts.values())
+    return [transport._pool for transport in transports if getattr(transport, "_pool", None) is not None]
 
 
 def _time_left(timeout: float | None, late: type[Exception]) -> float | None:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from graphexec.errors import GraphexecError
+from graphexec.kernel.snapshot import add_note
 from graphexec.models.secret import Secret, redact
 
 E = TypeVar("E", bound=BaseException)
@@ -85,4 +86,4 @@ def _filter_frames(error: BaseException) -> None:
         rebuilt = TracebackType(rebuilt, one.tb_frame, one.tb_lasti, one.tb_lineno)
     error.__traceback__ = rebuilt
     if isinstance(error, Exception):
-        error.add_note(f"Frames that hold the request and its API key were removed: {', '.join(removed)}")
+        add_note(error, f"Frames that hold the request and its API key were removed: {', '.join(removed)}")

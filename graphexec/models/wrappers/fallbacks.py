@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from graphexec._arguments import MODEL, Constraint, validate
 from graphexec.errors import InputError, ModelError, described
+from graphexec.kernel.snapshot import add_note
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.progress_reports import FellBack
@@ -43,7 +44,7 @@ def with_fallbacks(
                     raise
                 if following is None or not call.allows(0):
                     for note in earlier:
-                        error.add_note(note)
+                        add_note(error, note)
                     raise
                 earlier.append(f"before that, {model_name(current)} failed with {described(error)}")
                 report(FellBack(error, model_name(following)))

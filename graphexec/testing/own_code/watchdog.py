@@ -31,7 +31,7 @@ T = TypeVar("T")
 # The default number of real seconds that one call of the user's code may take.
 PATIENCE: Final = 5.0
 
-# Real seconds between two checks of the threads.
+# Real seconds between two looks at the threads.
 _LOOK: Final = 0.05
 
 _REMEDY: Final = "let it return, or pass patience= if it may take longer than {patience:g} seconds"
@@ -209,18 +209,38 @@ class _Begun:
         """End the loops of threads that hang; one in a blocking call continues as a daemon."""
         # More than once: a run that fails tells its observers, and one of these may be what hangs.
         for _ in range(_INTERRUPTS):
-            running = list(filter(_is_running, list(self.user_stacks())))
+            running = self._running()
             if not running:
                 return
             for ident in running:
                 _raise_in(ident, partial(self._hangs, ident))
 
+    def _running(self) -> list[int]:
+        """Return the threads in the user's code that run; all of them if the system reports no processor time.
+
+        They have used processor time in two intervals, one after the other. On a busy machine a thread has to wait for
+        its turn, so it has some time for that. One that sleeps and wakes up is idle: it would not notice an exception
+        while it sleeps, and until it does, Python 3.11 with a tracer, such as that of coverage, hangs.
+        """
+        used: dict[int, float] = {}
+        ran = frozenset[int]()
+        for _ in range(_IDLE_LOOKS):
+            before, used = used, {ident: _used_time(ident) for ident in self.user_stacks()}
+            runs = frozenset(ident for ident, seconds in used.items() if seconds > before.get(ident, seconds))
+            if not used or runs & ran:
+                return list(runs & ran)
+            ran = runs
+            time.sleep(_LOOK)
+        return []
+
     def _hangs(self, ident: int) -> bool:
         return ident in self.user_stacks()
 
 
-# How often the threads that hang are interrupted.
+# How often the threads that hang are interrupted, and the looks after which a thread counts as idle: in half a second
+# even a busy machine lets it run.
 _INTERRUPTS = 10
+_IDLE_LOOKS = 10
 
 # Seconds in which no other thread runs, and how often a moment is awaited in which a thread can be interrupted.
 _UNDISTURBED = 0.05
@@ -256,25 +276,21 @@ def _tracing_package() -> str:
     return str(getattr(tracer, "__module__", type(tracer).__module__)).partition(".")[0]
 
 
-def _is_running(ident: int) -> bool:
-    """Return whether a thread uses processor time, if the system reports it.
+def _used_time(ident: int) -> float:
+    """Return the seconds of processor time that a thread has used, 0 if it has ended.
 
-    An idle thread would not notice an exception, and until it does, Python 3.11 with a tracer, such as that of
-    coverage, hangs.
+    If the system does not report them, it is a time that always grows.
     """
     # There is no public way to ask whether a thread, of which only the identifier is known, has ended.
     if ident not in sys._current_frames():  # pyright: ignore[reportPrivateUsage]
-        return False
+        return 0.0
     if not hasattr(time, "pthread_getcpuclockid"):
-        return True
-    clock = time.pthread_getcpuclockid(ident)
-    before = time.clock_gettime(clock)
-    time.sleep(_LOOK)
+        return time.monotonic()
     try:
-        return time.clock_gettime(clock) > before
+        return time.clock_gettime(time.pthread_getcpuclockid(ident))
     except OSError:
         # It has ended since.
-        return False
+        return 0.0
 
 
 def _is_installed(frame: FrameType) -> bool:

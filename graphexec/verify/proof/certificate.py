@@ -92,14 +92,14 @@ def format_meters(names: Collection[str]) -> list[str]:
     return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
 
 
-class _Later:
+class _LazyFields:
     """Fields that are computed when one of them is first read."""
 
     __slots__ = ("_compute",)
 
     @classmethod
-    def later(cls, compute: Callable[[], Self]) -> Self:
-        """Return what `compute` will return."""
+    def lazy(cls, compute: Callable[[], Self]) -> Self:
+        """Return an object whose fields are those of what `compute` returns."""
         made = object.__new__(cls)
         object.__setattr__(made, "_compute", compute)
         return made
@@ -119,7 +119,7 @@ class _Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds(_Later):
+class Bounds(_LazyFields):
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
     The bounds in `meters` include nested runs of tools made by `as_tool`; those in `alone` cover only the machine's own

@@ -134,10 +134,10 @@ def prove_flow(
         found = rank_nodes(nodes, transitions, finite)
     if _is_ranking(found):
         # They take longer than the proof, and many runs need none.
-        bounds = Bounds.later(partial(bounds_of, flow, transitions, limits, nested, always=always))
+        bounds = Bounds.lazy(partial(bounds_of, flow, transitions, limits, nested, always=always))
         return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
     if ends_by_states(flow, limits):
-        bounds = Bounds.later(partial(bounds_by_states, flow, limits, nested))
+        bounds = Bounds.lazy(partial(bounds_by_states, flow, limits, nested))
         return Certificate(flow, all_limits, None, bounds, nested), ()
     return None, tuple(finding for core in found for finding in find_loops(flow, core, limits))
 

@@ -5,7 +5,7 @@ import { byId, live, looks } from "../base/given.js";
 import { dateText, duration, number, timeText, visible } from "../base/text.js";
 import { view } from "../base/view.js";
 import { nameOf } from "../controls/header.js";
-import { secondsOf } from "../run/calls.js";
+import { callsOf, secondsOf } from "../run/calls.js";
 import { arrowOf } from "../run/edges.js";
 import { graphBudgets } from "../run/iterations.js";
 import { cutBefore } from "../run/failures.js";
@@ -193,8 +193,22 @@ function failureParts(visit, position) {
       section("Told the model", told, { kind: "failed" }),
     ];
   });
+  if (parts.length) parts.push(unreadReply(visit, position));
   if (visit.failure) parts.push(errorPart(visit.failure.error, `${position} error`, duration(visit.failure.seconds)));
   return parts;
+}
+
+/**
+ * The reply that could not be parsed: its text, and its calls with their arguments as the model wrote them.
+ * @param {Visit} visit
+ * @param {number} position
+ * @returns {HTMLElement | null}
+ */
+function unreadReply({ previous }, position) {
+  const reply = previous ? callsOf(previous).at(-1)?.reply : null;
+  const calls = (reply?.tool_calls ?? []).map(({ name, arguments: given }) => `${name} ${given}`);
+  const text = [reply?.content, ...calls].filter(Boolean).join("\n");
+  return text ? section("The reply", dataView(text, `${position} unread`), { kind: "failed" }) : null;
 }
 
 /**

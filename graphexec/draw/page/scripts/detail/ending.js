@@ -197,7 +197,8 @@ function stepsTitle(steps) {
  * @returns {HTMLElement | null}
  */
 function failedLinks() {
-  const positions = failedPositions();
+  // The one that ended the run first: the run went on after the others.
+  const positions = failedPositions().sort((one, other) => Number(hasEnded(other)) - Number(hasEnded(one)));
   if (!positions.length) return null;
   const lines = positions.slice(0, FAILED).map((position) => element("p", { class: "line" }, ...failedLine(position)));
   const links = positions.slice(FAILED, LINKS).flatMap((one, index) => [index ? ", " : "and ", stepLink(one)]);
@@ -207,13 +208,22 @@ function failedLinks() {
 }
 
 /**
+ * Return whether a step ended the run.
+ * @param {number} position
+ * @returns {boolean}
+ */
+function hasEnded(position) {
+  return run.visits[position - 1].failure !== null;
+}
+
+/**
  * Say which step failed, and how; an exception that ended the run is shown above.
  * @param {number} position
  * @returns {Node[]}
  */
 function failedLine(position) {
   const visit = run.visits[position - 1];
-  const how = visit.failure ? "" : `: ${failureText(visit)}`;
+  const how = hasEnded(position) ? " ended the run" : `: ${failureText(visit)}`;
   return [stepLink(position), span("", ` ${visit.node}${how}`)];
 }
 

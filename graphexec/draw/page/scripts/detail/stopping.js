@@ -5,6 +5,7 @@ import { duration, inline, number, plural, visible } from "../base/text.js";
 import { callText, callsOf, effectText } from "../run/calls.js";
 import { secondsNow } from "../run/clock.js";
 import { arrowOf } from "../run/edges.js";
+import { hasFailed } from "../run/failures.js";
 import { callsBetween } from "../run/iterations.js";
 import { ROUNDING } from "../run/lanes.js";
 import { asksModel, run } from "../run/run.js";
@@ -36,6 +37,7 @@ export function stoppingParts({ limit, refusal }) {
   const lines = [
     element("p", {}, why),
     edgeLine(),
+    failuresLine(),
     ...repeatedCalls().map(repeatLine),
     ...sameResults().map(sameResultLine),
   ];
@@ -52,6 +54,19 @@ function edgeLine() {
   if (!moved) return null;
   const { node, outcome, target } = moved;
   return element("p", {}, stepLink(index + 1), ` ${visible(node)} → ${visible(outcome)} → ${visible(target)}`);
+}
+
+/**
+ * Say in how many iterations something failed, which a higher limit would not mend.
+ * @returns {HTMLElement | null}
+ */
+function failuresLine() {
+  const failed = new Set(run.visits.filter(hasFailed).map((visit) => visit.iteration ?? visit.iterations));
+  failed.delete(null);
+  const all = run.iterations ?? 0;
+  return failed.size && all
+    ? element("p", {}, `Something failed in ${number(failed.size)} of ${plural(all, "iteration")}.`)
+    : null;
 }
 
 /**

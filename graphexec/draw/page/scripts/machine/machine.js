@@ -69,7 +69,8 @@ export function light(position) {
   countPieces(position);
   const part = shownAs(here);
   offerStop(part);
-  bringIntoSight(part);
+  // Before its first step a run is nowhere: show where it will begin.
+  bringIntoSight(part ?? shownAs(picture.start));
 }
 
 /**

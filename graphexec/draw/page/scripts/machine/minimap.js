@@ -5,6 +5,8 @@ import { drawing, full, moveView, onView, seen, viewSize } from "./viewport.js";
 
 // The most of the view that the overview takes, and its most and its least pixels.
 const MAP = { part: 0.28, most: 200, least: 44 };
+// The part of the drawing in sight from which on the overview would hide more than it shows.
+const NEARLY = 0.9;
 // What a node's shape says in the overview, by the classes of the node.
 const STATES = ["current", "failed", "hidden", "folded"];
 const overview = byId("minimap");
@@ -47,14 +49,15 @@ function mapScale() {
 }
 
 function showView() {
-  overview.hidden = seen.fits;
-  if (seen.fits) return;
+  const { width, height } = viewSize();
+  const sides = { width: width / seen.scale, height: height / seen.scale };
+  const nearlyAll = sides.width >= full.width * NEARLY && sides.height >= full.height * NEARLY;
+  overview.hidden = seen.fits || nearlyAll;
+  if (overview.hidden) return;
   sight ??= build();
   const scale = mapScale();
   overview.style.width = `${Math.max(MAP.least, full.width * scale)}px`;
   overview.style.height = `${Math.max(MAP.least, full.height * scale)}px`;
-  const { width, height } = viewSize();
-  const sides = { width: width / seen.scale, height: height / seen.scale };
   const place = { x: seen.x - sides.width / 2, y: seen.y - sides.height / 2, ...sides };
   for (const [name, value] of Object.entries(place)) sight.setAttribute(name, String(value));
 }
