@@ -66,6 +66,18 @@ def fragment(page: Page) -> str:
     return found
 
 
+def wait_for_drawing(page: Page) -> None:
+    """Wait until the page has drawn what follows from changes of its size or its theme, which it learns in a frame."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def resize(page: Page, width: int, height: int) -> None:
+    """Change the size of the window, and wait until the page follows."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function(f"innerWidth === {width}")
+    wait_for_drawing(page)
+
+
 @contextmanager
 def chromium() -> Generator[Browser]:
     """Start the system's Chromium; skip the test if it is not installed."""

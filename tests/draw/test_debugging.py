@@ -15,7 +15,7 @@ from graphexec.draw import Recording, recording_of
 from graphexec.draw.runs.visits import visits_of
 from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel
-from tests.draw.browser import fragment, open_run
+from tests.draw.browser import fragment, open_run, resize
 from tests.draw.debugged import (
     TOOLS,
     answering,
@@ -376,7 +376,7 @@ def test_page_leaves_out_what_it_shows_elsewhere(browser: Browser, tmp_path: Pat
         assert page.locator("#drawing text", has_text="start of a run").count() == 0
         assert [legend.is_visible() for legend in page.locator(".lit").all()] == [True, True]
         assert page.locator("#proof").is_visible()
-        page.set_viewport_size({"width": 390, "height": 844})
+        resize(page, 390, 844)
         assert not page.locator("#proof").is_visible()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from graphexec.draw import Recording, compare_runs, picture_of
 from graphexec.draw.page import html
-from tests.draw.browser import open_run, open_text
+from tests.draw.browser import open_run, open_text, resize
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, two_agents
 from tests.draw.machines import ring
 from tests.draw.plugged import MANY, plugged
@@ -202,8 +202,7 @@ def test_pointer_and_wheel_move_the_view(browser: Browser, tmp_path: Path) -> No
 def test_view_follows_the_window(browser: Browser, tmp_path: Path) -> None:
     with open_text(browser, tmp_path, page_text("five nodes")) as page:
         for width, height in ((390, 844), (1440, 900)):
-            page.set_viewport_size({"width": width, "height": height})
-            page.wait_for_function("innerWidth === " + str(width))
+            resize(page, width, height)
             assert smallest_text(page) >= 8.99
         assert not page.locator("#minimap").is_visible()
 

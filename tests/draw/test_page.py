@@ -32,7 +32,7 @@ from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
-from tests.draw.browser import Opened, open_page
+from tests.draw.browser import Opened, open_page, wait_for_drawing
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
 from tests.draw.recorded import asked_together
@@ -517,8 +517,7 @@ def test_theme_follows_the_system_until_chosen(browser: Browser, answered_run: R
         one.page.click("#theme")
         assert colours(one) == light
         one.page.emulate_media(color_scheme="dark")
-        # The change of the system's theme arrives with the next frame.
-        one.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        wait_for_drawing(one.page)
         assert colours(one) == light
 
 
