@@ -4,10 +4,10 @@
 
 A recorded run has one call of a trivial tool in each iteration, by a scripted model. Recording is
 `recording_of(result)`, which replays the run; its time for 1,200 calls is compared with those for 300 before and after
-it, and in the median may be four times as long, beside the noise of the clock. The page is `draw(..., "html",
-runs=recording)` of 1,000 steps, four of them an iteration, and of ten times as many. The payload of a run is its
-replies, arguments and observations, each once: a trace of 1,000 calls with observations of 2,000 characters may have
-1.5 times its bytes. Other times are the best of some rounds of processor time, in which all take turns; the garbage
+it, and in the median may be four times as long, beside the noise of the clock; so is that of writing the trace. The
+page is `draw(..., "html", runs=recording)` of 1,000 steps, four of them an iteration, and of ten times as many. The
+payload of a run is its replies, arguments and observations, each once: a trace of 1,000 calls with observations of
+2,000 characters may have 1.5 times its bytes. Times are of the processor, and the best of some rounds; the garbage
 collector rests, as with `timeit`. With `--check` the exit status is 1 if a goal is missed.
 """
 
@@ -26,7 +26,6 @@ from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel
 
 REPEATS = 15
-ROUNDS = 7
 # Four times the calls, and the noise of the clock.
 GROWTH = 4.0 * 1.05
 PAGE_SECONDS = 0.7
@@ -93,11 +92,12 @@ def processor_time(function: Callable[[], object]) -> float:
     """Return the seconds of processor time of a call, in which the garbage collector rests."""
     gc.collect()
     gc.disable()
-    began = time.process_time()
-    function()
-    seconds = time.process_time() - began
-    gc.enable()
-    return seconds
+    try:
+        began = time.process_time()
+        function()
+        return time.process_time() - began
+    finally:
+        gc.enable()
 
 
 def best(functions: list[Callable[[], object]], rounds: int) -> list[float]:
@@ -106,15 +106,13 @@ def best(functions: list[Callable[[], object]], rounds: int) -> list[float]:
     return [min(column) for column in zip(*times, strict=True)]
 
 
-def growth_of_recording() -> tuple[float, float]:
-    """Return the seconds of recording 1,200 calls, and the median of their ratios to those of 300."""
-    short, long = run_calls(300), run_calls(1200)
+def growth(short: Callable[[], object], long: Callable[[], object]) -> tuple[float, float]:
+    """Return the shortest time of the longer function, and the median of its ratios to those of the other."""
     seconds, ratios = list[float](), list[float]()
     for _ in range(REPEATS):
-        before = processor_time(lambda: recording_of(short))
-        seconds.append(processor_time(lambda: recording_of(long)))
-        after = processor_time(lambda: recording_of(short))
-        ratios.append(2 * seconds[-1] / (before + after))
+        before = processor_time(short)
+        seconds.append(processor_time(long))
+        ratios.append(2 * seconds[-1] / (before + processor_time(short)))
     return min(seconds), statistics.median(ratios)
 
 
@@ -125,12 +123,12 @@ def write_page(recording: Recording) -> str:
 
 def main() -> int:
     """Print the figures, and return 1 if `--check` finds that a goal is missed."""
-    seconds, growth = growth_of_recording()
-    print(f"recording 1,200 calls: {seconds:.3f} s, {growth:.2f} times 300 calls")
-    recordings = recording_of(run_calls(300)), recording_of(run_calls(1200))
-    writing = best([recording.to_json_lines for recording in recordings], ROUNDS)
-    print(f"writing their traces: {writing[0]:.3f} s, {writing[1]:.3f} s, ratio {writing[1] / writing[0]:.2f}")
-    print(f"a call: {seconds / 1200 * 1e6:.0f} us to record, {writing[1] / 1200 * 1e6:.0f} us to write")
+    short, long = run_calls(300), run_calls(1200)
+    seconds, recording = growth(lambda: recording_of(short), lambda: recording_of(long))
+    print(f"recording 1,200 calls: {seconds:.3f} s, {recording:.2f} times 300 calls")
+    written, writing = growth(recording_of(short).to_json_lines, recording_of(long).to_json_lines)
+    print(f"writing their trace: {written:.3f} s, {writing:.2f} times that of 300 calls")
+    print(f"a call: {seconds / 1200 * 1e6:.0f} us to record, {written / 1200 * 1e6:.0f} us to write")
     ratios = {size: trace_ratio(size) for size in SIZES}
     # An iteration has four steps.
     small, large = recording_of(run_calls(250)), recording_of(run_calls(2500))
@@ -138,8 +136,8 @@ def main() -> int:
     thousand = best([lambda: write_page(recording_of(run_calls(1000)))], 1)[0]
     print(f"pages of 1,000 and 10,000 steps: {pages[0]:.3f} s, {pages[1]:.3f} s, ratio {pages[1] / pages[0]:.2f}")
     print(f"run, record and write a page of 1,000 tool calls: {thousand:.3f} s")
-    missed = growth > GROWTH or pages[0] > PAGE_SECONDS or pages[1] > PAGE_GROWTH * pages[0]
-    missed = missed or writing[1] > GROWTH * writing[0] or ratios[GOAL_SIZE] > TRACE_BYTES
+    missed = max(recording, writing) > GROWTH or pages[0] > PAGE_SECONDS or pages[1] > PAGE_GROWTH * pages[0]
+    missed = missed or ratios[GOAL_SIZE] > TRACE_BYTES
     return int(missed and "--check" in sys.argv)
 
 

@@ -34,6 +34,7 @@ class CallAnswering:
         "_notify",
         "_on_event",
         "io",
+        "observed",
         "pieces",
         "run_context",
         "scope",
@@ -45,15 +46,12 @@ class CallAnswering:
     _call: CallContext[Any] | None
     _asked_at: float
     io: IO
+    # Observers or the consumer of a stream receive the events.
+    observed: bool
     pieces: bool
     run_context: RunContext
     scope: Scope
     worlds: Mapping[str, Handlers]
-
-    @property
-    def observed(self) -> bool:
-        """True if observers or the consumer of a stream receive the events."""
-        return self._notify is not None or self._on_event is not None
 
     @property
     def streams(self) -> bool:
@@ -77,7 +75,7 @@ class CallAnswering:
             return await self._answer_with_reports(handler, call, left)
         # Reports are delivered when the call is answered or has failed.
         reports = None
-        if self._notify is not None or self._on_event is not None:
+        if self.observed:
             reports = call.listener = Reports()
         try:
             token = enter_call(call)

@@ -128,8 +128,8 @@ class RunLoop(CallAnswering):
         self.node_seconds = 0.0
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
-        observed = notify is not None or on_event is not None
-        self.path = self.execution.run(observed=observed, by_member=True, notify=called)
+        self.observed = notify is not None or on_event is not None
+        self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
         # What the journal keeps of the answers, and their times, which take a third of the memory in an array.
         self.answers: list[object] = []
         self.times = array("d")

@@ -31,8 +31,13 @@ T = TypeVar("T")
 # The default number of real seconds that one call of the user's code may take.
 PATIENCE: Final = 5.0
 
-# Real seconds between two looks at the threads.
+# Real seconds between two looks at the threads, and the looks after which a thread counts as idle: in half a second even
+# a busy machine lets it run.
 _LOOK: Final = 0.05
+_IDLE_LOOKS: Final = 10
+
+# How often the threads that hang are interrupted.
+_INTERRUPTS: Final = 10
 
 _REMEDY: Final = "let it return, or pass patience= if it may take longer than {patience:g} seconds"
 
@@ -236,11 +241,6 @@ class _Begun:
     def _hangs(self, ident: int) -> bool:
         return ident in self.user_stacks()
 
-
-# How often the threads that hang are interrupted, and the looks after which a thread counts as idle: in half a second
-# even a busy machine lets it run.
-_INTERRUPTS = 10
-_IDLE_LOOKS = 10
 
 # Seconds in which no other thread runs, and how often a moment is awaited in which a thread can be interrupted.
 _UNDISTURBED = 0.05
