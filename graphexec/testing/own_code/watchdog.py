@@ -31,8 +31,8 @@ T = TypeVar("T")
 # The default number of real seconds that one call of the user's code may take.
 PATIENCE: Final = 5.0
 
-# Real seconds between two looks at the threads, and the looks after which a thread counts as idle: in half a second even
-# a busy machine lets it run.
+# Real seconds between two looks at the threads, and the looks after which a thread counts as idle: in half a second
+# even a busy machine lets it run.
 _LOOK: Final = 0.05
 _IDLE_LOOKS: Final = 10
 
