@@ -228,11 +228,13 @@ def test_bytes_from_a_pipe_are_utf_8_in_any_locale() -> None:
 
 
 def test_no_standard_input_is_no_turn() -> None:
-    ended = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *ARGUMENTS, "chat"],
-        capture_output=True,
-        check=False,
-        env=environment(),
-        timeout=PATIENCE,
-    )
+    # A server, because the weights of the local model may not have been downloaded yet, of which one is told.
+    with serving([]) as server:
+        ended = subprocess.run(
+            ["sh", "-c", 'exec "$@" <&-', "sh", *ARGUMENTS, "chat", "--model", "test", "--base-url", server.url],
+            capture_output=True,
+            check=False,
+            env=environment(),
+            timeout=PATIENCE,
+        )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
