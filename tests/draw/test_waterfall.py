@@ -75,6 +75,24 @@ def test_bars_lie_on_the_time_of_the_run(browser: Browser, tmp_path: Path) -> No
         assert page.locator("#lanes").get_attribute("aria-label") == "calls in 6.00 s: 2 of models, 3 of tools"
 
 
+def time_of(label: str) -> float:
+    """Return the seconds of a label of the time scale."""
+    count, unit = label.replace(",", "").split(" ")
+    return float(count) * {"ms": 0.001, "s": 1}[unit]
+
+
+@pytest.mark.parametrize("width", [390, 1440, 3840])
+@pytest.mark.parametrize("seconds", [0.0007, 0.012, 0.16, 3.0, 14.5, 190.0, 7000.0])
+def test_time_scale_has_exact_labels(browser: Browser, tmp_path: Path, seconds: float, width: int) -> None:
+    run = record([(seconds, answering("done"))], "q")
+    with open_run(browser, tmp_path, run, size=(width, 900)) as page:
+        labels = [(time_of(one.inner_text()), box_of(one)["x"]) for one in page.locator("#scale span").all()]
+        axis = box_of(page.locator("#scale"))
+        assert len(labels) > 1
+        for time, left in labels:
+            assert (left - axis["x"]) / axis["width"] == pytest.approx(time / seconds, abs=2 / axis["width"])
+
+
 def test_lanes_are_in_the_order_of_the_calls(browser: Browser, tmp_path: Path) -> None:
     """Calls that begin at once may have times that differ by the rounding of a float."""
     records = [dict(one) for one in three_tools().records]

@@ -58,12 +58,14 @@ export function showHeader() {
 function totals() {
   if (!hasRun) return [];
   const spent = spentOf();
+  /** @type {(word: string, count: number) => [string, string]} */
+  const counted = (word, count) => [count === 1 ? word : `${word}s`, number(count)];
   const shown = [
-    ["steps", number(run.visits.length)],
-    ["model calls", number(spent.model_calls ?? 0)],
-    ["tool calls", number(spent.tool_calls ?? 0)],
-    ["tokens", number(spent.tokens ?? 0)],
-    ["cached tokens", spent.cached_tokens ? number(spent.cached_tokens) : ""],
+    counted("step", run.visits.length),
+    counted("model call", spent.model_calls ?? 0),
+    counted("tool call", spent.tool_calls ?? 0),
+    counted("token", spent.tokens ?? 0),
+    ...(spent.cached_tokens ? [counted("cached token", spent.cached_tokens)] : []),
     ["cost", spent.cost ? number(spent.cost) : ""],
     ["time", duration(secondsNow())],
   ];

@@ -224,12 +224,26 @@ function timeLabels(width) {
   const labels = [];
   // The last label would go beyond the end.
   for (let at = 0; at * step <= chart.seconds - least / 2; at += 1) {
-    const label = element("span", {}, at ? duration(at * step) : "0 s");
+    const label = element("span", {}, timeLabel(at * step, step));
     place(label, at * step, at * step);
     label.style.width = "";
     labels.push(label);
   }
   return labels;
+}
+
+/**
+ * Return a time that is a multiple of a round step, in the unit and with the digits of the step.
+ * @param {number} seconds
+ * @param {number} step
+ * @returns {string}
+ */
+function timeLabel(seconds, step) {
+  const [factor, unit] = step < 0.01 ? [1000, "ms"] : [1, "s"];
+  // The logarithm of 0.001 is a little less than -3.
+  const digits = Math.max(0, -Math.floor(Math.log10(step * factor) + 1e-9));
+  const time = seconds * factor;
+  return `${seconds === 0 ? 0 : digits ? time.toFixed(digits) : number(Math.round(time))} ${unit}`;
 }
 
 /**
