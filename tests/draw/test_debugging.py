@@ -320,6 +320,7 @@ def test_filter_selects_steps(browser: Browser, tmp_path: Path) -> None:
     assert slow
     with open_run(browser, tmp_path, recording) as page:
         assert len(listed(page, "status:error")) == 5
+        assert listed(page, "status:Failed") == listed(page, "status:error")
         assert listed(page, "node:parse status:parse_error") == [
             at for at, visit in enumerate(visits_of(recording), 1) if visit.unasked
         ]
@@ -328,6 +329,15 @@ def test_filter_selects_steps(browser: Browser, tmp_path: Path) -> None:
         assert listed(page, "tool:fetch status:error 503") == listed(page, "tool:fetch 503")
         assert len(listed(page, "node:dispatch_tools outcome:Observed")) == len(slow) + 1
         assert len(listed(page, "node:plan <1.15s")) == 2
+
+
+def test_search_finds_what_the_rows_show(browser: Browser, tmp_path: Path) -> None:
+    asked = calling(("search", {"query": "price"}), text="First the price.")
+    run = record([(1.0, asked), (1.0, answering("It is 3."))], "q")
+    with open_run(browser, tmp_path, run) as page:
+        assert listed(page, "search(price)") == [1, 2, 3]
+        assert page.locator(".row .gist").first.inner_text() == "First the price. search(price)"
+        assert listed(page, "parse → AgentFinish") == [6]
 
 
 def test_request_is_copied_as_json_and_curl(browser: Browser, tmp_path: Path) -> None:
@@ -385,11 +395,11 @@ def test_page_leaves_out_what_it_shows_elsewhere(browser: Browser, tmp_path: Pat
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ({"actions": [{"tool": "search", "log": "Invoking"}]}, "actions 0 tool search"),
+        ({"actions": [{"tool": "search", "log": "Invoking"}]}, "actions [0] tool search"),
         ({"return_values": {"output": "done"}, "log": "done"}, "return_values output done"),
         ({"log": "kept", "lines": 3}, "log kept lines 3"),
-        ({"actions": ["go", None, 1]}, "actions 0 go 1 null 2 1"),
-        ({"actions": [{"log": "kept"}]}, "actions 0 log kept"),
+        ({"actions": ["go", None, 1]}, "actions [0] go [1] null [2] 1"),
+        ({"actions": [{"log": "kept"}]}, "actions [0] log kept"),
     ],
 )
 def test_outcome_leaves_out_the_log_of_an_agent(browser: Browser, tmp_path: Path, value: object, shown: str) -> None:

@@ -249,6 +249,17 @@ def test_folded_box_hides_its_nodes_and_counts_visits(browser: Browser, tmp_path
         # Each call of a tool passes it, and one is for the other agent.
         assert "visited 2 times" in (box.get_attribute("aria-label") or "")
         assert box.locator(".count").text_content() == "×2"
+        assert page.locator(".count[textLength], .notes[textLength]").count() == 0
+
+
+def test_folded_box_shows_that_its_node_failed(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_node()) as page:
+        page.keyboard.press("f")
+        box = page.locator(".toggle")
+        assert "failed" in (box.get_attribute("class") or "").split()
+        assert (box.get_attribute("aria-label") or "").endswith("visited 2 times, failed")
+        page.keyboard.press("Home")
+        assert "failed" not in (box.get_attribute("class") or "").split()
 
 
 def test_calls_are_written_in_one_way(browser: Browser, tmp_path: Path) -> None:

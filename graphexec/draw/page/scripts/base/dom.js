@@ -163,13 +163,16 @@ function dataElement(value, name, depth) {
       : block(value, { name, kind: "value" });
   if (value === null || value === undefined || typeof value !== "object") return span("value", String(value));
   const entries = Object.entries(value);
-  if (!entries.length) return span("value", Array.isArray(value) ? "empty list" : "empty");
+  const isList = Array.isArray(value);
+  if (!entries.length) return span("value", isList ? "empty list" : "empty");
   if (entries.length <= 3 && entries.every(([, one]) => typeof one === "number" || typeof one === "boolean"))
-    return span("value", entries.map(([key, one]) => `${key} ${one}`).join(", "));
+    return span("value", entries.map(([key, one]) => (isList ? one : `${key} ${one}`)).join(", "));
   if (depth >= 4 || entries.length > 60) return block(JSON.stringify(value, null, 2), { name, kind: "value" });
   const list = element("dl", { class: "data" });
-  for (const [key, one] of entries)
-    list.append(element("dt", {}, visible(key)), element("dd", {}, dataView(one, `${name}.${key}`, depth + 1)));
+  for (const [key, one] of entries) {
+    const title = isList ? `[${key}]` : visible(key);
+    list.append(element("dt", {}, title), element("dd", {}, dataView(one, `${name}.${key}`, depth + 1)));
+  }
   return list;
 }
 

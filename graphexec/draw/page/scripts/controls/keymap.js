@@ -7,9 +7,9 @@ import { element } from "../base/dom.js";
  * @typedef {{names: string[], text: string, act: () => void}} Key
  */
 /**
- * Keys with a title. They work while the focus is in the element `within`, where they come before those that work
- * anywhere; with `only`, no others work there.
- * @typedef {{title: string, within?: Element, only?: boolean, keys: Key[]}} KeyGroup
+ * Keys with a title, and perhaps a note. They work while the focus is in the element `within`, where they come before
+ * those that work anywhere; with `only`, no others work there.
+ * @typedef {{title: string, note?: string, within?: Element, only?: boolean, keys: Key[]}} KeyGroup
  */
 
 // What is printed on keys whose names are long.
@@ -77,8 +77,14 @@ export function showKeys(groups) {
       { class: "keys" },
       element("h2", { id: "keys-title" }, "Keyboard"),
       close,
-      ...groups.map(({ title, keys }) =>
-        element("section", {}, element("h3", {}, title), element("dl", {}, ...keys.map(keyLine))),
+      ...groups.map(({ title, note, keys }) =>
+        element(
+          "section",
+          {},
+          element("h3", {}, title),
+          element("dl", {}, ...keys.map(keyLine)),
+          note ? element("p", { class: "note" }, note) : null,
+        ),
       ),
     ),
   );

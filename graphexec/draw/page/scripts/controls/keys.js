@@ -40,6 +40,7 @@ const SEARCH = {
     { names: ["Shift+Enter"], text: "previous match", act: () => toMatch(false) },
     { names: ["Escape"], text: "end the search", act: endSearch },
   ],
+  note: "node:plan status:failed tool:fetch outcome:Ready >1s filter the steps; other words are one phrase.",
 };
 /** @type {import("./keymap.js").KeyGroup} */
 const LIST = {

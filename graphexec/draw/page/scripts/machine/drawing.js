@@ -34,6 +34,8 @@ export function readDrawing(choose) {
       continue;
     }
     labels.set(edge, group);
+    // As wide as the text that was laid out.
+    group.querySelector(".notes")?.removeAttribute("textLength");
     makeStop(group, role);
     nameEdge(edge);
   }
@@ -90,8 +92,6 @@ function nameEdge(edge) {
 export function noteEdge(edge, text) {
   const note = labels.get(edge)?.querySelector(".notes");
   if (!note || note.textContent === text) return;
-  // As wide as the text that was laid out.
-  note.removeAttribute("textLength");
   note.textContent = text;
   nameEdge(edge);
 }

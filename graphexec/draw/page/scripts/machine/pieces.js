@@ -3,6 +3,7 @@
 import { byId, hasRun, picture } from "../base/given.js";
 import { number, plural } from "../base/text.js";
 import { view } from "../base/view.js";
+import { failedNodes } from "../run/failures.js";
 import { run } from "../run/run.js";
 import { labels, lineOf, lines, nodes } from "./drawing.js";
 import { keepStop, makeStop } from "./focus.js";
@@ -55,7 +56,8 @@ export function readPieces(clusters) {
     const corner = { x: label.getAttribute("x") ?? "", y: label.getAttribute("y") ?? "" };
     const name = label.textContent;
     const piece = { path, members, rect, label, corner, panel, count, toggle, name, folded: false };
-    label.removeAttribute("textLength");
+    // As wide as the text that was laid out.
+    for (const text of [label, count]) text.removeAttribute("textLength");
     // White space separates the words.
     toggle.append(panel, label, " ", count);
     foldable.set(path, piece);
@@ -184,13 +186,14 @@ function addTip(group, panel) {
 }
 
 /**
- * Show the visits of each box until a position.
+ * Show the visits of each box until a position, and whether one of its nodes failed.
  * @param {number} position
  */
 export function countPieces(position) {
   if (!foldable.size) return;
   const visits = run.visits.slice(0, position);
   const here = currentNode(position);
+  const failed = failedNodes(position);
   for (const piece of foldable.values()) {
     const within = (/** @type {string} */ node) => piece.members.includes(node);
     // A visit of a piece begins where its first node is entered from outside.
@@ -198,7 +201,9 @@ export function countPieces(position) {
     piece.count.textContent = piece.folded && count ? `×${number(count)}` : "";
     piece.toggle.classList.toggle("visited", count > 0);
     piece.toggle.classList.toggle("current", here !== null && within(here));
-    const visited = hasRun ? `, visited ${plural(count, "time")}` : "";
+    const hasFailed = piece.members.some((node) => failed.has(node));
+    piece.toggle.classList.toggle("failed", hasFailed);
+    const visited = hasRun ? `, visited ${plural(count, "time")}${hasFailed ? ", failed" : ""}` : "";
     // What is seen is a part of the name.
     const seenText = [piece.name, piece.count.textContent].filter(Boolean).join(" ");
     piece.toggle.setAttribute("aria-label", `${seenText}: ${plural(piece.members.length, "node")}${visited}`);

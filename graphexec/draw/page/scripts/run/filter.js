@@ -18,8 +18,12 @@ export function readFilter(text) {
   const words = [];
   for (const word of text.split(/\s+/).filter(Boolean)) {
     const [, field, value, order, amount, unit] = CONDITION.exec(word) ?? [];
-    if (field) conditions.push(/** @type {Condition} */ ({ field, value: value.toLowerCase() }));
-    else if (order === "<" || order === ">")
+    if (field) {
+      const lower = value.toLowerCase();
+      // The page calls steps and calls with an error failed.
+      const wanted = field === "status" && lower === "failed" ? "error" : lower;
+      conditions.push(/** @type {Condition} */ ({ field, value: wanted }));
+    } else if (order === "<" || order === ">")
       conditions.push({ field: order, value: Number(amount) * UNITS[unit ?? "s"] });
     else words.push(word);
   }

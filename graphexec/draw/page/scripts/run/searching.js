@@ -2,8 +2,11 @@
 
 import { byId } from "../base/given.js";
 import { view } from "../base/view.js";
+import { callsOf, callText, effectText } from "./calls.js";
 import { fulfils, readFilter } from "./filter.js";
+import { actionsOf } from "./outcomes.js";
 import { lastPosition, run } from "./run.js";
+import { exitText, gist } from "./summary.js";
 
 export const search = byId("search");
 // Fields that the search ignores.
@@ -22,13 +25,15 @@ export function gather(value, texts) {
 }
 
 /**
- * Return the text of a visit for the search; of a prompt, only its new part.
+ * Return the text of a visit for the search, with that of its row; of a prompt, only its new part.
  * @param {Visit} visit
  * @returns {string}
  */
 function searchedIn(visit) {
   if (visit.searched === null) {
-    const texts = [visit.node];
+    // Its row of the list, and those of its calls and of its iteration.
+    const texts = [visit.node + exitText(visit), gist(visit), ...callsOf(visit).map(effectText)];
+    for (const { tool, tool_input } of actionsOf(visit.moved?.value)) texts.push(callText(tool, tool_input));
     for (const record of visit.records) gather(record, texts);
     if (visit.moved) gather({ ...visit.moved, node: null }, texts);
     visit.searched = texts.join("\n");

@@ -45,6 +45,18 @@ function requestSummary(effects) {
 }
 
 /**
+ * Join texts by commas, but behind a sentence.
+ * @param {string[]} texts
+ * @returns {string}
+ */
+function joined(texts) {
+  return texts
+    .filter(Boolean)
+    .map((text, index, all) => (index + 1 === all.length ? text : `${text}${/[.!?:;,…]$/u.test(text) ? " " : ", "}`))
+    .join("");
+}
+
+/**
  * Summarize the replies; if some failed, those only.
  * @param {ReplyData[]} all
  * @returns {string}
@@ -56,7 +68,7 @@ function replySummary(all) {
   const calls = replies.flatMap((reply) =>
     (reply.tool_calls ?? []).map((call) => callText(call.name, argumentsOf(call))),
   );
-  return [...contents, ...calls].filter(Boolean).join(", ");
+  return joined([...contents, ...calls]);
 }
 
 /**
