@@ -20,6 +20,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Ranks
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
+from graphexec.runtime.threads import check_before_awaiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,10 @@ async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, 
         return await io.call_async(function, argument)
     result = await io.call(function, argument)
     # A lambda may return a coroutine.
-    return await io.call_async(lambda: result) if inspect.iscoroutine(result) else result
+    if not inspect.iscoroutine(result):
+        return result
+    check_before_awaiting(result)
+    return await io.call_async(lambda: result)
 
 
 async def _perform(effect: Perform, call: CallContext[Any], io: IO) -> Any:

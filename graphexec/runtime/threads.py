@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import AbandonedError, ThreadLimitError
@@ -265,9 +266,16 @@ def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive
             result = context.run(counted)
         except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             return partial(receive, None, error)
+        close_if_cancelled(result, scope)
         return partial(receive, result, None)
 
     _threads.run(work, capped=capped)
+
+
+def close_if_cancelled(result: object, scope: CancelScope | None) -> None:
+    """Close a coroutine that a function has returned, if nobody will await it: Python would warn of it."""
+    if scope is not None and scope.cancelled and isinstance(result, CoroutineType):
+        result.close()
 
 
 def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, capped: bool = True) -> Future[T]:
@@ -303,6 +311,12 @@ def check_cancelled() -> None:
     scope = _cancel_scope.get()
     if scope is not None:
         scope.check()
+
+
+def check_before_awaiting(coroutine: object) -> None:
+    """Raise `AbandonedError` as `check_cancelled` does, and close the coroutine, which nobody will await then."""
+    close_if_cancelled(coroutine, _cancel_scope.get())
+    check_cancelled()
 
 
 def sleep_unless_cancelled(seconds: float) -> None:

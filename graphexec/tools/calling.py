@@ -19,7 +19,7 @@ from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.threads import NotDone, run_on_own_loop
+from graphexec.runtime.threads import NotDone, check_before_awaiting, run_on_own_loop
 from graphexec.tools.formatting import shorten_observation
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
@@ -224,8 +224,10 @@ def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
             return _make_result(tool, run_on_own_loop(partial(tool.function, **arguments)))
         observation: Any = tool.function(**arguments)
         # The function may be an `async def` inside a decorator.
-        is_coroutine = type(observation) in _COROUTINES
-        return _make_result(tool, run_on_own_loop(lambda: observation) if is_coroutine else observation)
+        if type(observation) not in _COROUTINES:
+            return _make_result(tool, observation)
+        check_before_awaiting(observation)
+        return _make_result(tool, run_on_own_loop(lambda: observation))
     except BaseException as error:
         from asyncio import CancelledError
 

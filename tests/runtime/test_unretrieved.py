@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import logging
 import sys
 import threading
+import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, tool
+from graphexec import AgentExecutor, RunResult, tool
 from graphexec.effects import CallTool
 from graphexec.runtime import ASYNC
 from graphexec.runtime.tasks import call_in_thread, start
@@ -23,8 +25,8 @@ from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
 from tests.executor.actors import act, answer, call_of, scripted
 
-# Seconds that a run may take, in the scenarios that reach their deadline.
-SOON = 0.02
+# Seconds that a run may take, in the scenarios that reach their deadline; and for which a test waits.
+SOON, LONG = 0.02, 20.0
 
 
 class LateError(Exception):
@@ -85,7 +87,15 @@ def make_tools(world: World) -> dict[str, AnyTool]:
         loop.call_soon_threadsafe(world.begun.set)
         raise asyncio.CancelledError
 
-    return {one.name: one for one in (fails, fails_in_cleanup, ignores_cancellation, blocks, raises_cancellation)}
+    @tool
+    def returns_coroutine() -> Any:
+        """Block a thread, and return a coroutine later."""
+        loop.call_soon_threadsafe(world.begun.set)
+        world.released.wait(0.1)
+        return asyncio.sleep(0)
+
+    made = (fails, fails_in_cleanup, ignores_cancellation, blocks, raises_cancellation, returns_coroutine)
+    return {one.name: one for one in made}
 
 
 GROUPS = (
@@ -94,6 +104,7 @@ GROUPS = (
     ("ignores_cancellation",),
     ("blocks",),
     ("raises_cancellation",),
+    ("returns_coroutine",),
     ("fails", "fails_in_cleanup", "ignores_cancellation", "blocks"),
 )
 
@@ -309,6 +320,33 @@ def test_nothing_is_left_unretrieved(scenario: Scenario, names: tuple[str, ...])
 def test_nothing_is_left_unretrieved_in_a_closed_loop(scenario: Scenario, names: tuple[str, ...]) -> None:
     messages = run_scenario(scenario, names, closes_early=True)
     assert [message for message in messages if not any(one in message for one in OF_A_CLOSED_LOOP)] == []
+
+
+def run_on_loop(executor: AgentExecutor, text: str) -> RunResult:
+    return asyncio.run(executor.arun(text))
+
+
+@pytest.mark.parametrize("kind", ["agent", "tool", "handler"])
+@pytest.mark.parametrize("drive", [AgentExecutor.run, run_on_loop], ids=["sync", "async"])
+def test_late_coroutine_is_closed(kind: str, drive: Callable[[AgentExecutor, str], RunResult]) -> None:
+    released = threading.Event()
+    late: list[Coroutine[Any, Any, str]] = []
+
+    def return_late(*_: Any) -> Coroutine[Any, Any, str]:
+        released.wait(LONG)
+        late.append(asyncio.sleep(0, "late"))
+        return late[0]
+
+    slow = tool(name="slow", description="It is slow.")(lambda: return_late() if kind == "tool" else "done")
+    agent = return_late if kind == "agent" else scripted(act("slow"), answer())
+    handlers: Any = {CallTool: return_late} if kind == "handler" else None
+    executor = AgentExecutor(agent=agent, tools=[slow], handlers=handlers, max_execution_time=SOON)
+    assert drive(executor, "?").reason == "seconds"
+    released.set()
+    ends = time.monotonic() + LONG
+    while not (late and inspect.getcoroutinestate(late[0]) == inspect.CORO_CLOSED):
+        assert time.monotonic() < ends
+        time.sleep(0.001)
 
 
 def test_cleanup_may_fail_after_its_loop() -> None:

@@ -12,6 +12,7 @@ from graphexec.errors import AgentError, ParseError
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
+from graphexec.runtime.threads import check_before_awaiting
 
 # The usual decisions of a callable agent: they are neither awaitables nor generators.
 _DECISIONS = frozenset[type]({AgentAction, AgentFinish, list, tuple})
@@ -54,6 +55,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
                 # A lambda may return a coroutine or an async generator.
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
                     has_awaited = True
+                    check_before_awaiting(decision)
                     decision = await io.call_async(await_decision, decision)
         except ParseError as error:
             return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
