@@ -81,6 +81,19 @@ def test_bundle_holds_each_module_once(entry: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
+def test_bundle_has_half_of_the_indentation(entry: str) -> None:
+    assert not re.search(r"^ {8}", bundle(entry), re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_no_text_of_several_lines_is_indented(module: str) -> None:
+    """The bundle would change it."""
+    code = re.sub(r"^ *(?://|/?\*).*", "", SOURCES[module], flags=re.MULTILINE)
+    texts = code.split("`")[1::2]
+    assert [text for text in texts if "\n " in text] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
 def test_modules_follow_what_they_import(entry: str) -> None:
     text = bundle(entry)
     place = {module: text.find(SOURCES[module].splitlines()[0]) for module in MODULES}

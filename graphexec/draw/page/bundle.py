@@ -12,6 +12,8 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const |let |function |async function )", re.MULTILINE)
 # Comments on lines of their own, which would be a third of a page's script.
 _COMMENT = re.compile(r"^[ ]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)\n", re.MULTILINE | re.DOTALL)
+# Each two spaces before a line, of which a page has one. Texts of several lines in the scripts have none.
+_INDENT = re.compile(r"^(?:  )+", re.MULTILINE)
 
 
 @cache
@@ -24,8 +26,8 @@ def read_file(name: str) -> str:
 def bundle(entry: str) -> str:
     """Return a module of the folder `scripts` and all that it imports, each after those it imports.
 
-    Of the comments, the first line of each module is left. The modules share one scope, so their top-level names must
-    differ. Modules that import each other may use each other's names only in functions.
+    Of the comments, the first line of each module is left, and of the indentation half. The modules share one scope, so
+    their top-level names must differ. Modules that import each other may use each other's names only in functions.
     """
     texts: dict[str, str] = {}
     _collect(entry, texts, set())
@@ -42,4 +44,5 @@ def _collect(name: str, texts: dict[str, str], begun: set[str]) -> None:
         _collect(normpath(join(dirname(name), path)), texts, begun)
     # The first line says what the module is about.
     purpose, _, code = _EXPORT.sub("", _IMPORT.sub("", source)).partition("\n")
-    texts[name] = f"{purpose}\n{_COMMENT.sub('', code)}"
+    shorter = _INDENT.sub(lambda found: " " * (len(found[0]) // 2), _COMMENT.sub("", code))
+    texts[name] = f"{purpose}\n{shorter}"

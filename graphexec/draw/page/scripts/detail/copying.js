@@ -157,24 +157,26 @@ function asPython(effect) {
   const body = requestBody(effect);
   const address = serverAddress();
   // A string of JSON is one of Python, too.
-  return `import json
-import os
-
-import httpx
-
-server = ${address ? JSON.stringify(address) : 'os.environ["OPENAI_BASE_URL"]'}
-body = json.loads(
-    ${JSON.stringify(JSON.stringify(body))}
-)
-reply = httpx.post(
-    server + ${JSON.stringify(endpoint(body))},
-    headers={"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"},
-    json=body,
-    timeout=600,
-)
-reply.raise_for_status()
-print(json.dumps(reply.json(), indent=2))
-`;
+  return [
+    "import json",
+    "import os",
+    "",
+    "import httpx",
+    "",
+    `server = ${address ? JSON.stringify(address) : 'os.environ["OPENAI_BASE_URL"]'}`,
+    "body = json.loads(",
+    `    ${JSON.stringify(JSON.stringify(body))}`,
+    ")",
+    "reply = httpx.post(",
+    `    server + ${JSON.stringify(endpoint(body))},`,
+    `    headers={"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"},`,
+    "    json=body,",
+    "    timeout=600,",
+    ")",
+    "reply.raise_for_status()",
+    "print(json.dumps(reply.json(), indent=2))",
+    "",
+  ].join("\n");
 }
 
 /**
