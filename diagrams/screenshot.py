@@ -13,6 +13,7 @@ from generate import HERE, a_run
 from playwright.sync_api import sync_playwright
 
 SIZE = (1440, 900)
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # An interesting step: the second reply of the model.
 STEP = 5
 
@@ -20,7 +21,7 @@ if __name__ == "__main__":
     result = a_run()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = result.draw(Path(folder) / "run.html")
-        found = shutil.which("chromium") or shutil.which("google-chrome")
+        found = next(filter(None, map(shutil.which, NAMES)), None)
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light")
         page.goto(page_file.as_uri())
