@@ -6,8 +6,9 @@ that a step adds takes this process alone, so a slower machine has a larger rati
 runs while it waits for the model, in its first, its middle and its last step: its bytes are those that it has
 allocated, with its steps. A *waiting run* has taken no step.
 
-The tools are 50 of one reply, each of which sleeps for 10 ms in a thread; that is the median of several runs. With
-`--check` the exit status is 1 if a goal is missed.
+The tools are 50 of one reply, each of which sleeps for 10 ms in a thread; that is the median of several runs. The bare
+pool is a `ThreadPoolExecutor` that calls their function as often. With `--check` the exit status is 1 if a goal is
+missed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
@@ -117,6 +119,16 @@ async def bytes_after(steps: int, runs: int = RUNS) -> float:
     return (after - before) / runs
 
 
+def milliseconds_of(call: Callable[[], object]) -> float:
+    """Return the median time of several calls."""
+    times: list[float] = []
+    for _ in range(TOOL_ROUNDS):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e3
+
+
 def milliseconds_of_tools() -> float:
     """Return the median time of a run that calls many tools at once."""
 
@@ -125,12 +137,14 @@ def milliseconds_of_tools() -> float:
         calls = [AgentAction("sleep", {"number": number}) for number in range(TOOLS)]
         return AgentFinish({"output": "done"}) if done else calls
 
-    made, times = AgentExecutor(agent=decide_all, tools=[sleep]), list[float]()
-    for _ in range(TOOL_ROUNDS):
-        began = time.perf_counter()
-        made.run("Go on.")
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1e3
+    made = AgentExecutor(agent=decide_all, tools=[sleep])
+    return milliseconds_of(lambda: made.run("Go on."))
+
+
+def milliseconds_of_pool() -> float:
+    """Return the median time of a bare pool that calls the function of the tool as often at once."""
+    with ThreadPoolExecutor(TOOLS) as pool:
+        return milliseconds_of(lambda: list(pool.map(sleep.function, range(TOOLS))))
 
 
 def main() -> int:
@@ -143,6 +157,7 @@ def main() -> int:
         print(f"{RUNS:,} runs of {STEPS} steps, {name}: {seconds:.3f} s")
     for steps, size in sizes.items():
         print(f"a suspended run after {steps} steps: {size:,.0f} bytes")
+    print(f"{TOOLS} tools of 10 ms, a bare pool: {milliseconds_of_pool():.2f} ms")
     goals = [
         ("executor : bare loop", times["executor"] / times["bare loop"], WALL),
         (f"bytes of a suspended run after {STEPS} steps", sizes[STEPS], BYTES),

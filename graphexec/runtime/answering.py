@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.errors import InputError, ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import Cut, MemberReply, MemberStarted, Reported
-from graphexec.runtime.calls import Scope, close_calls, enter_call, keep_charged, leave_call, within_call
+from graphexec.runtime.calls import Scope, close_calls, enter_call, keep_charged, leave_call, reset_call, within_call
 from graphexec.runtime.handlers import Handler, Handlers, RunContext, handler_of
 from graphexec.runtime.io import BLOCKING, IO, CallGroup, run_sync
 from graphexec.runtime.observers import Notifier, OnEvent
@@ -244,13 +244,16 @@ class MemberCalls:
         group: CallGroup[object] = self._group
         if run.observed:
             call.listener = Listener(partial(group.report, member), pieces=run.pieces, room=group.room)
+        # `within_call` written out, as each member needs it.
+        token = enter_call(call)
         try:
-            with within_call(call):
-                group.start(member, partial(self._timed, handler, call))
+            group.start(member, partial(self._timed, handler, call))
         except ThreadLimitError:
             if not self._running:
                 raise
             return False
+        finally:
+            reset_call(token)
         self._running += 1
         return True
 

@@ -295,17 +295,6 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, 
     return future
 
 
-def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
-    """Return the result of `call`, or `NOT_DONE` after `seconds`. Raises the exception of `call`."""
-    if seconds <= 0:
-        return NOT_DONE
-    finished = threading.Event()
-    with open_cancel_scope() as scope:
-        future = start_in_thread(call, scope)
-        future.add_done_callback(lambda _: finished.set())
-        return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
-
-
 def check_cancelled() -> None:
     """Raise `AbandonedError` if this thread's call has been cancelled, so that it must stop."""
     scope = _cancel_scope.get()
@@ -357,8 +346,12 @@ class ThreadGroup(Generic[T]):
 
     def start(self, position: int, call: Callable[[], T]) -> None:
         """Start a call. Raises `ThreadLimitError`."""
-        future = start_in_thread(call, self._scope)
-        future.add_done_callback(lambda done: self._coming.put((position, done.result, None)))
+
+        # A future would take longer than all else that is done here.
+        def receive(result: Any, error: BaseException | None) -> None:
+            self._coming.put((position, partial(_result_of, result, error), None))
+
+        run_in_thread(call, self._scope, receive, capped=True)
 
     def report(self, position: int, news: object) -> None:
         """Add a report of the call at this position, from its thread."""
@@ -388,6 +381,20 @@ class ThreadGroup(Generic[T]):
     def _wake(self) -> None:
         self._coming.put(None)
         self._room.release()
+
+
+def _result_of(result: T, error: BaseException | None) -> T:
+    try:
+        if error is not None:
+            raise error
+        return result
+    finally:
+        del error  # Its traceback refers to this frame.
+
+
+def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
+    """Return the result of `call`, or `NOT_DONE` after `seconds`. Raises the exception of `call`."""
+    return wait_for_all([call], seconds, at_once=1)[0]
 
 
 def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
