@@ -1,6 +1,6 @@
 """What must be green, in sessions: `nox -f .ci/noxfile.py -s lint`, say; without `-s`, all of them.
 
-They run in the environment of the nox that runs them, which the README's test block makes; `coverage` makes its own.
+They run in the environment of the nox that runs them, which the README's test block makes; `thorough` makes its own.
 `.ci/run` runs them for the oldest and the newest Python of the machine.
 """
 
@@ -21,10 +21,11 @@ USUAL = "not slow and not local_model and not browser"
 # Some tests wait, as tests/conftest.py says.
 WORKERS = str((os.cpu_count() or 1) + 1)
 
-# The tests that cover the pure layers.
-PURE = tuple(
-    f"tests/{room}"
-    for room in ("agents", "draw", "executor", "kernel", "nodes", "runtime", "semantics", "testing", "tools", "verify")
+# The tests that cover the pure layers, which take three times as long while their coverage is measured.
+PURE = (
+    *(f"tests/{room}" for room in ("agents", "executor", "kernel", "nodes", "runtime", "semantics", "testing")),
+    *(f"tests/{room}" for room in ("tools", "verify")),
+    *(f"tests/draw/test_{name}.py" for name in ("ended_runs", "notebook", "prompts", "runs")),
 )
 
 # Where the tests are that need a browser, as tests/test_structure.py checks: to collect all others takes a while.
@@ -34,7 +35,7 @@ BROWSER = ("tests/browser", "tests/draw", "tests/live")
 EXTRAS = ".[cli,draw,live,local,testing]"
 TEST_TOOLS = (
     *("httpx-sse", "httpx2", "jsonschema", "pydot"),
-    *("pytest-cov", "pytest-examples", "pytest-timeout", "pytest-xdist"),
+    *("pytest-examples", "pytest-timeout", "pytest-xdist"),
 )
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
 
@@ -51,8 +52,8 @@ def lint(session: nox.Session) -> None:
     python(session, "ruff", "check")
     python(session, "ruff", "format", "--check")
     session.run(str(Path(sys.executable).with_name("lint-imports")))
-    workflow = ".github/workflows/ci.yml"
-    python(session, "check_jsonschema", "--builtin-schema", "vendor.github-workflows", workflow)
+    workflows = sorted(map(str, (TOP / ".github/workflows").glob("*.yml")))
+    python(session, "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
     python(session, "pre_commit", "validate-config")
 
 
@@ -93,21 +94,24 @@ def site(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="uv")
-def coverage(session: nox.Session) -> None:
-    """Run the usual tests with many examples of each property and the lowest versions of what users install.
-
-    Those of the pure layers cover these.
-    """
+def thorough(session: nox.Session) -> None:
+    """Run the usual tests with many examples of each property and the lowest versions of what users install."""
     session.chdir(TOP)
     session.install("--resolution", "lowest-direct", "--editable", EXTRAS)
     # Leaves what is installed as it is.
     session.install(*TEST_TOOLS)
+    parallel = ("python", "-m", "pytest", "-n", WORKERS, "--dist", "worksteal", "-m", USUAL, THOROUGH)
+    session.run(*parallel, *(f"--ignore={path}" for path in NEED_MORE))
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Run the tests that cover the pure layers, always with the same examples."""
     # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
     # what is to be measured before the measuring begins. `sys.monitoring`, which is quicker, cannot measure branches
     # before Python 3.14.
-    parallel = ("python", "-m", "pytest", "-n", WORKERS, "--dist", "worksteal", "-m", USUAL, THOROUGH)
-    session.run(*parallel, "-p", "no:graphexec", "--cov", "--cov-report=term-missing:skip-covered", *PURE)
-    session.run(*parallel, *(f"--ignore={path}" for path in (*PURE, *NEED_MORE)))
+    parallel = ("pytest", "-n", WORKERS, "--dist", "worksteal", "--hypothesis-seed=0", "-p", "no:graphexec")
+    python(session, *parallel, "--cov", "--cov-report=term-missing:skip-covered", *PURE)
 
 
 @nox.session
@@ -120,9 +124,15 @@ def long(session: nox.Session) -> None:
     python(session, "pytest", "-m", "local_model", "-n2", "--dist=worksteal", THOROUGH)
 
 
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Run all tests but those of the browser and the local model with three times the examples."""
+    python(session, "pytest", "-m", "not local_model and not browser", "--hypothesis-profile=nightly")
+
+
 @nox.session(name="all")
 def every(session: nox.Session) -> None:
     """Run all of them."""
-    # `tests` has the rest of what `docs` runs, and `coverage` what `tests` runs, with more examples.
-    for name in ("lint", "types", "site", "coverage", "long"):
+    # `tests` has the rest of what `docs` runs, and `thorough` what `tests` runs, with more examples.
+    for name in ("lint", "types", "site", "thorough", "coverage", "long"):
         session.notify(name)
