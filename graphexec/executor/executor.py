@@ -185,8 +185,10 @@ class AgentExecutor(RunMethods[T_co]):
         )
         self._allow_nonterminating = allow_nonterminating
         handlers = self._setup.make_handlers()
-        reuses_thread = self._setup.reuses_thread(handlers)
-        context = RunContext(handlers, limits, tool_concurrency, around_call=around_call, reuses_thread=reuses_thread)
+        may_go_on_in_thread = self._setup.may_go_on_in_thread(handlers)
+        context = RunContext(
+            handlers, limits, tool_concurrency, around_call=around_call, may_go_on_in_thread=may_go_on_in_thread
+        )
         self._prove(self._setup.make_graph(), context)
 
     def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
@@ -211,7 +213,7 @@ class AgentExecutor(RunMethods[T_co]):
             self.run_context,
             handlers=handlers,
             limits=dataclasses.replace(limits, budgets=budgets),
-            reuses_thread=setup.reuses_thread(handlers),
+            may_go_on_in_thread=setup.may_go_on_in_thread(handlers),
         )
         changed._prove(graph, context)
         return changed

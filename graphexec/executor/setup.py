@@ -79,7 +79,7 @@ class Setup:
             return ()
         return tuple(name for name in validate_rules(self.agent.rules) if name not in self.dropped)
 
-    def reuses_thread(self, handlers: Handlers) -> bool:
+    def may_go_on_in_thread(self, handlers: Handlers) -> bool:
         """Return whether an async run may go on in a thread between calls that block: no node is the user's."""
         policies, changed = self.policies, self.changed is not None
         on_error = (self.tool_options.on_error, *(one.on_error for one in self.tools))

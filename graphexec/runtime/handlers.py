@@ -206,8 +206,8 @@ class RunContext:
     With the `ranks` of a proof's certificate, every step must lower its rank (else `CertificateError`). `around_call`
     makes a context manager for each call, which is entered in the thread or task that carries out the call: for
     telemetry spans, for example. `overrides` answer the effects of embedded executors before their own handlers do: for
-    scripted replies. If an async run `reuses_thread`, blocking calls in a row are made in one thread, and the nodes
-    between them run there, too, instead of on the event loop.
+    scripted replies. If an async run `may_go_on_in_thread`, blocking calls in a row are made in one thread, and the
+    nodes between them run there, too, instead of on the event loop.
     """
 
     handlers: Handlers
@@ -217,7 +217,7 @@ class RunContext:
     ranks: Ranks | None = None
     around_call: AroundCall | None = None
     overrides: Handlers = field(default_factory=dict[type[Effect[Any]], Handler])
-    reuses_thread: bool = False
+    may_go_on_in_thread: bool = False
 
     def __post_init__(self) -> None:
         # Users without a type checker pass functions.

@@ -225,7 +225,7 @@ class RunLoop(CallAnswering):
         supervised = timed and deadline is None and on_event is None
         plain = not self.observed and self.run_context.around_call is None
         # To begin a call in another thread takes longer than a step: at the second that blocks the run goes on in one.
-        may_move = plain and not timed and not io.blocking and self.run_context.reuses_thread and thread is None
+        may_go_on = plain and not timed and not io.blocking and self.run_context.may_go_on_in_thread and thread is None
         blocked = False
         turn = TURN if thread is None else TURN_IN_THREAD
         cancel_scope = current_cancel_scope()
@@ -262,13 +262,13 @@ class RunLoop(CallAnswering):
                     ended = await self._supervise()
                     assert ended is not None, "a supervised loop drives the run to its end"
                     return await self._end(ended)
-                if may_move or thread is not None:
+                if may_go_on or thread is not None:
                     blocking = kind is CallContext and self._may_block(item)
                     if thread is not None and not blocking:
                         self._waiting = item
                         self.node_seconds += clock() - began - back
                         return None
-                    if may_move and blocking and blocked and has_room_for_run():
+                    if may_go_on and blocking and blocked and has_room_for_run():
                         self._waiting = item
                         self.node_seconds += clock() - began - back
                         ended = await self._go_on_in_thread()
