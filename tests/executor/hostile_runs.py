@@ -7,7 +7,6 @@ import inspect
 import json
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import aclosing, contextmanager
@@ -34,6 +33,7 @@ from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import ScriptedError, ScriptedTurn
 from graphexec.tools import AnyTool
 from tests.executor.hostile_plans import Act, AgentPlan, Plan
+from tests.stopwatch import eventually
 
 
 class CrashError(Exception):
@@ -141,9 +141,7 @@ class World:
             return self.clock.run(self._adrive()) if self.plan.entry_point.startswith("a") else self._drive()
         finally:
             # Abandoned runs in threads end at their next step.
-            deadline = time.monotonic() + 10
-            while threads_since(before) and time.monotonic() < deadline:
-                time.sleep(0.001)
+            eventually(lambda: not threads_since(before), "the thread of an abandoned run does not end")
 
     async def _adrive(self) -> object:
         self.loop = asyncio.get_running_loop()

@@ -191,6 +191,9 @@ class _Prover:
     ) -> Iterable[dict[str, Line]]:
         """Yield the candidate potentials of transitions; one of them gives the least bound."""
         weight = _weigh_once(weight)
+        if all(weight(one) == _ZERO for one in transitions):
+            yield dict.fromkeys(self._nodes, Line())
+            return
         cheap = sorted(self._spent, key=self._caps.__getitem__)
         several = False
         if len(cheap) > 1:
