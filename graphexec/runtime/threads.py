@@ -347,7 +347,7 @@ class ThreadGroup(Generic[T]):
     def start(self, position: int, call: Callable[[], T]) -> None:
         """Start a call. Raises `ThreadLimitError`."""
 
-        # A future would take longer than all else that is done here.
+        # A future would make some twenty calls more.
         def receive(result: Any, error: BaseException | None) -> None:
             self._coming.put((position, partial(_result_of, result, error), None))
 
