@@ -16,12 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.effects import CallTool, ToolResult, agent_limits
+from graphexec.errors import AbandonedError
 from graphexec.kernel.meters import GRACE
 from graphexec.runtime import arun, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, call_in_thread
-from graphexec.runtime.threads import NOT_DONE, run_on_own_loop, start_in_thread, wait_for, wait_for_all
+from graphexec.runtime.threads import (
+    NOT_DONE,
+    open_cancel_scope,
+    run_on_own_loop,
+    start_in_thread,
+    wait_for,
+    wait_for_all,
+)
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel.machines import (
     INTERVIEW,
@@ -93,6 +101,20 @@ def test_exception_of_a_call_is_raised(raised: BaseException) -> None:
         with pytest.raises(type(raised)) as caught:
             waiting()
         assert caught.value is raised
+
+
+def test_wait_ends_when_the_caller_is_cancelled(over: threading.Event) -> None:
+    begun = threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        over.wait(LONG)
+
+    with open_cancel_scope() as scope:
+        waiting = start_in_thread(lambda: wait_for(hang, LONG), scope)
+        assert begun.wait(LONG)
+    with pytest.raises(AbandonedError):
+        waiting.result(LONG / 2)
 
 
 # ---- several calls
