@@ -1,8 +1,8 @@
 """Configuration of all tests: the number of examples, the number of processes, timeouts, and bytecode.
 
 By default few examples of each property are tried, so that the tests are quick; with
-`pytest --hypothesis-profile=thorough` a hundred, as CI does, and with `nightly` three hundred; long properties have ten
-times as many. Hypothesis measures no time, since a busy machine is not a bug.
+`pytest --hypothesis-profile=thorough` a hundred, as CI does. Hypothesis measures no time, since a busy machine is not a
+bug.
 """
 
 import gc
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("nightly", settings.get_profile("thorough"), max_examples=300)
 settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
 # For other versions of the same packages.
 settings.register_profile("quick", settings.get_profile("house"), max_examples=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -21,14 +22,14 @@ from graphexec.runtime.observers import Notifier, OnEvent
 Observer: TypeAlias = Callable[[Event[Ending]], object]
 
 
-class RunObserver:
+class RunObserver(ABC):
     """An observer that makes another one for each run, which knows the limits of the run."""
 
     __slots__ = ()
 
+    @abstractmethod
     def watch(self, limits: Limits | None = None) -> Observer:
         """Return the observer of one run within `limits`."""
-        raise NotImplementedError
 
 
 @final

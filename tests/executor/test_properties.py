@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec import (
@@ -46,7 +46,6 @@ from graphexec.messages import (
 from graphexec.runtime import run
 from tests.drivers import DriverResult, limit_of, run_script
 from tests.executor.actors import script_of
-from tests.parameters import TEN_TIMES
 from tests.semantics import reference
 from tests.semantics.reference import Settings
 from tests.semantics.tools import TOOLS
@@ -378,7 +377,7 @@ def test_every_driver_agrees_with_the_semantics(turns: tuple[Turn, ...], given: 
 
 @pytest.mark.slow
 @pytest.mark.slowest
-@TEN_TIMES
+@settings(max_examples=3000)
 @given(turns=SCRIPTS, given=all_settings(), flavour=st.sampled_from(FLAVOURS))
 def test_long_runs_agree_with_the_semantics(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     check(turns, given, flavour)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snapshot, edges, graph, on
@@ -14,7 +14,6 @@ from graphexec.kernel import END, Node, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
-from tests.parameters import TEN_TIMES
 
 # ---- outcomes: each carries the remaining choices, so that the value determines the whole run
 
@@ -237,7 +236,7 @@ def test_run_ends_within_its_bound(
 
 
 @pytest.mark.slow
-@TEN_TIMES
+@settings(max_examples=1500)
 @given(machines(), LIMITS, CHOICES)
 def test_many_runs_end_within_their_bounds(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]

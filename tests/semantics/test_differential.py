@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec import (
@@ -29,7 +29,6 @@ from graphexec.executor.result import Ending
 from graphexec.runtime import run
 from tests.drivers import limit_of, run_script
 from tests.executor.actors import script_of
-from tests.parameters import TEN_TIMES
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
 from tests.semantics.reference import TAKES, Expected, Settings, interpret
 
@@ -232,7 +231,7 @@ def test_executor_matches_the_reference_loop(
 # Minutes each: several processes share them.
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", FLAVOURS)
-@TEN_TIMES
+@settings(max_examples=1000)
 @given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings())
 def test_executor_matches_the_reference_loop_thoroughly(
     turns: list[Turn], conclusion: Turn, given: Settings, flavour: Flavour

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import find, given
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, GraphexecError, Limits, ModelError, tool
@@ -19,7 +19,6 @@ from graphexec.testing.scripts import AgentScript, Call, ScriptedError, Scripted
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
 from graphexec.verify.explorer.stub_nodes import explore_table
-from tests.parameters import TEN_TIMES
 
 
 @tool
@@ -142,7 +141,7 @@ def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
 
 
 @pytest.mark.slow
-@TEN_TIMES
+@settings(max_examples=3000)
 @given(drawn=drawn_graphs())
 def test_the_proof_and_the_engine_agree_on_many_machines(drawn: DrawnGraph) -> None:
     agreed(drawn)

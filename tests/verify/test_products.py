@@ -10,7 +10,8 @@ from graphexec.effects import agent_limits
 from graphexec.kernel import END, Limits
 from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof.flow import Flow, Transition
-from graphexec.verify.proof.product import CountedMove, Product
+from graphexec.verify.proof.moves import CountedMove
+from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
 from tests.verify.flows import calling
 

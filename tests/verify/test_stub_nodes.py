@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import END, AskHuman, Effect, Exhausted, Graph, edges, graph, node, on
@@ -27,7 +27,6 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
-from tests.parameters import TEN_TIMES
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
@@ -409,7 +408,7 @@ def test_engine_agrees_with_proofs_and_refutations(machine: Graph[Any, Any], lim
 
 
 @pytest.mark.slow
-@TEN_TIMES
+@settings(max_examples=3000)
 @given(machine=machines.graphs(), limits=machines.limits())
 def test_proofs_and_the_engine_agree_on_many_machines(machine: Graph[Any, Any], limits: Limits) -> None:
     check(machine, limits)

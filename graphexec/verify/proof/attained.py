@@ -7,7 +7,8 @@ from typing import TypeAlias, final
 
 from graphexec.kernel.node import END
 from graphexec.verify.proof.certificate import Potential
-from graphexec.verify.proof.product import CountedMove, Product, State
+from graphexec.verify.proof.moves import CountedMove
+from graphexec.verify.proof.product import Product, State
 
 # The most states that are searched. A longer path, or one hidden among many, is not found.
 _STATES = 2_000

@@ -17,9 +17,10 @@ from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
 from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
 from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
+from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
-from graphexec.verify.proof.product import CountedMove, Product, State
+from graphexec.verify.proof.product import Product, State
 from graphexec.verify.proof.slopes import SlopedPotentials
 
 # The most states of the product that are searched where lines are not tight.
