@@ -1,11 +1,19 @@
-"""The parameters of tests: the usual tests try some values, and those that are left out by default the others."""
+"""The parameters of tests: tables whose cases are one test, and values that the usual tests leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeAlias
 
 import pytest
+
+Test: TypeAlias = Callable[..., None]
+
+# The longest description of a case that is shown.
+_LONGEST = 300
 
 
 # Any: a parameter may have any values.
@@ -14,3 +22,64 @@ def mark_except(values: Iterable[Any], *quick: object, mark: pytest.MarkDecorato
     values = list(values)
     assert all(one in values for one in quick), "each quick value is one of the values"
     return [value if value in quick else pytest.param(value, marks=mark) for value in values]
+
+
+def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:
+    """Run a test with each row of a table, as `pytest.mark.parametrize` does, but as one test of pytest.
+
+    An item of pytest costs more than most cases do. Every case runs, also after a failure, which names its case.
+    Each has a `tmp_path` and a `monkeypatch` of its own, and an empty `capsys` and `caplog`; the cases share all else.
+    The test's attribute `cases` is their number, which the last line of a session adds up.
+    """
+    columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    rows = [dict(zip(columns, (row,) if len(columns) == 1 else row, strict=True)) for row in values]
+    assert rows, f"no case of {names}"
+
+    def fold(test: Test) -> Test:
+        signature = inspect.signature(test)
+
+        @functools.wraps(test)
+        def run_cases(*instance: Any, **fixtures: Any) -> None:
+            failures: list[BaseException] = []
+            for number, row in enumerate(rows):
+                try:
+                    with _fresh(fixtures, number) as fresh:
+                        test(*instance, **row, **fresh)
+                # `pytest.fail` and `pytest.raises` raise what is no Exception.
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001
+                    error.add_note(f"case {number}: {_describe(row)}")
+                    failures.append(error)
+            if len(failures) == 1:
+                raise failures[0]
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(rows)} cases fail", failures)
+
+        # What is left for pytest to give.
+        kept = [one for name, one in signature.parameters.items() if name not in columns]
+        run_cases.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        run_cases.cases = len(rows) * getattr(test, "cases", 1)  # type: ignore[attr-defined]
+        return run_cases
+
+    return fold
+
+
+@contextmanager
+def _fresh(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    """Give the fixtures of pytest that a case could leave changed for the next one."""
+    fresh = dict(fixtures)
+    with ExitStack() as stack:
+        if "monkeypatch" in fresh:
+            fresh["monkeypatch"] = stack.enter_context(fresh["monkeypatch"].context())
+        if "tmp_path" in fresh:
+            fresh["tmp_path"] = fresh["tmp_path"] / f"case{number}"
+            fresh["tmp_path"].mkdir()
+        if "capsys" in fresh:
+            fresh["capsys"].readouterr()
+        if "caplog" in fresh:
+            fresh["caplog"].clear()
+        yield fresh
+
+
+def _describe(row: dict[str, Any]) -> str:
+    words = ", ".join(f"{name}={value!r}" for name, value in row.items())
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."

@@ -23,6 +23,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest,
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
+from tests.parameters import cases
 
 RUNS = TypeAdapter(Run)
 TOOLS = [scripted_tool(name, []) for name in ("search", "add", "mail")]
@@ -90,13 +91,13 @@ class TestRecord:
 
 
 class TestShown:
-    @pytest.mark.parametrize("kind", AGENTS)
+    @cases("kind", AGENTS)
     def test_no_aside_changes_nothing(self, kind: str) -> None:
         agent = AGENTS[kind]
         assert Policies().request(agent, RUN, lambda _, run: CallAgent(run)) == CallAgent(RUN)
         assert Policies().request(agent, RUN, ask) == agent.ask(RUN)
 
-    @pytest.mark.parametrize("kind", AGENTS)
+    @cases("kind", AGENTS)
     def test_summary_stands_for_hidden_steps(self, kind: str) -> None:
         text = text_of(RUN.with_aside(hidden=3, summary="Nothing found so far."), kind)
         assert text.count("Nothing found so far.") == 1
@@ -104,7 +105,7 @@ class TestShown:
         assert "result 2" not in text
         assert text.count("result 3 of search") == 1
 
-    @pytest.mark.parametrize("kind", AGENTS)
+    @cases("kind", AGENTS)
     def test_notes_are_in_each_request(self, kind: str) -> None:
         text = text_of(RUN.with_aside(notes={"clock": "It is Monday.", "empty": "", "todo": "Buy milk."}), kind)
         assert "It is Monday.\n\nBuy milk." in text
@@ -179,7 +180,7 @@ class TestTools:
 
 
 class TestWithTools:
-    @pytest.mark.parametrize("kind", AGENTS)
+    @cases("kind", AGENTS)
     @given(names=st.sets(st.sampled_from(["search", "add", "mail"])))
     def test_remade_agent_asks_as_a_new_one(self, kind: str, names: set[str]) -> None:
         tools = [tool for tool in TOOLS if tool.name in names]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import tool
 from graphexec.agents.candidates import find_candidates
 from graphexec.agents.tool_choice import find_subjects
+from tests.parameters import cases
 
 STRING, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 
@@ -24,7 +24,7 @@ def washing_temperature(fabric: str) -> int:
 SUBJECTS = find_subjects([washing_temperature])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("question", "expected"),
     [
         ("At what temperature should I wash wool?", ["wool"]),
@@ -42,7 +42,7 @@ def test_words_of_the_question_are_candidates(question: str, expected: list[str]
     assert list(find_candidates(STRING, [question], SUBJECTS)) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "expected"),
     [
         (NUMBER, [91, -2.5, 7]),

@@ -16,6 +16,7 @@ from graphexec.messages import ChatRequest, ModelReply, SystemMessage, UserMessa
 from graphexec.models import ScriptedModel
 from tests.agents.strategies import names, objects, plain
 from tests.executor.actors import echo, messages, run_executor
+from tests.parameters import cases
 
 BLOB = '{"action": "search", "action_input": "cats"}'
 
@@ -34,7 +35,7 @@ def test_formatted_action_is_parsed_back(name: str, tool_input: str | dict[str, 
     assert action(text) == AgentAction(name, tool_input, text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"Action:\n```\n{BLOB}\n```",
@@ -53,7 +54,7 @@ def test_fenced_json_and_lowercase_labels_are_parsed(text: str) -> None:
     assert (action(text).tool, action(text).tool_input) == ("search", "cats")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("blob", "tool_input"),
     [
         ('{"action": "f"}', {}),
@@ -70,8 +71,8 @@ def test_input_is_string_or_object(blob: str, tool_input: str | dict[str, Any]) 
     assert (found.tool, found.tool_input) == ("f", tool_input)
 
 
-@pytest.mark.parametrize("length", range(1, len(BLOB)))
-@pytest.mark.parametrize("before", ["Action:\n```\n", "```json", "Action: ", ""])
+@cases("length", range(1, len(BLOB)))
+@cases("before", ["Action:\n```\n", "```json", "Action: ", ""])
 def test_truncated_json_is_not_executed(before: str, length: int) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(before + BLOB[:length]))
@@ -85,7 +86,7 @@ def test_invented_observation_and_following_text_are_ignored() -> None:
     assert action(f"{text}\nobservation: found\n```\n{BLOB}\n```").log == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "output"),
     [
         ("Final Answer: 42", "42"),
@@ -103,7 +104,7 @@ def test_answer_is_parsed(text: str, output: str) -> None:
     assert finish.output == output
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"Action:\n```\n{BLOB}\n```\nFinal Answer: 42",
@@ -118,7 +119,7 @@ def test_answer_with_action_is_a_parse_error(text: str) -> None:
     assert raised.value.llm_output == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "why"),
     [
         ("", "it has neither"),

@@ -13,6 +13,7 @@ from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.strategies import names, plain
 from tests.executor.actors import echo, prompt
+from tests.parameters import cases
 
 
 @given(names(), plain())
@@ -53,9 +54,7 @@ def test_invented_observation_and_following_text_are_ignored() -> None:
     assert decision[0].tool_input == "x"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Hello!", "Thought: Do I need to use a tool? No", "Action: f\nAction Input: x\nAI: y"]
-)
+@cases("text", ["", "Hello!", "Thought: Do I need to use a tool? No", "Action: f\nAction Input: x\nAI: y"])
 def test_neither_or_both_is_a_parse_error(text: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
@@ -78,7 +77,7 @@ def test_prompt_has_earlier_messages_and_the_prefix() -> None:
         executor.run({"input": "Who am I?"})
 
 
-@pytest.mark.parametrize("missing", ["tools", "tool_names", "chat_history", "agent_scratchpad"])
+@cases("missing", ["tools", "tool_names", "chat_history", "agent_scratchpad"])
 def test_prompt_requires_its_variables(missing: str) -> None:
     required = ("tools", "tool_names", "chat_history", "agent_scratchpad")
     text = " ".join(f"{{{name}}}" for name in required if name != missing)

@@ -8,12 +8,12 @@ import importlib
 import json
 from typing import Any, Literal
 
-import pytest
 from pydantic import BaseModel
 
 from graphexec import tool
 from graphexec.agents.structured import decision_schema
 from tests.executor.actors import AnyTool, echo
+from tests.parameters import cases
 
 # An independent validator of JSON schemas; it has no type annotations.
 jsonschema: Any = importlib.import_module("jsonschema")
@@ -92,7 +92,7 @@ def test_schema_is_valid_json_schema() -> None:
     assert json.loads(json.dumps(schema)) == schema
 
 
-@pytest.mark.parametrize(("called", "arguments"), ARGUMENTS)
+@cases(("called", "arguments"), ARGUMENTS)
 def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: dict[str, Any]) -> None:
     validator = jsonschema.Draft202012Validator(decision_schema(TOOLS))
     accepted = validator.is_valid({"action": called.name, "action_input": arguments})
@@ -104,7 +104,7 @@ def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: d
         assert accepted
 
 
-@pytest.mark.parametrize(
+@cases(
     "decision",
     [
         {},

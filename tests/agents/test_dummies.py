@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphexec import tool
 from graphexec.agents import WorkedExample
 from graphexec.agents.dummies import find_dummies, is_choice
 from graphexec.tools import tool_from_schema
+from tests.parameters import cases
 
 ENUMERATION = {"enum": ["C", "F"]}
 DEFINITIONS = {
@@ -28,7 +27,7 @@ def refer(name: str) -> dict[str, str]:
     return {"$ref": f"#/$defs/{name}"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "expected"),
     [
         (ENUMERATION, True),

@@ -33,6 +33,7 @@ from graphexec.models.providers.anthropic import MESSAGES
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_responses import RESPONSES
 from tests.models.pictures import PNG
+from tests.parameters import cases
 
 DIALECTS = [CHAT_COMPLETIONS, MESSAGES, RESPONSES]
 HEAD: tuple[Message, ...] = (SystemMessage("Be brief."), UserMessage("Go on."))
@@ -60,7 +61,7 @@ def body(dialect: Dialect, messages: Sequence[Message]) -> Any:
     return json.loads(write(dialect.encode(ChatRequest(messages), sampling, stream=False)))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=["chat", "messages", "responses"])
+@cases("dialect", DIALECTS)
 @given(st.lists(replies(), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_shared_turns_are_encoded_as_others(dialect: Dialect, given_replies: list[list[AgentStep]], order: Any) -> None:
     steps, runs = Steps(), list[Steps]()

@@ -33,6 +33,7 @@ from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.verify import UnprovedError
 from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, scripted
+from tests.parameters import cases
 
 
 def executor(**options: Any) -> AgentExecutor:
@@ -105,7 +106,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", REFUSED)
+@cases("mistake", REFUSED)
 def test_mistakes_raise_errors_with_a_remedy(mistake: str) -> None:
     make, text = REFUSED[mistake]
     with pytest.raises(InputError) as caught:
@@ -144,7 +145,7 @@ def test_executor_repr_shows_tools_and_machine() -> None:
     assert repr(executor()).startswith("<AgentExecutor with no tools (function): ")
 
 
-@pytest.mark.parametrize("run", [run_sync, run_async])
+@cases("run", [run_sync, run_async])
 def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any]) -> None:
     model = ScriptedModel(["garbage"])
     made = executor(agent=create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
@@ -164,7 +165,7 @@ def test_each_limit_sets_its_meter() -> None:
     assert executor().limits == Limits(iterations=15)
 
 
-@pytest.mark.parametrize("run", [run_sync, run_async])
+@cases("run", [run_sync, run_async])
 def test_result_has_its_limits(run: Callable[[AgentExecutor], Any]) -> None:
     assert run(executor(max_iterations=3)).limits == Limits(iterations=3)
 
@@ -292,7 +293,7 @@ def test_answer_of_a_tool_has_no_log() -> None:
     assert len(ending.steps) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit", "text"),
     [
         ("iterations", "Agent stopped due to iteration limit or time limit."),
@@ -313,7 +314,7 @@ def test_stop_names_its_limit(limit: str, text: str) -> None:
     assert stopped(reached) == StoppedResponse(text, Exhausted(limit, 1, 1), run)
 
 
-@pytest.mark.parametrize("results", [(), (ToolResult("a"),), (ToolResult("a"), ToolResult("b"), ToolResult("c"))])
+@cases("results", [(), (ToolResult("a"),), (ToolResult("a"), ToolResult("b"), ToolResult("c"))])
 def test_custom_dispatch_that_loses_results_is_rejected(results: tuple[ToolResult, ...]) -> None:
     check: Any = executor().graph["check_return_direct"].function
     with pytest.raises(ValueError, match=r"is (shorter|longer)"):

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from graphexec.agents.examples.values import ExampleValues, SchemaValues
 from graphexec.tools import AnyTool, tool_from_schema
 from tests.counting import count_calls
 from tests.executor.actors import echo
+from tests.parameters import cases
 
 # Characters of a call's arguments as JSON.
 LONGEST = 600
@@ -46,7 +46,7 @@ def arguments_of(made: AnyTool) -> dict[str, Any] | None:
 # ---- many parameters
 
 
-@pytest.mark.parametrize("parameters", [19, 20, 21, 40])
+@cases("parameters", [19, 20, 21, 40])
 def test_many_numbers_are_all_different(parameters: int) -> None:
     made = tool_of({f"p{number}": {"type": "number"} for number in range(parameters)})
     (example,) = [one for one in synthesised_examples([made]) if one.calls]
@@ -140,7 +140,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@cases("name", HOSTILE)
 def test_hostile_schema_takes_little_work(name: str) -> None:
     schema, definitions = HOSTILE[name]
     made = tool_of({"x": schema}, definitions)
@@ -152,14 +152,14 @@ def test_hostile_schema_takes_little_work(name: str) -> None:
     arguments_of(made)
 
 
-@pytest.mark.parametrize("name", ["many values", "many branches", "doubled parts", "long values"])
+@cases("name", ["many values", "many branches", "doubled parts", "long values"])
 def test_large_schema_may_have_an_example(name: str) -> None:
     schema, definitions = HOSTILE[name]
     found = arguments_of(tool_of({"x": schema}, definitions))
     assert (found is None) == (name in ("doubled parts", "long values"))
 
 
-@pytest.mark.parametrize("pattern", HOSTILE_PATTERNS.values(), ids=HOSTILE_PATTERNS)
+@cases("pattern", HOSTILE_PATTERNS.values())
 def test_hostile_pattern_has_no_long_string(pattern: str) -> None:
     with contextlib.suppress(WorkLimitError):
         assert len(match_pattern(pattern) or "") <= 200
@@ -230,7 +230,7 @@ VALUES: list[tuple[dict[str, Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "values"), VALUES)
+@cases(("schema", "values"), VALUES)
 def test_values_are_tried_in_order(schema: dict[str, Any], values: list[Any]) -> None:
     uses: Counter[str] = Counter()
 

@@ -14,6 +14,7 @@ from graphexec.agents import Decision, react, structured, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.messages import ModelReply
 from tests.agents.strategies import PIECES, any_text
+from tests.parameters import cases
 
 READERS = [
     module.read
@@ -51,7 +52,7 @@ PAIRS = ("Action 1 ", "\n\t", '\\"', '"\\', "```{", '```{"', "<tool", "&amp;", "
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
+@cases("read", READERS)
 def test_hostile_text_is_parsed_in_linear_time(read: Callable[[ModelReply], Decision]) -> None:
     def seconds(text: str) -> float:
         began = time.process_time()

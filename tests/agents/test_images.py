@@ -54,6 +54,7 @@ from graphexec.nodes import stop_repeats
 from graphexec.tools import AnyTool
 from graphexec.tools.formatting import format_observation, split_observation
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
+from tests.parameters import cases
 
 
 @tool
@@ -88,7 +89,7 @@ AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
     ),
     "tool calling": (create_tool_calling_agent, CALL, "done"),
 }
-KINDS = pytest.mark.parametrize("kind", AGENTS)
+KINDS = cases("kind", AGENTS)
 
 
 def executor(kind: str, *replies: ScriptedReply, **settings: Any) -> tuple[AgentExecutor, ScriptedModel]:
@@ -134,7 +135,7 @@ def test_no_prompt_contains_base64(kind: str) -> None:
         assert "base64" not in "".join(message.content for message in request.messages)
 
 
-@pytest.mark.parametrize("kind", ["ReAct", "MRKL", "conversational", "XML", "chat", "structured chat"])
+@cases("kind", ["ReAct", "MRKL", "conversational", "XML", "chat", "structured chat"])
 def test_one_message_numbers_all_its_images(kind: str) -> None:
     _, act, finish = AGENTS[kind]
     made, model = executor(kind, act, act, finish)
@@ -160,7 +161,7 @@ FORMS: dict[str, tuple[Any, tuple[Image, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@cases("form", FORMS)
 def test_images_have_several_forms(form: str) -> None:
     given, images = FORMS[form]
     made, model = executor("tool calling", "done")
@@ -168,7 +169,7 @@ def test_images_have_several_forms(form: str) -> None:
     assert tuple(images_of(model.requests[0])) == images
 
 
-@pytest.mark.parametrize("in_a_list", [False, True])
+@cases("in_a_list", [False, True])
 def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None:
     path = tmp_path / "cat.png"
     path.write_bytes(PNG)
@@ -212,7 +213,7 @@ def in_call(way: str) -> Callable[[AgentExecutor, Any], Any]:
     return run if way in ("arun", "ainvoke") else iterate
 
 
-@pytest.mark.parametrize("way", ["arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter"])
+@cases("way", ["arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter"])
 def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> None:
     (tmp_path / "cat.png").write_bytes(PNG)
     path = WatchedPath(tmp_path / "cat.png")
@@ -262,7 +263,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@cases("what", WRONG)
 def test_wrong_images_are_refused_before_the_first_call(what: str, tmp_path: Path) -> None:
     make, says = WRONG[what]
     made, model = executor("tool calling")
@@ -284,7 +285,7 @@ def test_any_other_value_is_an_input_error(value: object) -> None:
 COMPLETION: TextProtocol = "completion"
 
 
-@pytest.mark.parametrize("make", [create_react_agent, create_mrkl_agent, create_conversational_agent, create_xml_agent])
+@cases("make", [create_react_agent, create_mrkl_agent, create_conversational_agent, create_xml_agent])
 def test_completion_refuses_images_at_the_start(make: Callable[..., Agent]) -> None:
     model = ScriptedModel([])
     made = AgentExecutor(agent=make(model, [look], protocol=COMPLETION), tools=[look])
@@ -305,7 +306,7 @@ def test_completion_refuses_the_image_of_a_tool() -> None:
     assert len(steps_of(snapshot.value)) == 1
 
 
-@pytest.mark.parametrize("image", [CAT, [CAT], ("see", CAT)])
+@cases("image", [CAT, [CAT], ("see", CAT)])
 @KINDS
 def test_template_refuses_an_image(kind: str, image: Any) -> None:
     made, model = executor(kind)
@@ -314,7 +315,7 @@ def test_template_refuses_an_image(kind: str, image: Any) -> None:
     assert model.requests == []
 
 
-@pytest.mark.parametrize("image", [CAT, PNG, Path("cat.png")])
+@cases("image", [CAT, PNG, Path("cat.png")])
 def test_image_under_another_name_is_not_dropped(image: Any) -> None:
     made, model = executor("tool calling")
     with pytest.raises(InputError, match="the input image is not sent to the model; name it images"):
@@ -436,7 +437,7 @@ def test_history_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed == [CAT.data]
 
 
-@pytest.mark.parametrize("images", [3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}]])
+@cases("images", [3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}]])
 def test_history_with_invalid_images_is_refused(images: Any) -> None:
     assert parse_messages([{"role": "user", "content": "", "images": images}]) is None
 
@@ -483,7 +484,7 @@ OBSERVATIONS: dict[str, tuple[Any, str, tuple[Image, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("what", OBSERVATIONS)
+@cases("what", OBSERVATIONS)
 def test_observation_is_split_into_text_and_images(what: str) -> None:
     observation, text, images = OBSERVATIONS[what]
     assert split_observation(observation) == (text, images)
@@ -519,7 +520,7 @@ NESTINGS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("nest", NESTINGS.values(), ids=NESTINGS)
+@cases("nest", NESTINGS.values())
 @given(depth=st.integers(0, 300), innermost=st.sampled_from([CAT, 3]))
 def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], depth: int, innermost: Any) -> None:
     """Images may be lost where they are nested deeper than any snapshot can be read, and the text is not."""
@@ -584,7 +585,7 @@ def test_only_instances_are_images(value: Any) -> None:
     assert stored(value) == value
 
 
-@pytest.mark.parametrize("forged", FORGED, ids=str)
+@cases("forged", FORGED)
 def test_json_of_a_tool_is_no_image(forged: Any) -> None:
     @tool
     def fetch(text: str) -> Any:
@@ -621,7 +622,7 @@ def test_direct_result_stays_data_in_a_snapshot() -> None:
     assert restored.return_values == {"output": forged, "seen": [CAT]}
 
 
-@pytest.mark.parametrize("most", [1, 5, 30])
+@cases("most", [1, 5, 30])
 def test_cut_observation_keeps_its_images(most: int) -> None:
     made, model = executor("tool calling", max_observation=most)
     made.run("Which?")

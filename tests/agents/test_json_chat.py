@@ -18,6 +18,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, System
 from graphexec.models import ScriptedModel
 from tests.agents.strategies import names, objects, plain
 from tests.executor.actors import echo, messages, run_executor
+from tests.parameters import cases
 
 BLOB = '{"action": "echo", "action_input": "a"}'
 
@@ -46,8 +47,8 @@ def test_missing_input_is_an_empty_object() -> None:
         assert decision[0].tool_input == {}
 
 
-@pytest.mark.parametrize("length", range(len(BLOB)))
-@pytest.mark.parametrize("before", ["```json\n", ""])
+@cases("length", range(len(BLOB)))
+@cases("before", ["```json\n", ""])
 def test_truncated_json_is_not_executed(before: str, length: int) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(before + BLOB[:length]))
@@ -70,7 +71,7 @@ def test_parse_error_mentions_the_token_limit() -> None:
     assert "it was cut at the token limit" in raised.value.observation
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "why"),
     [
         ("", "it has no JSON object"),
@@ -85,7 +86,6 @@ def test_parse_error_mentions_the_token_limit() -> None:
         ('{"action": "echo", "action_input": NaN}', "it is not JSON"),
         ('{"a":' * 10_000, "it is not JSON"),
     ],
-    ids=lambda text: text[:30],
 )
 def test_invalid_decision_is_a_parse_error_with_reason(text: str, why: str) -> None:
     with pytest.raises(ParseError) as raised:

@@ -19,9 +19,10 @@ from graphexec._parsing.json import (
     read_object,
     valid_json,
 )
+from tests.parameters import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "value"),
     [
         ('{"a": "x\ny\tz\r"}', {"a": "x\ny\tz\r"}),
@@ -43,7 +44,7 @@ def test_clear_json_is_read(text: str, value: dict[str, Any]) -> None:
     assert json.loads(valid_json(text)) == value
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         *('{"a": 1e999}', "[-1e400]", '{"a": [{"b": 1' + "0" * 400 + ".5}]}", "{‘a’: ‘it’s’}"),
@@ -130,7 +131,7 @@ def test_beginning_is_read_up_to_its_last_string() -> None:
     assert open_string(text + "\\") == open_string(text)
 
 
-@pytest.mark.parametrize("text", ["", '{"a": "b"', "{'a': 'b", '{"a": 1', '{"a": "b" \\'])
+@cases("text", ["", '{"a": "b"', "{'a': 'b", '{"a": 1', '{"a": "b" \\'])
 def test_text_without_an_open_string_has_none(text: str) -> None:
     assert open_string(text) is None
 
@@ -165,7 +166,7 @@ def test_invalid_escape_ends_a_string() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("piece", ["x", "\\u4e2d", "\\ud83d\\ude00", "\\\\", "\n", "\\n\\\\", "\\"], ids=repr)
+@cases("piece", ["x", "\\u4e2d", "\\ud83d\\ude00", "\\\\", "\n", "\\n\\\\", "\\"])
 def test_string_is_decoded_in_linear_time(piece: str) -> None:
     def seconds(length: int) -> float:
         decoder = StringDecoder()
@@ -179,7 +180,7 @@ def test_string_is_decoded_in_linear_time(piece: str) -> None:
     assert seconds(20_000) < 1.5
 
 
-@pytest.mark.parametrize("piece", ['"\\', "'\\'", "'", "“", ", ", "{'a'", '{"a":', "[", "'a',", "\n"], ids=repr)
+@cases("piece", ['"\\', "'\\'", "'", "“", ", ", "{'a'", '{"a":', "[", "'a',", "\n"])
 def test_hostile_text_is_refused_in_linear_time(piece: str) -> None:
     began = time.process_time()
     with pytest.raises(ValueError, match=r"\S"):

@@ -6,11 +6,11 @@ import math
 import unicodedata
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.agents.known_values import KnownText, may_be_known
+from tests.parameters import cases
 
 
 def is_known(value: Any, question: str, *observations: str) -> bool:
@@ -38,7 +38,7 @@ def test_digits_of_other_scripts_are_read(number: int, zero: int) -> None:
     assert KnownText(f"What is {digits}?").has(number)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "text"),
     [
         (37.5, "37,5"),
@@ -70,7 +70,7 @@ def test_text_means_the_number(value: float | str, text: str) -> None:
     assert KnownText(text).has(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     "question",
     [
         "What is thirty-seven times two?",
@@ -92,9 +92,7 @@ def test_numbers_that_cannot_be_read_may_be_known(question: str) -> None:
     assert is_known([37], question)
 
 
-@pytest.mark.parametrize(
-    "question", ["What is 3 plus 4?", "Add 3 and 4, times 370.", "3 + 4", "How many lamps are there?"]
-)
+@cases("question", ["What is 3 plus 4?", "Add 3 and 4, times 370.", "3 + 4", "How many lamps are there?"])
 def test_missing_number_is_not_known(question: str) -> None:
     assert not is_known(37, question)
     assert not is_known("37 * 5", question)
@@ -118,7 +116,7 @@ def test_word_is_found_with_a_missing_letter(place: int, word: str) -> None:
     assert is_known(word, f"What about {misspelled}?")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "question"),
     [
         ("Lisbon", "Wie ist das Wetter in Lissabon?"),
@@ -143,7 +141,7 @@ def test_value_may_be_known(value: Any, question: str) -> None:
     assert is_known(value, question)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "question"),
     [
         ("Lisbon", "How is Oslo?"),

@@ -27,6 +27,7 @@ from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVA
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail
+from tests.parameters import cases
 
 READERS = [react.read, mrkl.read]
 NAMES = ("weather", "Intermediate Answer")
@@ -39,8 +40,8 @@ def meaning_of(decision: Decision) -> tuple[Any, ...]:
     return action.tool, action.tool_input
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
+@cases("read", READERS)
+@cases(
     ("text", "meaning"),
     [
         ("**Action:** f\n**Action Input:** x", ("f", "x")),
@@ -72,7 +73,7 @@ def test_label_is_read_however_it_is_written(
     assert meaning_of(read(ModelReply(text))) == meaning
 
 
-@pytest.mark.parametrize("words", TRANSLATIONS)
+@cases("words", TRANSLATIONS)
 def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
     label = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL_ANSWER, "Observation": OBSERVATION}[words]
     for translation in TRANSLATIONS[words]:
@@ -83,8 +84,8 @@ def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
         assert all(may_become(label, translation[:length]) for length in range(len(translation)))
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
+@cases("read", READERS)
+@cases(
     "answer",
     [
         "The steps:\naction: look\naction input: the sky",
@@ -97,8 +98,8 @@ def test_other_spellings_in_an_answer_are_text(read: Callable[[ModelReply], Deci
     assert meaning_of(read(ModelReply(f"Thought: ok\nFinal Answer: {answer}"))) == (answer,)
 
 
-@pytest.mark.parametrize("given", ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"])
-@pytest.mark.parametrize("read", READERS)
+@cases("given", ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"])
+@cases("read", READERS)
 def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], Decision], given: str) -> None:
     assert meaning_of(read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
 
@@ -108,7 +109,7 @@ def test_input_with_another_answer_is_langchains() -> None:
     assert meaning_of(mrkl.read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "Action: f\nAction Input: x\nAction: g\nAction Input: y",
@@ -144,14 +145,14 @@ def test_several_decisions_are_refused(text: str) -> None:
         react.read(ModelReply(text), NAMES)
 
 
-@pytest.mark.parametrize("read", [mrkl.read, conversational.read])
+@cases("read", [mrkl.read, conversational.read])
 def test_second_known_tool_is_refused(read: Callable[..., Decision]) -> None:
     for second in ("action input: y", "Action: weather", "行动：weather"):
         with pytest.raises(ParseError):
             read(ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("written", "tool"),
     [
         ("weather", "weather"),
@@ -188,7 +189,7 @@ PROMPTS: list[Callable[..., Agent]] = [
 ]
 
 
-@pytest.mark.parametrize("make", PROMPTS)
+@cases("make", PROMPTS)
 def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent]) -> None:
     model = ScriptedModel(["Final Answer: x"])
     agent = make(model, [echo, fail])
@@ -209,13 +210,13 @@ def test_agents_pass_the_names_of_their_tools() -> None:
         assert meaning_of(agent.read(ModelReply('{"action": "one of [echo]", "action_input": "x"}'))) == ("echo", "x")
 
 
-@pytest.mark.parametrize("text", ["Thought: no tool is needed. AI: Hello.", "AI：Hello.", "**AI:** Hello."])
+@cases("text", ["Thought: no tool is needed. AI: Hello.", "AI：Hello.", "**AI:** Hello."])
 def test_spoken_answer_may_follow_on_the_line(text: str) -> None:
     assert meaning_of(conversational.read(ModelReply(text))) == ("Hello.",)
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(
+@cases(
     "piece",
     ["Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9, "\u3000", "Observation 1 ", "final\n"],
 )

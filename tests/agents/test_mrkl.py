@@ -13,6 +13,7 @@ from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.strategies import names, plain
 from tests.executor.actors import echo, observations, prompt, run_executor
+from tests.parameters import cases
 
 
 @given(names(), plain())
@@ -24,14 +25,14 @@ def test_formatted_action_is_parsed_back(tool: str, tool_input: str) -> None:
     assert (action.tool, action.tool_input, action.log) == (tool, tool_input, text)
 
 
-@pytest.mark.parametrize("query", ['SELECT "x" FROM "y"', 'SELECT * FROM t WHERE a = "b"', '"x" = "y'])
+@cases("query", ['SELECT "x" FROM "y"', 'SELECT * FROM t WHERE a = "b"', '"x" = "y'])
 def test_unbalanced_quote_is_kept(query: str) -> None:
     decision = read(ModelReply(f"Action: sql\nAction Input: {query}"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == query
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "output", "log"),
     [
         ("Final Answer: 42", "42", "Final Answer: 42"),
@@ -50,7 +51,7 @@ def test_answer_before_an_action_has_priority(text: str, output: str, log: str |
     assert (finish.output, finish.log) == (output, text if log is None else log)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "observation"),
     [
         ("Action: f\nAction Input: x\nFinal Answer: 42", None),
@@ -64,7 +65,7 @@ def test_neither_or_late_answer_is_a_parse_error(text: str, observation: str | N
     assert (raised.value.observation, raised.value.llm_output) == (observation, text)
 
 
-@pytest.mark.parametrize("label", ["Observation:", "\tObservation:", "observation:"])
+@cases("label", ["Observation:", "\tObservation:", "observation:"])
 def test_invented_observation_and_following_text_are_ignored(label: str) -> None:
     decision = read(ModelReply(f"Action: f\nAction Input: x\n{label} y\nFinal Answer: y"))
     assert not isinstance(decision, AgentFinish)
@@ -96,7 +97,7 @@ def test_model_continues_one_text() -> None:
         assert [prompt(first), prompt(second)] == [head, head + step]
 
 
-@pytest.mark.parametrize("missing", ["tools", "tool_names", "agent_scratchpad"])
+@cases("missing", ["tools", "tool_names", "agent_scratchpad"])
 def test_prompt_requires_its_variables(missing: str) -> None:
     text = " ".join(f"{{{name}}}" for name in ("tools", "tool_names", "agent_scratchpad", "input") if name != missing)
     with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}"):

@@ -13,6 +13,7 @@ from graphexec import ParseError
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Change, meaning_of
 from tests.agents.mutations.kinds import KINDS
+from tests.parameters import cases
 
 # Replies for each example of Hypothesis: a thousand for each reader in the thorough profile, which CI uses.
 REPLIES = 10
@@ -26,7 +27,7 @@ def apply(changes: Sequence[Change], most: int, chance: Random, text: str) -> st
     return text
 
 
-@pytest.mark.parametrize("name", KINDS)
+@cases("name", KINDS)
 @given(seed=SEEDS)
 def test_other_writing_keeps_the_decision(name: str, seed: int) -> None:
     kind, chance = KINDS[name], Random(seed)
@@ -36,7 +37,7 @@ def test_other_writing_keeps_the_decision(name: str, seed: int) -> None:
         assert meaning_of(kind.read(ModelReply(text))) == meaning, text
 
 
-@pytest.mark.parametrize("name", KINDS)
+@cases("name", KINDS)
 @given(seed=SEEDS)
 def test_unclear_reply_is_refused(name: str, seed: int) -> None:
     kind, chance = KINDS[name], Random(seed)

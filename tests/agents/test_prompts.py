@@ -10,6 +10,7 @@ from graphexec.errors import InputError
 from graphexec.messages import ModelReply, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, messages, prompt
+from tests.parameters import cases
 
 FINISHED = {
     "react": "Final Answer: done",
@@ -18,7 +19,7 @@ FINISHED = {
 }
 
 
-@pytest.mark.parametrize("missing", ["tools", "tool_names", "agent_scratchpad"])
+@cases("missing", ["tools", "tool_names", "agent_scratchpad"])
 def test_react_prompt_requires_its_variables(missing: str) -> None:
     names = ["tools", "tool_names", "agent_scratchpad", "input"]
     text = " ".join(f"{{{name}}}" for name in names if name != missing)
@@ -27,7 +28,7 @@ def test_react_prompt_requires_its_variables(missing: str) -> None:
     assert raised.value.missing == (missing,)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "{",
@@ -66,7 +67,7 @@ def travelling(model: ScriptedModel, kind: str) -> Agent:
             return create_tool_calling_agent(model, [echo], prompt="{city} {day}")
 
 
-@pytest.mark.parametrize("kind", FINISHED)
+@cases("kind", FINISHED)
 def test_other_variables_are_inputs_of_the_run(kind: str) -> None:
     model = ScriptedModel([FINISHED[kind]])
     executor = AgentExecutor(agent=travelling(model, kind), tools=[echo])

@@ -16,6 +16,7 @@ from graphexec.agents.reading.text_parsing import reject_more
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail, observations, prompt, run_executor
+from tests.parameters import cases
 
 
 def read_decision(text: str) -> AgentAction | AgentFinish:
@@ -26,7 +27,7 @@ def read_decision(text: str) -> AgentAction | AgentFinish:
     return action
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "tool", "tool_input"),
     [
         ("Thought: x\nAction: search\nAction Input: cats", "search", "cats"),
@@ -72,7 +73,7 @@ def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) 
     assert action.log == text.partition("\nObservation")[0]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "tool", "tool_input"),
     [
         ("thought: x\naction: search\naction input: cats", "search", "cats"),
@@ -87,7 +88,7 @@ def test_labels_at_line_start_have_any_case(text: str, tool: str, tool_input: st
     assert (action.tool, action.tool_input) == (tool, tool_input)
 
 
-@pytest.mark.parametrize(
+@cases(
     "invented",
     [
         "Observation: y",
@@ -106,7 +107,7 @@ def test_invented_observation_and_following_text_are_ignored(invented: str) -> N
     assert action.unread == f"{invented}\nThought: I know\nFinal Answer: y"
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     ["an Observation: x\nobservations: y", "Hours:\nObservation deck 9 to 5", "```\nObservation: x\n```\nis a line"],
 )
@@ -119,8 +120,8 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
     assert action.unread == finish.unread == ""
 
 
-@pytest.mark.parametrize("text", ["Thought: hm\nAction: f\nAction Input: x", "Final Answer: x"])
-@pytest.mark.parametrize(
+@cases("text", ["Thought: hm\nAction: f\nAction Input: x", "Final Answer: x"])
+@cases(
     "form",
     [
         *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
@@ -133,7 +134,7 @@ def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     assert decision.log == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "output"),
     [
         ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
@@ -147,8 +148,8 @@ def test_tags_within_an_answer_are_kept(text: str, output: str) -> None:
     assert finish.output == output
 
 
-@pytest.mark.parametrize("action", ["Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**."])
-@pytest.mark.parametrize("label", ["action:", "行动："])
+@cases("action", ["Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**."])
+@cases("label", ["action:", "行动："])
 def test_action_after_an_answer_is_refused_in_other_case(action: str, label: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(f"Final Answer: 42\n{label} {action}\naction input: cats"), ["search"])
@@ -191,7 +192,7 @@ def test_unbalanced_quote_is_kept() -> None:
         assert action.tool_input == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "output"),
     [
         ("Thought: I know\nFinal Answer: 42", "42"),
@@ -210,7 +211,7 @@ def test_final_answer_is_parsed(text: str, output: str) -> None:
     assert finish.return_values == {"output": output}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "observation"),
     [
         ("", "Invalid Format: Missing 'Action:' after 'Thought:'"),
@@ -264,7 +265,7 @@ def test_any_text_is_action_answer_or_parse_error(text: str) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(
+@cases(
     "hostile",
     [
         "Action" * 200_000,
@@ -277,7 +278,6 @@ def test_any_text_is_action_answer_or_parse_error(text: str) -> None:
         "\n" * 1_000_000,
         "Action: a\nAction Input: " + '"' * 1_000_000,
     ],
-    ids=lambda text: text[:20],
 )
 def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:
     began = time.process_time()
@@ -288,7 +288,7 @@ def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(("spaces", "tokens"), [(60_000, 1), (0, 15_000)])
+@cases(("spaces", "tokens"), [(60_000, 1), (0, 15_000)])
 def test_tokens_at_the_end_are_stripped_in_linear_time(spaces: int, tokens: int) -> None:
     def seconds(times: int) -> float:
         ending = " " * spaces * times + "</s>" * tokens * (1 if spaces else times)

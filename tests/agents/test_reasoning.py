@@ -20,10 +20,10 @@ from graphexec.memory import SummaryMemory
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, Reasoning, ReplyDelta, UserMessage, check_reply
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
-from tests.parameters import mark_except
+from tests.parameters import cases, mark_except
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "reasoning", "content"),
     [
         ("<think>Hm.</think>42", "Hm.", "42"),
@@ -66,7 +66,7 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
     assert check_reply(ModelReply(text), "model") == ModelReply(content, reasoning=kept)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -245,7 +245,7 @@ def test_streamed_reasoning_is_reported_as_reasoning() -> None:
     )
 
 
-@pytest.mark.parametrize("make", [create_react_agent, create_tool_calling_agent], ids=["react", "tool calling"])
+@cases("make", [create_react_agent, create_tool_calling_agent])
 def test_streamed_answer_has_no_reasoning(make: Callable[..., Agent]) -> None:
     label = "Final Answer: " if make is create_react_agent else ""
     assert "".join(executor(Thinking([f"{THOUGHT}{label}It is 42."]), make).stream_answer("q")) == "It is 42."

@@ -27,8 +27,9 @@ from tests.agents.langchain_shapes import (
 )
 from tests.agents.langchain_shapes import AgentFinish as Finish
 from tests.executor.actors import echo, run_async, run_sync
+from tests.parameters import cases
 
-RUNS = pytest.mark.parametrize("run", [run_sync, run_async])
+RUNS = cases("run", [run_sync, run_async])
 
 
 def executor(chain: Any, config: Any = None, *, stream: bool = True, **settings: Any) -> AgentExecutor:
@@ -40,7 +41,7 @@ OURS = graphexec.AgentAction("echo", "a", "I look.")
 
 
 @RUNS
-@pytest.mark.parametrize("decision", [ACT, OURS, [ACT], (OURS,)])
+@cases("decision", [ACT, OURS, [ACT], (OURS,)])
 def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decision: Any) -> None:
     chain = Invoked(decision, Finish({"output": "done"}, "I know."))
     finish = run(executor(chain)).ending
@@ -97,7 +98,7 @@ class OnlyAwaited:
         return await self.inner.ainvoke(inputs, config)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("chain", "stream", "used"),
     [
         (Chain, True, ("stream", "astream")),
@@ -172,7 +173,7 @@ def test_config_may_depend_on_the_context() -> None:
     assert chain.configs[0]["configurable"] == {"session_id": "ada"}
 
 
-@pytest.mark.parametrize("wrong", [["callbacks"], "tags", 3])
+@cases("wrong", [["callbacks"], "tags", 3])
 def test_invalid_config_is_refused(wrong: Any) -> None:
     message = r"^the config is .*; give a dict such as \{'callbacks': \[...\], 'tags': \[...\]\}, or a function"
     with pytest.raises(InputError, match=message):
@@ -298,9 +299,7 @@ def test_observation_is_data_before_and_after_a_resume() -> None:
 FORGED = {"kind": "graphexec.image", "url": "https://example.org/a.png"}
 
 
-@pytest.mark.parametrize(
-    "data", [FORGED, {"kind": "graphexec.data", "data": FORGED}, {"kind": "graphexec.data"}, ["a"]]
-)
+@cases("data", [FORGED, {"kind": "graphexec.data", "data": FORGED}, {"kind": "graphexec.data"}, ["a"]])
 def test_runnable_gets_data_as_they_are(data: Any) -> None:
     @tool(name="echo")
     def look(text: str) -> Any:
@@ -328,7 +327,7 @@ def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None
         resumed.run(Snapshot.from_json(text, resumed.graph))
 
 
-@pytest.mark.parametrize("name", ["subprocess:Popen", "os:system", "nowhere:Class", "graphexec.messages:Usage"])
+@cases("name", ["subprocess:Popen", "os:system", "nowhere:Class", "graphexec.messages:Usage"])
 def test_snapshot_makes_actions_and_messages_only(name: str) -> None:
     chain = Steady(native({"text": "a"}), AIMessage(content="done"))
     changed = store_crashed_run(chain).replace(f"{ToolAgentAction.__module__}:ToolAgentAction", name)
@@ -363,7 +362,7 @@ class Planning:
         return self.inner.decide("aplan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
 
 
-@pytest.mark.parametrize("method", ["plan", "aplan"])
+@cases("method", ["plan", "aplan"])
 def test_object_with_plan_is_an_agent(method: str) -> None:
     planning: Any = Planning([ACT, ACT], Finish({"output": "done"}))
     made = executor(planning, {"callbacks": ["mine"]})
@@ -453,7 +452,7 @@ def test_listener_is_added_only_for_pieces() -> None:
 LOOP = "it runs a loop of its own, so it is no agent for an executor"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("decision", "remedy"),
     [
         (None, "return an AgentAction, a list of them, or an AgentFinish"),

@@ -23,6 +23,7 @@ from graphexec.messages import Image, ModelReply
 from tests.counting import count_calls
 from tests.executor.test_call_counts import Calls
 from tests.models.pictures import PNG
+from tests.parameters import cases
 
 PADS = [
     format_thoughts,
@@ -41,7 +42,7 @@ def steps_of_runs(draw: st.DrawFn) -> AgentStep:
     return AgentStep(AgentAction("look", "home", draw(TEXTS)), observation)
 
 
-@pytest.mark.parametrize("write", PADS, ids=["thoughts", "legacy", "previous", "self_ask", "xml"])
+@cases("write", PADS)
 @given(st.lists(steps_of_runs(), max_size=6), st.randoms(use_true_random=False))
 def test_extended_text_is_that_of_the_steps_alone(write: Scratchpad, several: list[AgentStep], order: Any) -> None:
     steps, runs = Steps(), [Steps()]

@@ -17,6 +17,7 @@ from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.strategies import plain
 from tests.executor.actors import echo, observations, prompt, run_executor
+from tests.parameters import cases
 
 
 @tool(name="Intermediate Answer")
@@ -38,7 +39,7 @@ def test_formatted_action_is_parsed_back(question: str) -> None:
     assert finish.output == question
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "question"),
     [
         ("Follow up: Who is at 10:30 what?", "Who is at 10:30 what?"),
@@ -55,7 +56,7 @@ def test_question_follows_the_first_colon(text: str, question: str) -> None:
     assert decision[0].tool_input == question
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "So the final answer is: X: 1",
@@ -70,7 +71,7 @@ def test_answer_may_be_anywhere_on_last_line(text: str) -> None:
     assert finish.output == "X: 1"
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -93,7 +94,7 @@ def test_truncated_question_is_not_asked() -> None:
         read(ModelReply("Follow up: Who was the", finish_reason="length"))
 
 
-@pytest.mark.parametrize("label", ["Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:"])
+@cases("label", ["Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:"])
 def test_invented_observation_and_following_text_are_ignored(label: str) -> None:
     decision = read(ModelReply(f"Follow up: A?\n{label} B.\nSo the final answer is: B"))
     assert not isinstance(decision, AgentFinish)
@@ -118,9 +119,7 @@ def test_prompt_continues_the_questions() -> None:
         assert [prompt(first), prompt(second)] == ["q", f"q{step}"]
 
 
-@pytest.mark.parametrize(
-    ("tools", "given"), [([], "no tool"), ([echo], "echo"), ([search, echo], "Intermediate Answer, echo")]
-)
+@cases(("tools", "given"), [([], "no tool"), ([echo], "echo"), ([search, echo], "Intermediate Answer, echo")])
 def test_other_tools_are_rejected(tools: Any, given: str) -> None:
     with pytest.raises(InputError, match=f"is given {given}; give it exactly one tool, named with @tool"):
         create_self_ask_agent(ScriptedModel([]), tools)

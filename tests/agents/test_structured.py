@@ -17,6 +17,7 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, messages, run_executor
+from tests.parameters import cases
 
 ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
 ANSWER = '{"action": "final_answer", "answer": "42"}'
@@ -42,7 +43,7 @@ def test_action_and_answer_are_parsed() -> None:
     assert finish.output == "42 ☃"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("decision", "answer"),
     [
         ({"action_input": "a"}, "a"),
@@ -63,7 +64,7 @@ def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:
     assert finish.output == answer
 
 
-@pytest.mark.parametrize("text", ['{"action": "echo", "action_input": null}', '{"action": "clock"}'])
+@cases("text", ['{"action": "echo", "action_input": null}', '{"action": "clock"}'])
 def test_input_may_be_missing(text: str) -> None:
     @tool
     def clock() -> str:
@@ -75,7 +76,7 @@ def test_input_may_be_missing(text: str) -> None:
     assert decision[0].tool_input == {}
 
 
-@pytest.mark.parametrize("length", range(len(ACTION)))
+@cases("length", range(len(ACTION)))
 def test_truncated_json_is_never_executed(length: int) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(ACTION[:length], finish_reason="length"))
@@ -88,7 +89,7 @@ def test_truncated_reply_says_so() -> None:
     assert "it was cut at the token limit" in raised.value.observation
 
 
-@pytest.mark.parametrize(
+@cases(
     "garbage",
     [
         "",
@@ -125,7 +126,6 @@ def test_truncated_reply_says_so() -> None:
         '{"action": "echo", "action_input": {"text": NaN}}',
         "\ud800",
     ],
-    ids=lambda text: text[:24].encode("unicode_escape").decode(),
 )
 def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
     with pytest.raises(ParseError) as raised:
@@ -156,7 +156,7 @@ def test_any_json_is_decision_or_parse_error(value: Any) -> None:
         assert [action == "final_answer" for action in actions] == [isinstance(decision, AgentFinish)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"Final Answer: 42\n{ACTION}",
@@ -192,7 +192,7 @@ def test_reply_with_another_decision_is_refused(text: str) -> None:
         read(ModelReply(text), [echo])
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"Action:\n```json\n{ACTION}\n```",
@@ -210,14 +210,14 @@ def test_same_decision_twice_is_one(text: str) -> None:
     assert (decision[0].tool, decision[0].tool_input) == ("echo", {"text": "hi"})
 
 
-@pytest.mark.parametrize("before", ["", "Final Answer: ", "Final Answer: 42\n"])
+@cases("before", ["", "Final Answer: ", "Final Answer: 42\n"])
 def test_labelled_answer_in_json_is_read(before: str) -> None:
     finish = read(ModelReply(f'{before}{{"action": "final_answer", "answer": "42"}}'), [echo])
     assert isinstance(finish, AgentFinish)
     assert finish.output == "42"
 
 
-@pytest.mark.parametrize(
+@cases(
     "answer",
     [
         "[TOOL_CALLS] begins a call.",

@@ -16,6 +16,7 @@ from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.strategies import names, objects, plain
 from tests.executor.actors import messages, observations, run_executor
+from tests.parameters import cases
 
 
 @tool
@@ -36,7 +37,7 @@ def test_formatted_action_is_parsed_back(name: str, tool_input: str | dict[str, 
     assert (action.tool, action.tool_input, action.log) == (name, tool_input, text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "prose", ["It is 3.", "```python\nprint(3)\n```", "[Note] {x} is 3", "Use ``` for code.", "{x | x > 3}", "`f`: 3"]
 )
 def test_text_without_json_is_the_answer(prose: str) -> None:
@@ -45,14 +46,14 @@ def test_text_without_json_is_the_answer(prose: str) -> None:
     assert finish.output == prose
 
 
-@pytest.mark.parametrize("length", range(1, len(BLOB)))
-@pytest.mark.parametrize("before", ["Action:\n```\n", "```json", "Action: ", ""])
+@cases("length", range(1, len(BLOB)))
+@cases("before", ["Action:\n```\n", "```json", "Action: ", ""])
 def test_truncated_json_is_neither_action_nor_answer(before: str, length: int) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(before + BLOB[:length]))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "why"),
     [
         ("", "it is empty"),
@@ -104,7 +105,7 @@ def test_tool_receives_several_named_inputs() -> None:
         assert f"```\n{BLOB}\n```\nObservation: 3\nThought:" in messages(second)[1].content
 
 
-@pytest.mark.parametrize(
+@cases(
     ("prompt", "question", "missing"),
     [
         ("{tools}", "{agent_scratchpad}", r"prompt lacks \{tool_names\}"),

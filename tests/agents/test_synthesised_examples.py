@@ -34,6 +34,7 @@ from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, ToolExample, tool_from_schema
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.executor.actors import echo
+from tests.parameters import cases
 
 
 class Level(enum.Enum):
@@ -254,7 +255,7 @@ def test_optional_arguments_are_in_the_second_example() -> None:
     assert [list(arguments) for _, arguments in calls_of(made)] == [["food", "kind"], ["food", "grams", "kind"]]
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@cases("pattern", PATTERNS)
 def test_pattern_has_a_string(pattern: str) -> None:
     for turn in range(3):
         found = match_pattern(pattern, turn)
@@ -262,7 +263,7 @@ def test_pattern_has_a_string(pattern: str) -> None:
         assert re.search(pattern, found)
 
 
-@pytest.mark.parametrize(
+@cases(
     "pattern",
     [
         *("(?=a)b", "(a", "a)", "[a", r"(a)\1", "*", "", "a{1000}", "(" * 5000, "[[a]]", "[^\\d\\D]", "\\", "a{3}{"),
@@ -289,7 +290,7 @@ def test_strange_pattern_has_none_or_a_match(pattern: str) -> None:
     assert found is None or re.search(pattern, found)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pattern", "text"),
     [
         *(
@@ -334,7 +335,7 @@ def test_any_pattern_has_none_or_a_match(pattern: str) -> None:
 # ---- questions
 
 
-@pytest.mark.parametrize(
+@cases(
     ("description", "arguments", "labelled", "natural"),
     [
         (
@@ -417,7 +418,7 @@ def test_any_docstring_makes_a_question(description: str, arguments: dict[str, A
         assert ask(description, arguments)[-1] in "?."
 
 
-@pytest.mark.parametrize(
+@cases(
     "description",
     ["Return " + "very " * 200 + "long text of a city", "返回城市的天气。" * 900, "返回城市的天气" * 900, "l" * 5000],
 )
@@ -450,7 +451,7 @@ def stock_level(item: str) -> int:
     raise AssertionError("no tool is called for an example")
 
 
-@pytest.mark.parametrize(("tools", "examples"), [(0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
+@cases(("tools", "examples"), [(0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
 def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
     several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
     assert len(synthesised_examples(several)) == examples
@@ -492,7 +493,7 @@ def request_of(agent: Any) -> ChatRequest:
     return effect.request
 
 
-@pytest.mark.parametrize("most", [1, 300, None])
+@cases("most", [1, 300, None])
 def test_answer_has_a_greatest_length(most: int | None) -> None:
     agent: Any = create_structured_agent(ScriptedModel([]), [echo], max_answer=most)
     concluding = agent.conclude(Run({"input": "q"})).request

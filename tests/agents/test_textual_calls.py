@@ -14,6 +14,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, FinishReason, Mode
 from graphexec.models import ScriptedModel
 from graphexec.tools import tool_from_schema
 from tests.executor.actors import echo, messages
+from tests.parameters import cases
 
 
 @tool
@@ -46,7 +47,7 @@ def in_deepseeks_tokens(text: str) -> str:
     return text.replace("<|", "<|tool_").replace("_", "\u2581").replace("|", "\uff5c")
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"<tool_call>\n{CALL}\n</tool_call>",
@@ -106,7 +107,7 @@ def test_textual_call_is_read(text: str) -> None:
     assert calls(text) == [("weather", OSLO)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>",
@@ -123,7 +124,7 @@ def test_several_textual_calls_are_read(text: str) -> None:
     assert calls(text) == [("weather", OSLO)] * 2
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         '{"name": "today", "arguments": null}',
@@ -161,7 +162,7 @@ DEFINITIONS = {
 }
 
 
-@pytest.mark.parametrize("written", ["1", "true", "null", "[1]", "{}"])
+@cases("written", ["1", "true", "null", "[1]", "{}"])
 def test_strings_in_tags_stay_strings(written: str) -> None:
     schema = {"type": "object", "properties": {**STRINGS, **VALUES}, "$defs": DEFINITIONS}
     form = tool_from_schema("form", "Take all.", schema, str)
@@ -190,7 +191,7 @@ def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
     assert calls(f"<function=weather>{inner}</function>") == [("weather", {"city": "42", "days": "three"})]
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "It rains.",
@@ -219,7 +220,7 @@ def test_other_text_is_the_answer(text: str) -> None:
     assert calls(text) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "why"),
     [
         ('<tool_call>{"name": "weather", "arguments": {"city": "Os', "its tool call is not valid"),
@@ -279,7 +280,7 @@ def test_unreadable_call_is_a_parse_error(text: str, why: str) -> None:
     assert not raised.value.prose
 
 
-@pytest.mark.parametrize("length", range(len('{"name": "weather"'), len(CALL)))
+@cases("length", range(len('{"name": "weather"'), len(CALL)))
 def test_truncated_call_is_never_an_answer(length: int) -> None:
     for text in (
         CALL[:length],
@@ -291,7 +292,7 @@ def test_truncated_call_is_never_an_answer(length: int) -> None:
             read(ModelReply(text, finish_reason="length"), TOOLS)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         *('{"name": "wea', '{"arguments": {"city": "Oslo"}, "na', '```json\n[{"to', '{"', "I look. <tool_c"),
@@ -310,14 +311,14 @@ MARKS = (
 )
 
 
-@pytest.mark.parametrize("mark", MARKS)
+@cases("mark", MARKS)
 def test_every_beginning_of_a_mark_is_refused(mark: str) -> None:
     for length in range(2, len(mark)):
         with pytest.raises(ParseError):
             read(ModelReply(f"I look. {mark[:length]}", finish_reason="length"), TOOLS)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     ["Write <functions of x", "Put it in <function> an"],
 )
@@ -325,7 +326,7 @@ def test_cut_answer_about_tags_is_the_answer(text: str) -> None:
     assert calls(text, finish="length") == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "text", ["It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"]
 )
 def test_cut_answer_is_the_answer(text: str) -> None:

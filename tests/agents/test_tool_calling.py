@@ -28,6 +28,7 @@ from graphexec.messages.turns import Conversation
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, fail, messages, observations, run_executor, statuses
+from tests.parameters import cases
 
 
 def run_and_record(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[list[Message]]]:
@@ -90,7 +91,7 @@ def test_each_reply_is_a_separate_message() -> None:
     ]
 
 
-@pytest.mark.parametrize("call_id", ["same", ""])
+@cases("call_id", ["same", ""])
 def test_repeated_reply_is_a_separate_message(call_id: str) -> None:
     again = call("echo", call_id, text="1")
     _, requests = run_and_record(again, again, again, "done")
@@ -104,7 +105,7 @@ def test_calls_with_equal_ids_are_each_answered() -> None:
     assert requests[-1][2:] == [AssistantMessage("", calls), ToolMessage("x", "1"), ToolMessage("x", "2")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "says"),
     [
         ('{"text": ', "EOF while parsing"),
@@ -114,7 +115,6 @@ def test_calls_with_equal_ids_are_each_answered() -> None:
         ('{"text": NaN}', ""),
         ("[" * 100_000, "recursion limit"),
     ],
-    ids=["cut", "list", "number", "words", "nan", "deep"],
 )
 def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: str) -> None:
     calls = (call("echo", "a", text="1"), ToolCall("b", "echo", arguments))
@@ -142,14 +142,14 @@ def test_fenced_arguments_are_read() -> None:
     assert decision[0].tool_input == {"text": "a"}
 
 
-@pytest.mark.parametrize("arguments", ["", "{}"])
+@cases("arguments", ["", "{}"])
 def test_missing_arguments_are_empty(arguments: str) -> None:
     decision = read(ModelReply("", (ToolCall("a", "echo", arguments),)))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == {}
 
 
-@pytest.mark.parametrize("content", ["42", "", "☃ \n"])
+@cases("content", ["42", "", "☃ \n"])
 def test_reply_without_calls_is_the_answer(content: str) -> None:
     decision = read(ModelReply(content))
     assert isinstance(decision, AgentFinish)
@@ -170,7 +170,7 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
 
 
-@pytest.mark.parametrize(("finish", "why"), [("length", "cut at the token limit; allow longer"), ("stop", "ask again")])
+@cases(("finish", "why"), [("length", "cut at the token limit; allow longer"), ("stop", "ask again")])
 def test_reasoning_alone_is_no_answer(finish: Any, why: str) -> None:
     thoughts = ModelReply(" ", finish_reason=finish, reasoning=(Reasoning("Hm."),))
     with pytest.raises(ParseError, match=f"has reasoning, but neither an answer nor a call: .*{why}"):
@@ -187,7 +187,7 @@ def test_reasoning_is_sent_back_with_its_calls() -> None:
     assert sent.reasoning == thoughts
 
 
-@pytest.mark.parametrize("choice", ["required", "echo"])
+@cases("choice", ["required", "echo"])
 def test_forced_call_ends_with_the_first_call(choice: str) -> None:
     broken = ModelReply("", (ToolCall("a", "echo", "{"),))
     model = ScriptedModel([broken, call("echo", text="1"), call("echo", text="2"), "done"])
@@ -198,7 +198,7 @@ def test_forced_call_ends_with_the_first_call(choice: str) -> None:
     assert choices == [choice, choice, "auto", "auto"]
 
 
-@pytest.mark.parametrize("choice", ["none", "add", "", None, 3, ["echo"]])
+@cases("choice", ["none", "add", "", None, 3, ["echo"]])
 def test_invalid_tool_choice_is_refused(choice: Any) -> None:
     message = rf"tool_choice is {re.escape(repr(choice))}; give auto, required, or the name of a tool: echo$"
     with pytest.raises(InputError, match=message):

@@ -15,6 +15,7 @@ from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest
 from graphexec.models import LocalModel, OpenAICompatible, ScriptedModel
+from tests.parameters import cases
 
 
 @tool
@@ -52,7 +53,7 @@ def first_choices(model: ScriptedModel, question: str, **options: Any) -> list[s
     return choices(model.requests[0])
 
 
-@pytest.mark.parametrize(("choice", "allowed"), [("required", ["age", "today"]), ("age", ["age"])])
+@cases(("choice", "allowed"), [("required", ["age", "today"]), ("age", ["age"])])
 def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]) -> None:
     model = ScriptedModel(["unreadable", CALL, DONE])
     agent = create_structured_agent(model, [age, today], tool_choice=choice)
@@ -81,7 +82,7 @@ Thanks.That was all | yes/no | I'm fine, and you're great | 👍 | <3 | Dziękuj
 Vielen Dank für die Hilfe! | Guten Morgen, Herr Müller | ¡Gracias! | नमस्ते | Tell me a joke | THANK YOU SO MUCH"""
 
 
-@pytest.mark.parametrize("question", [one.strip() for line in SMALL_TALK.splitlines() for one in line.split("|")])
+@cases("question", [one.strip() for line in SMALL_TALK.splitlines() for one in line.split("|")])
 def test_smallest_models_answer_small_talk(question: str) -> None:
     assert not needs_tool(question, find_subjects([age, today, delete_file]))
     assert first_choices(Tiny([DONE]), question) == ["age", "today", "final_answer"]
@@ -109,13 +110,13 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@cases("question", QUESTIONS)
 def test_smallest_models_must_call_a_tool(question: str) -> None:
     assert first_choices(Tiny([CALL, DONE]), question) == ["age", "today"]
     assert first_choices(Tiny([DONE]), question, tool_choice="auto")[-1] == "final_answer"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("question", "is_meant"),
     [
         ("How humid is it?", True),
@@ -149,12 +150,12 @@ def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert sum("must call a tool first" in record.message for record in caplog.records) == 1
 
 
-@pytest.mark.parametrize("name", ["SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m"])
+@cases("name", ["SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m"])
 def test_small_model_is_known_at_a_server_too(name: str) -> None:
     assert is_tiny(OpenAICompatible(name, base_url="http://127.0.0.1:1/v1"))
 
 
-@pytest.mark.parametrize("name", ["SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini"])
+@cases("name", ["SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini"])
 def test_other_models_decide_themselves(name: str) -> None:
     assert not is_tiny(OpenAICompatible(name, base_url="http://127.0.0.1:1/v1"))
     assert first_choices(ScriptedModel([DONE]), "How old is Ada?")[-1] == "final_answer"
@@ -166,7 +167,7 @@ def test_agent_without_tools_answers() -> None:
     assert choices(model.requests[0]) == ["final_answer"]
 
 
-@pytest.mark.parametrize("choice", ["none", "add", "", 3, ["age"]])
+@cases("choice", ["none", "add", "", 3, ["age"]])
 def test_unknown_choice_is_refused(choice: Any) -> None:
     message = rf"tool_choice is {re.escape(repr(choice))}; give auto, required, or the name of a tool: age$"
     with pytest.raises(InputError, match=message):

@@ -10,11 +10,12 @@ from graphexec import AgentFinish, ParseError, tool
 from graphexec.agents.tool_calling import read
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import TOOLS, meaning_of
+from tests.parameters import cases
 
 CALL = json.dumps({"name": "search", "arguments": {"query": "cats"}})
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         '[search(query="cats"), clock()]',
@@ -37,7 +38,7 @@ def test_python_call_is_refused(text: str) -> None:
         read(ModelReply(text), TOOLS)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"Sure.\n```json\n{CALL}\n```\nOne moment.",
@@ -59,7 +60,7 @@ def test_call_with_text_around_it_is_refused(text: str) -> None:
         read(ModelReply(text), TOOLS)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f'[{CALL}, {{"name": "nope", "arguments": {{}}}}]',
@@ -76,7 +77,7 @@ def test_call_with_other_json_is_refused(text: str) -> None:
         read(ModelReply(text), TOOLS)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         'Action: search("cats")',
@@ -95,7 +96,7 @@ def test_call_in_other_form_is_refused(text: str) -> None:
         read(ModelReply(text), TOOLS)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "My tools:\nsearch(query)\nclock()",
@@ -143,8 +144,8 @@ def test_name_that_may_mean_two_tools_is_unknown() -> None:
         read(ModelReply(f"<tool_call>{CALL.replace('search', 'SEARCH')}</tool_call>"), [*TOOLS, other])
 
 
-@pytest.mark.parametrize("tag", ["</think>", "</think></tool_call>", "[/THINK]", "\n</think>\n", "```", "\n```\n"])
-@pytest.mark.parametrize(
+@cases("tag", ["</think>", "</think></tool_call>", "[/THINK]", "\n</think>\n", "```", "\n```\n"])
+@cases(
     "form",
     [
         '<tool_call>{{"name": "search", "arguments": {{"query": "a{}b"}}}}</tool_call>',
@@ -163,7 +164,7 @@ def test_tag_in_an_argument_is_text(form: str, tag: str) -> None:
     assert meaning_of(decision[-1:]) == ("search", {"query": f"a{tag}b"})
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         '<tool_call>{"name": "search", "arguments": {"query": "</think></tool_call>',
@@ -176,7 +177,7 @@ def test_cut_argument_with_a_tag_is_refused(text: str) -> None:
         read(ModelReply(text), TOOLS)
 
 
-@pytest.mark.parametrize(
+@cases(
     "thought",
     [
         f"I use <tool_call>{CALL}</tool_call>, it's clear.",

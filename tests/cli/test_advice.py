@@ -40,6 +40,7 @@ from graphexec.models import OpenAICompatible, ScriptedModel
 from graphexec.models.local import weights
 from graphexec.models.provider_names import is_own_server
 from tests.cli.terminals import command
+from tests.parameters import cases
 
 PACKAGE = Path(graphexec.__file__).parent
 
@@ -279,7 +280,7 @@ def answering(status: int, body: Any) -> Generator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("name", CASES)
+@cases("name", CASES)
 def test_errors_name_options_of_their_command(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,7 +321,7 @@ def test_replaced_remedies_are_those_of_the_library() -> None:
     assert [piece for piece in pieces if not any(piece in text for text in sources)] == []
 
 
-@pytest.mark.parametrize("provider", STARTS)
+@cases("provider", STARTS)
 def test_servers_on_this_machine_are_started(provider: str) -> None:
     assert is_own_server(provider)
     text = "no connection to m (refused); is the server running at x? Start it, or change the base URL"
@@ -351,7 +352,7 @@ def test_download_errors_name_the_option(capsys: pytest.CaptureFixture[str], mon
     assert (ended.code, ended.err) == (1, "graphexec: no net; check it, or name a GGUF file of your own with --gguf\n")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit", "expected"),
     [
         (Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
@@ -366,7 +367,7 @@ def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> No
     assert advise_on_limit(limit) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "reply"),
     [
         (create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
@@ -390,7 +391,7 @@ def test_readable_replies_need_more_iterations() -> None:
     assert advise_on_cut_replies(ended) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("remedy", "expected"),
     [
         ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
@@ -424,7 +425,7 @@ def test_check_names_options_for_graphs_and_python_for_executors(
     assert command(capsys, "check", "mine:machine", "--limit", "seconds=30").code == 0
 
 
-@pytest.mark.parametrize("own", [True, False])
+@cases("own", [True, False])
 def test_ollama_is_started_by_its_address(own: bool) -> None:
     text = "no connection to m at http://127.0.0.1:11434/v1 (refused); is the server running? Start it, or change it"
     assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), "openai:m" if own else None))

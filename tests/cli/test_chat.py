@@ -42,6 +42,7 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.conversations import answer_text, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, command
+from tests.parameters import cases
 
 
 class Terminal(io.StringIO):
@@ -268,9 +269,7 @@ def test_stopped_run_says_which_limit_and_what_to_do() -> None:
     assert session.out.getvalue().endswith("4 and 4.\n")
 
 
-@pytest.mark.parametrize(
-    "limit", [Exhausted("tokens", 50, 110), Exhausted("iterations", 0, 0), Exhausted("cost", 0, 0)]
-)
+@cases("limit", [Exhausted("tokens", 50, 110), Exhausted("iterations", 0, 0), Exhausted("cost", 0, 0)])
 def test_chat_and_run_advise_the_same_amount(limit: Exhausted) -> None:
     err = io.StringIO()
     TurnDisplay(io.StringIO(), err).on_end(StoppedResponse("", limit), RunProgress())
@@ -351,7 +350,7 @@ def test_damaged_file_does_not_end_the_chat(tmp_path: Path, capsys: pytest.Captu
     assert session.say("/clear", "two") == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("lines", "messages"),
     [
         (["one", "", "  two  "], ["one", "", "two"]),
@@ -392,7 +391,7 @@ def test_help_lists_every_command() -> None:
     assert {"/machine", "/page", "/limits", "/tools", "/clear", "/quit"} < set(COMMANDS)
 
 
-@pytest.mark.parametrize(("encoding", "line"), [("utf-8", "│ plan "), ("ascii", "| plan ")])
+@cases(("encoding", "line"), [("utf-8", "│ plan "), ("ascii", "| plan ")])
 def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
     session = Session([], terminal=False)
     drawn = io.BytesIO()
@@ -442,7 +441,7 @@ def test_page_may_open_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert visited == [(tmp_path / "run.html").as_uri()]
 
 
-@pytest.mark.parametrize("reply", [ValueError("broken"), KeyboardInterrupt()])
+@cases("reply", [ValueError("broken"), KeyboardInterrupt()])
 def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException) -> None:
     session = Session([reply], terminal=False)
     session.say("Hello")
@@ -461,7 +460,7 @@ def test_limits_show_proof_and_spending() -> None:
     assert "Every run ends: this is proved." in session.out.getvalue()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("assignment", "row"),
     [
         ("iterations=5", ["5"]),
@@ -480,7 +479,7 @@ def test_limits_can_be_changed(assignment: str, row: list[str]) -> None:
     assert session.say("Hello") == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("assignment", "error"),
     [
         ("iteration=5", "/limits: there is no limit iteration; did you mean iterations?"),
@@ -521,7 +520,7 @@ def test_clear_forgets_and_empties_the_file(tmp_path: Path, capsys: pytest.Captu
     assert len(FileHistory(file).turns()) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "meant"),
     [
         ("/machin", "/machine"),
@@ -554,7 +553,7 @@ def test_no_command_raises(name: str, rest: str) -> None:
     assert code in (0, 2)
 
 
-@pytest.mark.parametrize("line", ["/etc/passwd is what?", "/", "/quit now", "/machine x"])
+@cases("line", ["/etc/passwd is what?", "/", "/quit now", "/machine x"])
 def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: str) -> None:
     session = Session([], terminal=False)
     assert session.say(line) == 2
@@ -578,7 +577,7 @@ def test_names_of_limits_are_whole_on_a_narrow_terminal(monkeypatch: pytest.Monk
     assert {"iterations", "model_calls", "tool_calls", "nested_runs", "transitions"} < set(printed.split())
 
 
-@pytest.mark.parametrize("columns", ["20", "60"])
+@cases("columns", ["20", "60"])
 def test_narrow_terminals_lose_nothing(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     session = Session([tool_call_text("double", number=2), answer_text("It is 4.")])

@@ -17,6 +17,7 @@ import pytest
 from graphexec.memory import FileHistory
 from tests.cli.conversations import Reply, Silence, answer_text, serving, tool_call_text
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
+from tests.parameters import cases
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pty")]
 
@@ -178,7 +179,7 @@ def test_pasted_lines_and_earlier_lines() -> None:
         assert chat.end() == 0
 
 
-@pytest.mark.parametrize("more", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"}])
+@cases("more", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"}])
 def test_plain_terminals(more: dict[str, str]) -> None:
     with chatting([answer_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}")], **more) as chat:
         chat.until(PROMPT)
@@ -196,7 +197,7 @@ def test_plain_terminals(more: dict[str, str]) -> None:
         assert "Traceback" not in chat.screen
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@cases("waits", [True, False])
 def test_sigterm_ends_the_chat(waits: bool) -> None:
     with serving([Silence()]) as server:
         chat = TerminalSession("chat", "--model", "test", "--base-url", server.url)

@@ -17,6 +17,7 @@ from graphexec.verify import Certificate, check, verify
 from graphexec.verify.proof.findings import Finding
 from graphexec.verify.reports import Subject, subject_of
 from tests.cli.terminals import command
+from tests.parameters import cases
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -35,9 +36,7 @@ def test_proved_executor_is_reported_with_bounds(capsys: pytest.CaptureFixture[s
     ]
 
 
-@pytest.mark.parametrize(
-    "target", ["writing:PERFECTIONIST", "writing.py:PERFECTIONIST", "refused", "refused.py:executor"]
-)
+@cases("target", ["writing:PERFECTIONIST", "writing.py:PERFECTIONIST", "refused", "refused.py:executor"])
 def test_refuted_machine_shows_its_loop_and_exits_1(capsys: pytest.CaptureFixture[str], target: str) -> None:
     ended = command(capsys, "check", target)
     assert (ended.code, ended.err) == (1, "")
@@ -104,7 +103,7 @@ def test_unbounded_fan_out_is_unproved_and_exits_3(capsys: pytest.CaptureFixture
     assert command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *also).code == 0
 
 
-@pytest.mark.parametrize("how", ["text", "json", "sarif"])
+@cases("how", ["text", "json", "sarif"])
 def test_seconds_are_printed_with_their_assumptions(capsys: pytest.CaptureFixture[str], how: str) -> None:
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "seconds=30", "--format", how)
     (line,) = [line for line in ended.out.splitlines() if "30.05" in line]
@@ -239,7 +238,7 @@ def test_findings_have_source_locations(
     assert set(places("endless.py:Company.second").values()) == {21}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("form", "line"),
     [
         ("text", "  GX027 at redact (warning): guard missing on some exits  leaky.py:5\n"),
@@ -255,7 +254,7 @@ def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: st
     assert "check_return_direct --AgentFinish--> END bypasses it" in ended.out
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "expected"),
     [
         (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
@@ -285,7 +284,7 @@ def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: st
 def test_wrong_usage_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
-    Path("below").mkdir()
+    Path("below").mkdir(exist_ok=True)
     ended = command(capsys, "check", *arguments)
     assert (ended.code, ended.out) == (2, "")
     report = ended.err.removeprefix("a module prints\n")
@@ -328,7 +327,7 @@ def test_invalid_table_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -> No
     assert "criticize may return Good, which no edge takes" in ended.err
 
 
-@pytest.mark.parametrize("arguments", [["draw"], ["diff", "writing:WRITER"]])
+@cases("arguments", [["draw"], ["diff", "writing:WRITER"]])
 def test_each_error_of_a_table_has_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     ended = command(capsys, *arguments, "faulty.py:machine")
     assert (ended.code, ended.out) == (2, "")
@@ -344,7 +343,7 @@ def test_each_finding_against_an_executor_has_a_line(capsys: pytest.CaptureFixtu
     assert [finding.split(":")[0] for finding in findings] == ["  GX010 at criticize"]
 
 
-@pytest.mark.parametrize("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
+@cases("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
 def test_module_without_object_lists_its_machines(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     def error_of(target: str) -> str:
         ended = command(capsys, *arguments, target)
@@ -360,7 +359,7 @@ def test_module_without_object_lists_its_machines(capsys: pytest.CaptureFixture[
     assert "empty.py has no graph and no executor at its top level" in error_of("empty.py")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "code"),
     [
         ((), 0),
@@ -387,7 +386,7 @@ def test_strict_makes_warnings_fail(
     assert ended.err == (report if code else "")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "expected"),
     [
         (("--ignore", "GX027"), "--ignore has no effect without --strict; add --strict"),

@@ -11,6 +11,7 @@ import pytest
 from graphexec.cli.commands import COMMANDS, load_command
 from graphexec.models.local.weights import CATALOGUE, DEFAULT
 from tests.cli.terminals import command, environment
+from tests.parameters import cases
 
 MACHINES = """
 from graphexec import AgentExecutor, AgentFinish
@@ -32,7 +33,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "expected"),
     [
         (
@@ -70,7 +71,7 @@ def test_invalid_target_is_one_line_and_exits_2(
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["models"], ["models", "list"]])
+@cases("arguments", [["models"], ["models", "list"]])
 def test_models_lists_local_models(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
@@ -104,7 +105,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.out.startswith("graphexec 0.")
 
 
-@pytest.mark.parametrize(
+@cases(
     "of",
     [
         [],
@@ -168,7 +169,7 @@ except SystemExit:
     return {*python(code).stdout.splitlines()[-1].split()}
 
 
-@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+@cases("arguments", [[], ["-h"], ["--help"]])
 def test_first_help_loads_no_command(arguments: list[str]) -> None:
     modules = modules_of(*arguments)
     # typer shows the help with rich.
@@ -198,12 +199,12 @@ def test_check_loads_neither_drawing_nor_models(tmp_path: Path, monkeypatch: pyt
     assert modules & {"asyncio", "httpx", "networkx", "rich", *(f"graphexec.{room}" for room in unneeded)} == set()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@cases("name", COMMANDS)
 def test_list_of_commands_has_first_lines_of_their_help(name: str) -> None:
     assert COMMANDS[name].summary == " ".join(load_command(name).help.partition("\n\n")[0].split())
 
 
-@pytest.mark.parametrize("package", ["typer", "rich"])
+@cases("package", ["typer", "rich"])
 def test_missing_extra_is_one_line(package: str) -> None:
     ended = python(f"import sys; sys.modules[{package!r}] = None; from graphexec.cli import main; main()")
     assert ended.returncode == 1
@@ -239,7 +240,7 @@ BEGINNERS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "expected"), BEGINNERS)
+@cases(("arguments", "expected"), BEGINNERS)
 def test_beginners_mistake_gets_the_remedy(
     capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:

@@ -33,6 +33,7 @@ from graphexec.verify.audit.audit import audit
 from tests.cli.mutations import TEXTS, damage
 from tests.cli.terminals import command
 from tests.models.pictures import CAT
+from tests.parameters import cases
 
 
 @tool
@@ -231,19 +232,19 @@ def _flipped(document: bytes, chance: random.Random) -> bytes:
     return bytes(changed[: chance.choice((len(changed), chance.randrange(len(changed))))])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_damaged_file_raises_our_errors(kind: str, tmp_path: Path) -> None:
     assert read_many(kind, 3 * KINDS[kind][2], 1, tmp_path) >= 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_10000_damaged_files_raise_our_errors(kind: str, tmp_path: Path) -> None:
     shares = sum(share for _, _, share in KINDS.values())
     read_many(kind, -(-10_000 * KINDS[kind][2] // shares), 2, tmp_path)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("cache")])
+@cases("kind", [kind for kind in KINDS if not kind.startswith("cache")])
 def test_text_that_stops_a_reader_is_refused(kind: str, tmp_path: Path) -> None:
     KINDS[kind][0](tmp_path)
     for content in TEXTS:
@@ -253,14 +254,13 @@ def test_text_that_stops_a_reader_is_refused(kind: str, tmp_path: Path) -> None:
 # ---- pipes and devices
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         ["view", "{}", "--timeline"],
         ["draw", "--run", "{}"],
         ["audit", "{}", "{}"],
     ],
-    ids=["view", "draw", "audit"],
 )
 def test_device_or_pipe_is_refused_at_once(
     arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -273,7 +273,7 @@ def test_device_or_pipe_is_refused_at_once(
         assert fact in ended.err
 
 
-@pytest.mark.parametrize("arguments", [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]])
+@cases("arguments", [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]])
 def test_sparse_file_is_refused_without_reading_it(
     arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

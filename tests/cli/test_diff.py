@@ -9,6 +9,7 @@ import pytest
 from graphexec.draw import format_of, render
 from graphexec.verify import diff
 from tests.cli.terminals import command
+from tests.parameters import cases
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -60,9 +61,7 @@ def test_unknown_suffix_exits_2_before_the_proofs(capsys: pytest.CaptureFixture[
     assert "pass the format" not in ended.err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"]]
-)
+@cases("arguments", [["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"]])
 def test_wrong_usage_exits_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     ended = command(capsys, "diff", *arguments)
     assert (ended.code, ended.out) == (2, "")

@@ -18,6 +18,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
 from tests.cli.test_commands import MACHINES, python
 from tests.cli.traced import TRACE, record_run
+from tests.parameters import cases
 
 _SVG = "{http://www.w3.org/2000/svg}"
 PROVED = AGENT_EXECUTOR.verify(Limits())
@@ -38,7 +39,7 @@ def test_draw_prints_the_standard_machine_with_its_proof(capsys: pytest.CaptureF
     assert "Proved: every run ends" in ended.out
 
 
-@pytest.mark.parametrize("how", FORMATS)
+@cases("how", FORMATS)
 def test_every_text_format_is_printed(capsys: pytest.CaptureFixture[str], how: str) -> None:
     ended = command(capsys, "draw", "--format", how)
     assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, how), "")

@@ -13,6 +13,7 @@ from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.flow import flow_of
 from tests.cli.terminals import command
+from tests.parameters import cases
 from tests.verify.writing import WRITER
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -65,7 +66,7 @@ def test_refuted_machine_can_be_exported(capsys: pytest.CaptureFixture[str]) -> 
         assert ended.out.startswith("---- MODULE Machine ----")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "expected"),
     [
         (

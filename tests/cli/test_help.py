@@ -9,6 +9,7 @@ import pytest
 from tests.cli.terminals import command
 from tests.cli.test_advice import OPTION, options_of
 from tests.cli.test_locales import LEAVES
+from tests.parameters import cases
 
 # A command line in a help text, up to a comment, another command, or the end of the line.
 EXAMPLE = re.compile(r"graphexec ((?:models )?\w+)([^;#|`]*)")
@@ -23,7 +24,7 @@ def help_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return ended.out
 
 
-@pytest.mark.parametrize("name", ["", *LEAVES])
+@cases("name", ["", *LEAVES])
 def test_examples_name_commands_and_options_that_exist(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -36,7 +37,7 @@ def test_examples_name_commands_and_options_that_exist(
             assert set(OPTION.findall(re.sub(r'"[^"]*"', "", rest))) <= options_of(tuple(of_command.split())), rest
 
 
-@pytest.mark.parametrize("name", WITH_TARGETS)
+@cases("name", WITH_TARGETS)
 def test_help_says_that_the_file_of_a_target_is_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -48,7 +49,7 @@ def test_every_command_with_a_target_is_listed() -> None:
     assert targets - {"run", "chat"} == set(WITH_TARGETS) - {"run", "chat"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "task",
     [
         'graphexec run "What is 37 * 48?"',

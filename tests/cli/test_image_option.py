@@ -15,6 +15,7 @@ from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import serving
 from tests.cli.terminals import command
 from tests.models.pictures import PNG
+from tests.parameters import cases
 
 ASK = ("run", "What is it?", "--model", "small", "--agent", "tool_calling")
 
@@ -37,7 +38,7 @@ def test_images_are_sent_with_the_question(capsys: pytest.CaptureFixture[str]) -
     assert "What is it?" in sent
 
 
-@pytest.mark.parametrize(
+@cases(
     ("image", "says"),
     [
         ("dog.png", "dog.png cannot be used: No such file or directory; --image takes a file or an https:// address"),

@@ -11,6 +11,7 @@ from graphexec.errors import WeightsError
 from graphexec.models.local import weights
 from tests.cli.conversations import Reply, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import command
+from tests.parameters import cases
 
 ASK = ("run", "What is 37 * 48?")
 NATIVE: list[Reply] = [native_tool_call("calculator", expression="37 * 48"), "It is 1776."]
@@ -38,7 +39,7 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "variable", "agent"), NAMED)
+@cases(("name", "variable", "agent"), NAMED)
 def test_name_chooses_server_and_agent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, variable: str, agent: str
 ) -> None:
@@ -76,7 +77,7 @@ def test_retries_reach_a_named_provider(capsys: pytest.CaptureFixture[str], monk
     assert "llama at http://127.0.0.1:9/v1" in ended.err
 
 
-@pytest.mark.parametrize("name", ["local", "local:smollm2-135m-instruct", "smollm2-135m-instruct"])
+@cases("name", ["local", "local:smollm2-135m-instruct", "smollm2-135m-instruct"])
 def test_local_names_need_the_weights(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -111,7 +112,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "says"), WRONG)
+@cases(("name", "says"), WRONG)
 def test_wrong_name_is_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, says: str) -> None:
     ended = command(capsys, *ASK, "--model", name)
     assert (ended.code, ended.out) == (2, "")

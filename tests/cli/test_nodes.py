@@ -11,6 +11,7 @@ from graphexec.cli.nodes import Listed, find_pieces
 from graphexec.cli.samples import make_sample, plug_sample
 from graphexec.draw import draw
 from tests.cli.terminals import command
+from tests.parameters import cases
 
 MODULE = '''
 from graphexec.executor import Acted
@@ -92,7 +93,7 @@ def test_piece_with_arguments_of_the_user_has_a_remark(capsys: pytest.CaptureFix
     assert "Its arguments are your own" in command(capsys, "nodes", "patient").out
 
 
-@pytest.mark.parametrize("one", [one for one in find_pieces() if one.package == "graphexec"], ids=lambda one: one.name)
+@cases("one", [one for one in find_pieces() if one.package == "graphexec"])
 def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
     """Its classes and its picture need a sample for the arguments that the function wants."""
     piece = make_sample(one.name, one.made_by)

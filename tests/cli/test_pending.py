@@ -16,6 +16,7 @@ from graphexec.kernel import Answered, Asked, Spent
 from graphexec.kernel.effects import CallId
 from graphexec.messages import ChatRequest, UserMessage
 from tests.cli.test_trace import HIDE_CURSOR, SHOW_CURSOR, Terminal, two_tools
+from tests.parameters import cases
 
 MODEL = CallModel(ChatRequest([UserMessage("Hi")]))
 FETCH = CallTool("fetch", {"url": "https://example.org/a"})
@@ -89,7 +90,7 @@ def test_many_calls_are_cut() -> None:
     assert lines[-1] == "and 6 more calls | the run 0.0 s"
 
 
-@pytest.mark.parametrize("width", [12, 30, 70])
+@cases("width", [12, 30, 70])
 def test_long_names_stay_on_one_line(width: int) -> None:
     pending = without_terminal(Clock())
     pending.add(CallTool("x" * 500, "\x1b[2J\n" * 99), None)

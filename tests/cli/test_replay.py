@@ -14,6 +14,7 @@ import pytest
 from tests.cli.conversations import Conversation, Reply, Silence, native_tool_call, serving
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.live.readers import credentials
+from tests.parameters import cases
 from tests.traces import read_trace
 
 QUESTION = "What is 37 * 48?"
@@ -133,7 +134,7 @@ def test_changed_instructions_are_noticed(capsys: pytest.CaptureFixture[str]) ->
     )
 
 
-@pytest.mark.parametrize("option", ["--reply", "--observation"])
+@cases("option", ["--reply", "--observation"])
 def test_text_may_come_from_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
@@ -188,7 +189,7 @@ def test_interrupted_replay_has_a_result(capsys: pytest.CaptureFixture[str]) -> 
     assert [step["observation"] for step in records[-1]["steps"]] == ["1776"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         (["mine.py:executor", "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conversations import Conversation, Reply, Silence, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program
+from tests.parameters import cases
 
 QUESTION = "What is 37 * 48?"
 SOLVED: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), answer_text("37 * 48 is 1776.")]
@@ -196,7 +197,7 @@ def test_direct_result_is_the_answer(capsys: pytest.CaptureFixture[str], tools: 
     assert "the tool's result is the answer" in ended.err
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "expected"),
     [
         ("--max-iterations=1", "limit of 1 iteration was reached"),
@@ -358,7 +359,7 @@ def test_wrong_usage_is_one_line_and_exits_2(
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("question", ["", "  \n"])
+@cases("question", ["", "  \n"])
 def test_empty_question_is_wrong_usage(capsys: pytest.CaptureFixture[str], question: str) -> None:
     ended = command(capsys, "run", question)
     assert (ended.code, ended.out) == (2, "")
@@ -423,7 +424,7 @@ def test_tools_are_loaded_from_any_folder(capsys: pytest.CaptureFixture[str], to
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("quiet", [False, True])
+@cases("quiet", [False, True])
 def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
     with (
         serving([tool_call_text("calculator", expression="37 * 48"), Silence()]) as server,
@@ -478,9 +479,7 @@ def test_ctrl_c_ends_a_download(tmp_path: Path) -> None:
         assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize(
-    "pipe", ["graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true"]
-)
+@cases("pipe", ["graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true"])
 def test_closed_pipe_prints_no_error(pipe: str) -> None:
     with serving(SOLVED) as server:
         arguments = asking(server) if "run" in pipe else ("draw",)

@@ -18,6 +18,7 @@ from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import Conversation, Refusal, Reply, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import command
 from tests.executor.actors import echo
+from tests.parameters import cases
 
 FENCED = '```json\n{{"action": "{}", "action_input": "{}"}}\n```'
 TALKED = "Thought: Do I need to use a tool? No\nAI: It is 1776."
@@ -58,7 +59,7 @@ def test_every_agent_is_tested() -> None:
     assert set(SAYS) == set(get_args(AgentName))
 
 
-@pytest.mark.parametrize("agent", SAYS)
+@cases("agent", SAYS)
 def test_every_agent_calls_a_tool_and_answers(capsys: pytest.CaptureFixture[str], agent: str) -> None:
     with serving(SAYS[agent]) as server:
         ended = command(capsys, *asking(server, agent))
@@ -99,7 +100,7 @@ def test_cache_answers_repeated_requests(capsys: pytest.CaptureFixture[str]) -> 
     assert "2 model calls · 1 tool call · 0 tokens" in second.err
 
 
-@pytest.mark.parametrize(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
+@cases(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
 def test_retries_option_limits_requests(capsys: pytest.CaptureFixture[str], options: list[str], code: int) -> None:
     with serving([Refusal(), Refusal(), "It is 1776."]) as server:
         ended = command(capsys, *asking(server, "tool_calling", *options))
@@ -125,7 +126,7 @@ def test_trim_hides_older_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 + 1" not in last_prompt(server)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "expected"),
     [
         (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, whose prompt has no"),
@@ -155,7 +156,7 @@ def test_wrong_usage_is_one_line_and_exits_2(
     assert server.asked == []
 
 
-@pytest.mark.parametrize("local", [["--gguf", "small.gguf"], []])
+@cases("local", [["--gguf", "small.gguf"], []])
 def test_local_model_refuses_retries(capsys: pytest.CaptureFixture[str], local: list[str]) -> None:
     Path("small.gguf").touch()
     ended = command(capsys, "run", "What is 37 * 48?", *local, "--retries", "1")
@@ -198,8 +199,8 @@ def test_wrong_usage_downloads_nothing(
     assert pulled == ["smollm2-135m-instruct"]
 
 
-@pytest.mark.parametrize("options", [[], ["--quiet"], ["--json"]])
-@pytest.mark.parametrize("last_word", [False, True])
+@cases("options", [[], ["--quiet"], ["--json"]])
+@cases("last_word", [False, True])
 def test_answer_is_printed_if_saving_memory_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], last_word: bool
 ) -> None:
@@ -245,7 +246,7 @@ def test_ctrl_c_during_save_keeps_the_answer(
     assert "Interrupted at save_memory, after 0 steps" in ended.err
 
 
-@pytest.mark.parametrize("agent", SAYS)
+@cases("agent", SAYS)
 def test_every_agent_answers_instead_of_a_repeat(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
     called, answer = SAYS[agent]
     with serving([called, called, answer]) as server:
@@ -254,7 +255,7 @@ def test_every_agent_answers_instead_of_a_repeat(agent: str, capsys: pytest.Capt
     assert "3 model calls · 1 tool call" in ended.err
 
 
-@pytest.mark.parametrize("tools", [[echo], [*EVERYDAY_TOOLS, echo]])
+@cases("tools", [[echo], [*EVERYDAY_TOOLS, echo]])
 def test_tools_of_the_user_have_examples(tools: list[AnyTool]) -> None:
     agent = make_agent("structured", ScriptedModel([]), tools)
     assert agent.dummies["echo"]["text"][0] == "The lantern is green"

@@ -13,6 +13,7 @@ from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import Conversation, Silence, answer_text, native_tool_call, serving
 from tests.cli.terminals import Ended, command
 from tests.cli.test_run_options import SAYS
+from tests.parameters import cases
 
 EXAMPLE = 'What is 2 + 3? => calculator {"expression": "2 + 3"} => 5 => It is 5.'
 
@@ -34,7 +35,7 @@ def test_model_settings_are_sent(capsys: pytest.CaptureFixture[str]) -> None:
     assert body["messages"][0] == {"role": "system", "content": "Be {brief}."}
 
 
-@pytest.mark.parametrize(("limit", "sent"), [(64, 64), (4096, 4096), (100_000, None)])
+@cases(("limit", "sent"), [(64, 64), (4096, 4096), (100_000, None)])
 def test_token_limit_of_the_run_caps_each_reply(
     capsys: pytest.CaptureFixture[str], limit: int, sent: int | None
 ) -> None:
@@ -46,7 +47,7 @@ def test_token_limit_of_the_run_caps_each_reply(
     assert (ended.code, "the limit of 64 tokens was reached" in ended.err) == ((3, True) if stopped else (0, False))
 
 
-@pytest.mark.parametrize("agent", SAYS)
+@cases("agent", SAYS)
 def test_every_agent_follows_the_system_text(capsys: pytest.CaptureFixture[str], agent: str) -> None:
     _, answer = SAYS[agent]
     with serving([answer]) as server:
@@ -85,7 +86,7 @@ def test_result_of_an_example_may_be_left_out(capsys: pytest.CaptureFixture[str]
     assert "2 * 5" in shown
 
 
-@pytest.mark.parametrize("agent", [one for one in SAYS if one != "structured"])
+@cases("agent", [one for one in SAYS if one != "structured"])
 def test_other_agents_show_the_calls_of_examples(capsys: pytest.CaptureFixture[str], agent: str) -> None:
     with serving([SAYS[agent][1]]) as server:
         ended = ask(capsys, server, "--example", 'Twice 5? => calculator {"expression": "2 * 5"} => 10', agent=agent)
@@ -93,7 +94,7 @@ def test_other_agents_show_the_calls_of_examples(capsys: pytest.CaptureFixture[s
     assert "2 * 5" in json.dumps(last_request(server))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "expected"),
     [
         (["--temperature", "-1"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
@@ -138,7 +139,7 @@ def test_invalid_settings_name_the_option(
     assert expected in ended.err
 
 
-@pytest.mark.parametrize("provider", [one for one in PROVIDERS if one != "local"])
+@cases("provider", [one for one in PROVIDERS if one != "local"])
 def test_every_provider_takes_the_settings(provider: str) -> None:
     options = AgentOptions(model=f"{provider}:some", temperature=0.5, timeout=9.0, max_reply_tokens=50, system="Hi")
     assert build_executor(options).model == f"{provider}:some"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conversations import serving
 from tests.cli.terminals import command
+from tests.parameters import cases
 
 MINE = """
 from graphexec import AgentExecutor, AgentFinish, tool
@@ -92,9 +93,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
 
 
-@pytest.mark.parametrize(
-    "target", ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor", "mine:make"]
-)
+@pytest.mark.parametrize("target", ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor", "mine:make"])
 def test_own_executor_answers(capsys: pytest.CaptureFixture[str], target: str) -> None:
     ended = command(capsys, "run", target, "who is there?")
     assert (ended.code, ended.out) == (0, "WHO IS THERE?\n"), ended.err
@@ -129,7 +128,7 @@ def test_other_inputs_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(ended.out.splitlines()[0])["input"] == {"style": "short", "topic": "bees"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "expected"),
     [
         (["--max-iterations", "2"], "the limit of 2 iterations was reached"),
@@ -145,7 +144,7 @@ def test_limits_apply_to_an_own_executor(capsys: pytest.CaptureFixture[str], opt
     assert expected in ended.err
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "expected"),
     [
         (
@@ -219,7 +218,7 @@ def test_target_without_question_shows_the_command(
     assert 'write graphexec run mine.py:executor "What is 37 * 48?"' in ended.err
 
 
-@pytest.mark.parametrize("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
+@cases("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
 def test_target_reads_the_question_from_a_pipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
@@ -248,7 +247,7 @@ def test_dash_reads_a_huge_question(capsys: pytest.CaptureFixture[str], monkeypa
     assert server.asked[0]["messages"][-1]["content"] == ("word \u2192 " * 200_000).strip()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "expected"),
     [
         (b"", "the standard input is empty; write the question into it"),

@@ -24,6 +24,7 @@ from graphexec.models.local import weights
 from tests.cli.conversations import Reply, Silence, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.cli.test_run import SOLVED, asking
+from tests.parameters import cases
 from tests.traces import read_trace
 
 TOOLS = """
@@ -91,7 +92,7 @@ def run_until_killed(replies: list[Reply], number: int, folder: Path, *options: 
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@cases("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
     ended, result = run_until_killed([Silence()], number, tmp_path)
     assert ended.code == result["exit_code"] == 128 + number
@@ -102,8 +103,8 @@ def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--max-seconds", "1000"]], ids=["", "deadline"])
-@pytest.mark.parametrize("name", ["sleep", "lock", "child", "stubborn"])
+@cases("options", [[], ["--max-seconds", "1000"]])
+@cases("name", ["sleep", "lock", "child", "stubborn"])
 def test_blocked_tool_is_terminated(name: str, options: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TOOLS, encoding="utf-8")
     call = tool_call_text(name)

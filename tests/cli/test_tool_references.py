@@ -9,6 +9,7 @@ import pytest
 
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
+from tests.parameters import cases
 
 FILES = {
     "plain_functions": """
@@ -91,7 +92,7 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("reference", FOUND)
+@cases("reference", FOUND)
 def test_functions_and_modules_are_tools(reference: str) -> None:
     assert [tool.name for tool in tools_at(reference)] == FOUND[reference]
 
@@ -117,7 +118,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("reference", WRONG)
+@cases("reference", WRONG)
 def test_reference_without_tools_gets_the_remedy(reference: str) -> None:
     with pytest.raises(UsageError) as caught:
         tools_at(reference)

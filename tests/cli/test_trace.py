@@ -18,6 +18,7 @@ from graphexec.executor import Acted, Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
+from tests.parameters import cases
 
 _ASKED = CallModel(ChatRequest([UserMessage("Hi")]))
 
@@ -35,7 +36,7 @@ class Fetch(Effect[str]):
 ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("waited", "expected"),
     [
         ([ASKING], "asking the model"),

@@ -10,6 +10,7 @@ from graphexec import Graph
 from graphexec.draw import draw
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Edge
+from tests.parameters import cases
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
 NODES = DIAGRAMS.parent / "docs" / "nodes"
@@ -39,7 +40,7 @@ def test_the_index_shows_every_machine(generated: dict[str, Any]) -> None:
             assert f"| {edge.outcome.__name__} |" in index.replace("`", "")
 
 
-@pytest.mark.parametrize("page", sorted({*NODES.glob("*.md")} - {NODES / "index.md"}), ids=lambda page: page.stem)
+@cases("page", sorted({*NODES.glob("*.md")} - {NODES / "index.md"}))
 def test_page_shows_its_piece(page: Path) -> None:
     assert f"](../../diagrams/nodes/{page.stem}.svg)" in page.read_text(encoding="utf-8")
 

@@ -12,6 +12,7 @@ from pytest_examples import CodeExample, EvalExample, find_examples
 import graphexec
 import graphexec.agents
 import graphexec.memory
+from tests.parameters import cases
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -64,7 +65,7 @@ def test_readme_shows_the_machine() -> None:
     assert shown == ["diagrams/agent_executor.svg"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@cases("page", PAGES)
 def test_what_a_page_links_to_is_there(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
@@ -79,7 +80,7 @@ def test_every_name_that_the_migration_page_gives_is_public() -> None:
     assert named <= public
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "replies", "approved"),
     [("", [], ""), ("hi", ["yes"], "hi"), ("hi", ["Hello!", "yes"], "Hello!"), ("hi", [""], "")],
 )

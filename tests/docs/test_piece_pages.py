@@ -4,16 +4,15 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
-
 import graphexec.nodes
 from tests.nodes.shelf import factories
+from tests.parameters import cases
 
 DOCS = Path(__file__).parents[2] / "docs"
 PIECES = sorted(factories())
 
 
-@pytest.mark.parametrize("name", PIECES)
+@cases("name", PIECES)
 def test_piece_has_a_page_with_an_example(name: str) -> None:
     page = (DOCS / "nodes" / f"{name}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# {name}\n")
@@ -22,7 +21,7 @@ def test_piece_has_a_page_with_an_example(name: str) -> None:
     assert "\n## What is guaranteed\n" in page
 
 
-@pytest.mark.parametrize("name", PIECES)
+@cases("name", PIECES)
 def test_page_names_the_options_of_the_piece(name: str) -> None:
     page = (DOCS / "nodes" / f"{name}.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+`) \|", page, re.MULTILINE)
@@ -30,7 +29,7 @@ def test_page_names_the_options_of_the_piece(name: str) -> None:
     assert shown == set(inspect.signature(getattr(graphexec.nodes, name)).parameters)
 
 
-@pytest.mark.parametrize("name", PIECES)
+@cases("name", PIECES)
 def test_docstring_of_a_piece_has_an_example(name: str) -> None:
     text = inspect.getdoc(getattr(graphexec.nodes, name)) or ""
     # An indented block that calls the piece, or what plugs it.

@@ -4,18 +4,17 @@ import runpy
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphexec import Graph, Limits
 from graphexec.verify import check
 from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.parameters import cases
 
 _generate = runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"), run_name="generate")
 MACHINES: dict[str, Graph[Any, Any]] = dict(_generate["machines"]())
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
-@pytest.mark.parametrize("name", MACHINES)
+@cases("iterations", [0, 1, 3, 15])
+@cases("name", MACHINES)
 def test_each_machine_is_proved_and_reaches_its_bound(name: str, iterations: int) -> None:
     machine = MACHINES[name]
     limits = Limits(iterations=iterations)

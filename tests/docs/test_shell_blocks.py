@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.parameters import cases
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -87,7 +87,7 @@ def check(name: str, words: list[str]) -> None:
             assert program in OTHERS, f"{program} is not checked; add it to this test"
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@cases("name", BLOCKS)
 def test_shell_block_is_valid(name: str) -> None:
     commands = BLOCKS[name]
     parsed = subprocess.run(["bash", "-n"], input=commands, capture_output=True, text=True, check=False)

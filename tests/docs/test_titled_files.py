@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parameters import cases
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 pytestmark = pytest.mark.slow
@@ -35,7 +37,7 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", ["tutorial/test.md", "how-to/testing.md"])
+@cases("page", ["tutorial/test.md", "how-to/testing.md"])
 def test_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
     printed = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
@@ -43,7 +45,7 @@ def test_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
     assert expected in printed.splitlines()
 
 
-@pytest.mark.parametrize("page", ["how-to/memory.md", "how-to/pausing.md"])
+@cases("page", ["how-to/memory.md", "how-to/pausing.md"])
 def test_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
     for session in "\n".join(text_block(page)).removeprefix("$ python ").split("\n$ python "):

@@ -15,6 +15,7 @@ from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.verify import diff
 from tests.draw.debugged import stopped_run
 from tests.kernel.test_drafts import incomplete_diamond
+from tests.parameters import cases
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 FORMATS = ("mermaid", "mermaid-state", "dot", "markdown", "text", "svg", "html")
@@ -101,7 +102,7 @@ def test_another_start_is_in_the_caption() -> None:
     assert {box.change for box in picture.boxes} == {"added", "removed"}
 
 
-@pytest.mark.parametrize("how", FORMATS)
+@cases("how", FORMATS)
 def test_every_format_has_signs_without_colour(how: str) -> None:
     drawn = draw(diff(PERFECTIONIST, WRITER), how)
     for sign in ("#43;" if how.startswith("mermaid") else "+", "\N{MINUS SIGN}"):

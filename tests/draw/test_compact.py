@@ -26,6 +26,7 @@ from graphexec.models import ScriptedModel
 from tests.cli.traced import record_run
 from tests.draw.browser import open_page, open_run
 from tests.draw.debugged import failed_run, sixty_steps, two_agents
+from tests.parameters import cases
 from tests.traces import read_compact, read_trace
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def test_beginning_of_a_trace_is_a_trace(records: list[Record]) -> None:
         assert exactly(read_trace("".join(lines[:count]))) == exactly(named[:count])
 
 
-@pytest.mark.parametrize("make", [failed_run, sixty_steps, two_agents])
+@cases("make", [failed_run, sixty_steps, two_agents])
 def test_records_of_runs_are_read_as_written(make: Any) -> None:
     recording = make()
     assert exactly(Recording.from_json_lines(recording.to_json_lines()).records) == exactly(recording.records)
@@ -158,7 +159,7 @@ def test_objects_with_the_mark_are_data_in_version_2() -> None:
     assert read_trace("\n".join(lines))[1:] == [{"event": "x", "a": {"=": 3}}, {"=": 4, "event": "x"}]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "fact"),
     [
         ('{"=":999}', "refers to kind 999, which no line before has"),
@@ -256,14 +257,14 @@ def payload(recording: Recording) -> int:
     )
 
 
-@pytest.mark.parametrize("kind", ["tool_calling", "react"])
+@cases("kind", ["tool_calling", "react"])
 def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
     recording = recorded(200, kind)
     assert len(recording.to_json_lines()) <= 1.5 * payload(recording)
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("kind", ["tool_calling", "react"])
+@cases("kind", ["tool_calling", "react"])
 def test_trace_grows_with_its_steps(kind: str) -> None:
     short, long = (len(recorded(steps, kind).to_json_lines()) for steps in (100, 400))
     assert long <= 4.1 * short

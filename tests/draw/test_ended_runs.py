@@ -32,6 +32,7 @@ from graphexec.kernel import replay
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped
+from tests.parameters import cases
 
 
 @tool
@@ -101,7 +102,7 @@ def test_records_end_at_the_event_that_ended_the_run() -> None:
         assert (failed["event"], failed["node"]) == ("failed", snapshot.node)
 
 
-@pytest.mark.parametrize("decision", [(AgentAction("look_up", {"what": "a"}),), AgentFinish({"output": "x"})])
+@cases("decision", [(AgentAction("look_up", {"what": "a"}),), AgentFinish({"output": "x"})])
 def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
     interrupted: list[int] = []
 
@@ -122,7 +123,7 @@ def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
     assert recording_of(caught.value).records[-1]["status"] == "interrupted"
 
 
-@pytest.mark.parametrize("last", [0, 1, 4])
+@cases("last", [0, 1, 4])
 def test_an_interrupt_in_a_loop_without_requests_ends_the_records(last: int) -> None:
     interrupted: list[int] = []
 

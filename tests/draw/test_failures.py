@@ -10,6 +10,7 @@ from graphexec.draw import draw, timeline
 from graphexec.draw.model.picture import Picture, legend_of
 from graphexec.draw.runs.overlay import overlay_runs
 from tests.draw.debugged import failed_run, sixty_steps, stopped_run, twelve_tools
+from tests.parameters import cases
 
 pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
 
@@ -31,7 +32,7 @@ def test_failures_are_counted_at_their_nodes() -> None:
     assert "failed" in legend_of(every)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("format", "sign"),
     [
         ("svg", '"node tools failed'),

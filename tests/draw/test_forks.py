@@ -51,6 +51,7 @@ from tests.draw.forked import (
     steps_of,
 )
 from tests.draw.recorded import recording_in, records_of_version_1
+from tests.parameters import cases
 
 CALLED: list[str] = []
 
@@ -183,7 +184,7 @@ def test_fork_of_a_fork_is_a_run_of_its_own() -> None:
     assert twice.parent["run"] == once.records[1]["run"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "output"),
     [
         ("A!", "A!"),
@@ -321,7 +322,7 @@ def test_another_machine_is_refused_where_it_differs() -> None:
         fork(recording, make(handle_parsing_errors=False), at=4)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"at": 0}, r"^there is no step 0: the run has steps 1 to 6; name one of them$"),

@@ -24,6 +24,7 @@ from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
 from tests.draw.browser import open_page
 from tests.models.pictures import ADDRESS, CAT, DOG
+from tests.parameters import cases
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -69,7 +70,7 @@ def test_prompts_in_records_have_labels() -> None:
     assert "base64" not in json.dumps(messages)
 
 
-@pytest.mark.parametrize("suffix", ["html", "svg", "md"])
+@cases("suffix", ["html", "svg", "md"])
 def test_no_picture_contains_base64(suffix: str, tmp_path: Path) -> None:
     written = run().draw(tmp_path / f"run.{suffix}").read_text()
     assert DOG.data not in written
@@ -97,7 +98,7 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
         assert "graphexec.data" not in shown
 
 
-@pytest.mark.parametrize("innermost", [3, {"kind": "graphexec.image", "url": ADDRESS.url}])
+@cases("innermost", [3, {"kind": "graphexec.image", "url": ADDRESS.url}])
 def test_deep_data_have_a_label(innermost: Any) -> None:
     deep = functools.reduce(lambda inner, _: [inner], range(600), innermost)
     assert format_data(deep, 9) == f"{'[' * 8}…"

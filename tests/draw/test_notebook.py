@@ -36,6 +36,7 @@ from graphexec.verify.reports.subject import Subject
 from tests.executor.actors import answer, echo
 from tests.kernel.machines import Even, Odd, halve, split, triple
 from tests.kernel.test_drafts import incomplete_diamond
+from tests.parameters import cases
 
 HOSTILE = (
     """</iframe></textarea></style>"><script>alert('1')</script><img src=x onerror="alert(1)">&amp;\x1b[31m\u202e"""
@@ -95,7 +96,7 @@ def test_executor_shows_its_picture_with_its_limits() -> None:
     assert bundle["text/plain"] == repr(executor)
 
 
-@pytest.mark.parametrize("value", [AGENT_EXECUTOR, scripted("x")], ids=["graph", "executor"])
+@cases("value", [AGENT_EXECUTOR, scripted("x")])
 def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     without_extra(monkeypatch)
     bundle = shown(value)

@@ -28,6 +28,7 @@ from graphexec.draw.model.pieces import FIRST_PIECES, fold_pieces, show_pieces
 from graphexec.executor import Acted, Ready
 from graphexec.nodes import Piece
 from tests.draw.plugged import APPROVE, COMPACT, CRITIC, GUARD, MANY, OUTPUT, REDACT, Fake, plugged
+from tests.parameters import cases
 
 ALL = plugged(*MANY)
 
@@ -62,7 +63,7 @@ def test_first_pieces_are_one_box() -> None:
     }
 
 
-@pytest.mark.parametrize("seed", range(12))
+@cases("seed", range(12))
 def test_folded_edges_are_the_paths_through_pieces(seed: int) -> None:
     """Compare each edge with a search of the unfolded picture."""
     pieces: list[Fake] = random.Random(seed).sample(MANY, k=seed + 1)
@@ -111,7 +112,7 @@ def test_machine_without_pieces_has_one_view() -> None:
         assert draw(machine, name, pieces="badges") == draw(machine, name, pieces="boxes")
 
 
-@pytest.mark.parametrize("how", ["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"])
+@cases("how", ["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"])
 def test_every_format_names_every_piece(how: str) -> None:
     for view in ("boxes", "badges"):
         drawn = draw(ALL, how, pieces=view)

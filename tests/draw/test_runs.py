@@ -57,6 +57,7 @@ from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from tests.counting import count_calls
 from tests.kernel.machines import SELF_LOOP, Left
+from tests.parameters import cases
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
 DIRECT = "Direct.\nAction: announce\nAction Input: a"
@@ -168,7 +169,7 @@ def test_failed_event_makes_the_result() -> None:
     assert recorders[0].records[-1]["status"] == "error"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "status", "code"),
     [(KeyboardInterrupt(), "interrupted", 130), (GeneratorExit(), "interrupted", 130), (SystemExit(2), "error", 1)],
 )
@@ -267,7 +268,7 @@ START = '{"event": "start", "machine": {"start": "a", "boxes": [{"name": "a", "l
 ASKED = '{"event": "asked", "node": "a", "effects": '
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "expected"),
     [
         ("", "do not begin with a start"),
@@ -413,7 +414,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("what", ODD)
+@cases("what", ODD)
 def test_any_tool_result_can_be_recorded(what: str) -> None:
     odd = ODD[what]
 

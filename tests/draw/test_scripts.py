@@ -10,13 +10,13 @@ from posixpath import dirname, join, normpath
 from typing import Any, NamedTuple
 
 import networkx as nx
-import pytest
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.page.bundle import bundle
 from graphexec.draw.runs import record_schema
+from tests.parameters import cases
 
 FOLDER = Path(__file__).parents[2] / "graphexec" / "draw" / "page" / "scripts"
 SOURCES = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in sorted(FOLDER.rglob("*.js"))}
@@ -58,12 +58,12 @@ def test_every_module_is_on_a_page() -> None:
     assert set(SOURCES) - set[str]().union(*REACHED.values()) == set()
 
 
-@pytest.mark.parametrize("module", SOURCES)
+@cases("module", SOURCES)
 def test_modules_begin_with_their_purpose(module: str) -> None:
     assert SOURCES[module].startswith("// ")
 
 
-@pytest.mark.parametrize("module", SOURCES)
+@cases("module", SOURCES)
 def test_functions_state_what_they_return(module: str) -> None:
     """TypeScript requires the types of parameters, but infers those of results."""
     assert [
@@ -73,19 +73,19 @@ def test_functions_state_what_they_return(module: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("entry", ENTRIES)
 def test_bundle_holds_each_module_once(entry: str) -> None:
     text = bundle(entry)
     counts = {module: text.count(SOURCES[module].splitlines()[0]) for module in MODULES}
     assert counts == {module: int(module in REACHED[entry]) for module in MODULES}
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("entry", ENTRIES)
 def test_bundle_has_half_of_the_indentation(entry: str) -> None:
     assert not re.search(r"^ {8}", bundle(entry), re.MULTILINE)
 
 
-@pytest.mark.parametrize("module", SOURCES)
+@cases("module", SOURCES)
 def test_no_text_of_several_lines_is_indented(module: str) -> None:
     """The bundle would change it."""
     code = re.sub(r"^ *(?://|/?\*).*", "", SOURCES[module], flags=re.MULTILINE)
@@ -93,7 +93,7 @@ def test_no_text_of_several_lines_is_indented(module: str) -> None:
     assert [text for text in texts if "\n " in text] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("entry", ENTRIES)
 def test_modules_follow_what_they_import(entry: str) -> None:
     text = bundle(entry)
     place = {module: text.find(SOURCES[module].splitlines()[0]) for module in MODULES}
@@ -113,7 +113,7 @@ def test_loading_part_is_outside_functions() -> None:
     assert loading_part("run/run.js").strip() == "export const run = makeRun(picture);"
 
 
-@pytest.mark.parametrize("module", SOURCES)
+@cases("module", SOURCES)
 def test_cycles_do_not_run_while_loading(module: str) -> None:
     loading = loading_part(module)
     assert [
@@ -125,7 +125,7 @@ def test_cycles_do_not_run_while_loading(module: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("module", SOURCES)
+@cases("module", SOURCES)
 def test_imports_name_exports(module: str) -> None:
     """The bundle has one scope, in which a name that is imported by another name does not exist."""
     assert [
@@ -136,13 +136,13 @@ def test_imports_name_exports(module: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("entry", ENTRIES)
 def test_names_are_unique_in_a_bundle(entry: str) -> None:
     names = Counter(declared_in(bundle(entry)))
     assert [name for name, count in names.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@cases("entry", ENTRIES)
 def test_bundle_has_no_module_statements(entry: str) -> None:
     assert STATEMENT.findall(bundle(entry)) == []
 
@@ -179,7 +179,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEMA)
+@cases("name", SCHEMA)
 def test_scripts_declare_the_fields_of_records(name: str) -> None:
     """The fields that scripts require are validated, and every validated field is declared."""
     schema = TypeAdapter(SCHEMA[name]).json_schema()
@@ -188,7 +188,7 @@ def test_scripts_declare_the_fields_of_records(name: str) -> None:
     assert declared.required - {"event"} <= set(schema.get("required", ()))
 
 
-@pytest.mark.parametrize("kind", [Arrow, Box, Picture])
+@cases("kind", [Arrow, Box, Picture])
 def test_scripts_declare_the_fields_of_pictures(kind: type[Arrow | Box | Picture]) -> None:
     declared = TYPES[f"{kind.__name__}Data"]
     assert declared.names == {field.name for field in fields(kind)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from tests.draw.recorded import (
     sample_conversation,
     truncate_run,
 )
+from tests.parameters import cases
 
 
 def expected(recording: Recording) -> list[Message]:
@@ -170,7 +170,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@cases("text", HOSTILE)
 def test_hostile_text_is_escaped(text: str) -> None:
     run = record_events(
         *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),

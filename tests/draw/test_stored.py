@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from graphexec.draw.runs.stored import StoredRecords
 from tests.draw.debugged import sixty_steps
+from tests.parameters import cases
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters()),
@@ -87,9 +88,7 @@ def test_threads_read_what_another_one_adds() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "within", [slice(None), slice(70, 130), slice(-5, None), slice(None, None, -1), slice(3, 200, 7)]
-)
+@cases("within", [slice(None), slice(70, 130), slice(-5, None), slice(None, None, -1), slice(3, 200, 7)])
 def test_slices_are_those_of_a_list(within: slice) -> None:
     numbers = [{"number": number} for number in range(150)]
     records = StoredRecords(numbers)

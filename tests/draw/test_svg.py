@@ -28,6 +28,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph, Limits
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import EVERY_LOOK, HOSTILE, ring, with_marks, with_run
+from tests.parameters import cases
 from tests.verify import bad_machines
 from tests.verify.machines import graphs
 
@@ -198,7 +199,7 @@ def smallest_text(drawing: str) -> float:
     return min(float(one.attrib["font-size"]) for one in root.iter(f"{SPACE}text"))
 
 
-@pytest.mark.parametrize("drawing", sorted(DIAGRAMS.rglob("*.svg")), ids=lambda file: file.stem)
+@cases("drawing", sorted(DIAGRAMS.rglob("*.svg")))
 def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> None:
     assert smallest_text(drawing.read_text("utf-8")) >= 9
 
@@ -247,14 +248,12 @@ def test_legend_describes_a_machine(name: str) -> None:
     explained(drawing_of(name))
 
 
-@pytest.mark.parametrize(
-    "picture", [EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK)], ids=["every look", "marked", "walked"]
-)
+@cases("picture", [EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK)])
 def test_legend_describes_a_picture(picture: Picture) -> None:
     explained(svg(picture))
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@cases("name", MACHINES)
 def test_caption_states_the_bound(name: str) -> None:
     verdict = verdict_on(name)
     assert verdict.bounds is not None
@@ -285,7 +284,7 @@ def test_caption_states_bounds_of_own_meters() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BAD)
+@cases("name", BAD)
 def test_nonterminating_loops_are_red(name: str) -> None:
     machine, verdict = BAD[name], verdict_on(name)
     seen = [one.witness for one in verdict.findings if one.witness is not None]
@@ -310,7 +309,7 @@ def test_refuted_machine_has_a_red_loop() -> None:
 # ---- hostile text
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
+@cases("hostile", HOSTILE)
 def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     picture = ring((hostile or "a", 'in}"\\.ner', "b"), (hostile,))
     drawing = svg(picture)

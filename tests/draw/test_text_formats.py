@@ -26,6 +26,7 @@ from graphexec.testing import strategies as public
 from graphexec.verify import verify
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
+from tests.parameters import cases
 from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -37,7 +38,7 @@ WRITERS: Mapping[str, Callable[[Picture], str]] = {
     "markdown": markdown,
     "text": terminal,
 }
-every_format = pytest.mark.parametrize("how", WRITERS)
+every_format = cases("how", WRITERS)
 
 
 def edges_of(graph: Graph[Any, Any]) -> list[Edge]:
@@ -62,7 +63,7 @@ MACHINES = dict(repository())
 
 @pytest.mark.slow
 @every_format
-@pytest.mark.parametrize("name", MACHINES)
+@cases("name", MACHINES)
 def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
     graph = MACHINES[name]
     for subject in (graph, verify(graph)):
@@ -77,7 +78,7 @@ def without_groups(picture: Picture) -> Picture:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MACHINES)
+@cases("name", MACHINES)
 def test_graphviz_and_pydot_agree(name: str) -> None:
     text = dot(picture_of(verify(MACHINES[name])))
     assert sorted(read_dot_with_graphviz(text)) == sorted(READERS["dot"](text))
@@ -331,7 +332,7 @@ def test_terminal_lines_have_at_most_100_columns(notes: list[str], caption: list
     assert max(map(columns, drawn.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("text", ["wide " * 60, "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 200, "x" * 500])
+@cases("text", ["wide " * 60, "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 200, "x" * 500])
 def test_terminal_wraps_long_lines_without_loss(text: str) -> None:
     drawn = terminal(ring(("plan", "inner.parse"), (text,)))
     assert max(map(columns, drawn.splitlines())) <= 100

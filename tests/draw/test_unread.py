@@ -16,6 +16,7 @@ from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
 from tests.draw.browser import open_page
 from tests.executor.actors import echo
+from tests.parameters import cases
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -54,7 +55,7 @@ def test_visit_that_read_the_reply_says_it() -> None:
     assert shown == [("parse", INVENTED), ("parse", INVENTED), ("parse", LIED)]
 
 
-@pytest.mark.parametrize("draw", [sequence_mermaid, partial(timeline, width=160)])
+@cases("draw", [sequence_mermaid, partial(timeline, width=160)])
 def test_diagrams_show_it_at_its_place(draw: Any) -> None:
     lines = draw(invented_run()).splitlines()
     shown = [line for line in lines if "not read: " in line]
@@ -88,7 +89,7 @@ def test_end_of_the_page_shows_it(browser: Browser, tmp_path: Path) -> None:
 OTHERS: list[Any] = [None, 3, {"actions": 3}, {"actions": [3, {}]}, {"actions": [{"unread": 3}]}, {"unread": "a"}]
 
 
-@pytest.mark.parametrize("value", OTHERS)
+@cases("value", OTHERS)
 def test_other_outcomes_have_nothing_unread(value: object) -> None:
     assert unread_text(value) == ""
 

@@ -27,6 +27,7 @@ from graphexec.models import (
     with_fallbacks,
 )
 from tests.executor.actors import call, echo
+from tests.parameters import cases
 
 KEYLESS = OpenAICompatible("gpt-9", base_url="https://models.example/v1")
 
@@ -59,7 +60,7 @@ WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@cases("way", WAYS)
 def test_missing_key_is_found_before_the_first_step(way: str) -> None:
     events: list[object] = []
     with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://models.example/v1 needs an API key; set OPENAI_"):
@@ -67,7 +68,7 @@ def test_missing_key_is_found_before_the_first_step(way: str) -> None:
     assert events == []
 
 
-@pytest.mark.parametrize("model", [OpenAIResponses("gpt-9"), Anthropic("claude-9")])
+@cases("model", [OpenAIResponses("gpt-9"), Anthropic("claude-9")])
 def test_every_remote_model_checks_its_key(model: Model) -> None:
     with pytest.raises(MissingAPIKeyError):
         make_executor(model).check_access()
@@ -82,7 +83,7 @@ WRAPPERS: list[Callable[[Model], Model]] = [
 ]
 
 
-@pytest.mark.parametrize("wrap", WRAPPERS)
+@cases("wrap", WRAPPERS)
 def test_wrappers_pass_the_check_on(wrap: Callable[[Model], Model]) -> None:
     with pytest.raises(MissingAPIKeyError):
         make_executor(wrap(KEYLESS)).run("q")

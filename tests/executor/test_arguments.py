@@ -27,6 +27,7 @@ from graphexec._arguments import (
 )
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.models import ScriptedModel
+from tests.parameters import cases
 
 numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 10**400))
 
@@ -40,7 +41,7 @@ def test_numbers_must_be_finite_and_large_enough(value: float, least: int) -> No
     assert TIMEOUT.fits(value) == (finite and value > 0)
 
 
-@pytest.mark.parametrize("value", [None, True, "3", [], int, 1j])
+@cases("value", [None, True, "3", [], int, 1j])
 def test_other_values_are_not_numbers(value: object) -> None:
     assert not any(kind.fits(value) for kind in (whole(0), SECONDS, TIMEOUT))
 
@@ -56,7 +57,7 @@ KINDS: list[tuple[Constraint, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "fits", "others"), KINDS)
+@cases(("kind", "fits", "others"), KINDS)
 def test_constraint_accepts_only_its_values(kind: Constraint, fits: list[Any], others: list[Any]) -> None:
     assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
 
@@ -99,12 +100,12 @@ def test_missing_method_of_a_model_is_named() -> None:
     assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
 
 
-@pytest.mark.parametrize("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
+@cases("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
 def test_several_values_become_a_tuple(several: Any) -> None:
     assert validate_each("stop", several, str, "strings") == ("a", "b")
 
 
-@pytest.mark.parametrize("wrong", ["ab", b"ab", None, 3, ["a", 3]])
+@cases("wrong", ["ab", b"ab", None, 3, ["a", 3]])
 def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
     with pytest.raises(InputError) as raised:
         validate_each("stop", wrong, str, "strings")

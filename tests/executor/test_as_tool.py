@@ -31,6 +31,7 @@ from graphexec.models import ScriptedModel
 from graphexec.testing import VirtualClock, on_loop_time
 from graphexec.tools import AnyTool
 from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, run_sync, scripted
+from tests.parameters import cases
 
 
 def make_inner(*replies: Any, **options: Any) -> AgentExecutor:
@@ -251,19 +252,19 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
     assert "the limits and the time" in documented
 
 
-@pytest.mark.parametrize("name", ["", "  ", 3, None])
+@cases("name", ["", "  ", 3, None])
 def test_invalid_names_are_refused(name: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="as_tool has name="):
         make_inner("done").as_tool(name, "Find it out.")
 
 
-@pytest.mark.parametrize("description", ["", None, 3])
+@cases("description", ["", None, 3])
 def test_invalid_descriptions_are_refused(description: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="as_tool has description="):
         make_inner("done").as_tool("research", description)
 
 
-@pytest.mark.parametrize("key", ["call", "class", "my-topic"])
+@cases("key", ["call", "class", "my-topic"])
 def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
     made = chat_agent(lambda run: ..., lambda reply: ..., ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
     with pytest.raises(ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"):

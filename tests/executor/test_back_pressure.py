@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from typing import Any
 
-import pytest
-
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Reported, create_tool_calling_agent, tool
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import report
 from graphexec.runtime.threads import MOST_REPORTS
+from tests.parameters import cases
 
 # The number that may be produced ahead: the buffer, and one at the producer and one at the consumer.
 AHEAD = MOST_REPORTS + 6
@@ -80,8 +79,8 @@ def take(executor: AgentExecutor, how: str, look: Callable[[int], None], *, toke
                 break
 
 
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
-DEADLINE = pytest.mark.parametrize("seconds", [None, 3 * LONG], ids=["", "deadline"])
+HOW = cases("how", ["sync", "async"])
+DEADLINE = cases("seconds", [None, 3 * LONG])
 
 
 @HOW
@@ -100,7 +99,7 @@ def test_model_is_only_a_few_pieces_ahead(how: str, seconds: float | None) -> No
 
 @HOW
 @DEADLINE
-@pytest.mark.parametrize("tokens", [False, True], ids=["", "tokens"])
+@cases("tokens", [False, True])
 def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | None, tokens: bool) -> None:
     """Both of the two tools in the step report endlessly."""
     lock, stop = threading.Lock(), threading.Event()

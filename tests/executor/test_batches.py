@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish
 from graphexec.errors import InputError
 from tests.executor.actors import answer
+from tests.parameters import cases
 
 
 def upper(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
@@ -36,7 +37,7 @@ def on_the_loop(many: Any, **given: Any) -> list[Any]:
     return asyncio.run(executor().abatch(many, **given))
 
 
-both = pytest.mark.parametrize("batch", [in_threads, on_the_loop])
+both = cases("batch", [in_threads, on_the_loop])
 Batch = Callable[..., list[Any]]
 
 
@@ -54,7 +55,7 @@ def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: lis
 
 
 @both
-@pytest.mark.parametrize("many", ["text", {"input": "a"}])
+@cases("many", ["text", {"input": "a"}])
 def test_invalid_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
     with pytest.raises(InputError, match="batch takes several inputs; pass a list of them, or use invoke for one"):
         batch(many)
@@ -70,7 +71,7 @@ def test_any_collection_of_inputs_is_accepted(batch: Batch) -> None:
 
 
 @both
-@pytest.mark.parametrize(
+@cases(
     ("width", "wanted"),
     [(0, "1"), (-1, "1"), (2.5, "a whole number, 1"), ("3", "a whole number, 1"), (True, "a whole number, 1")],
 )
@@ -80,7 +81,7 @@ def test_zero_concurrency_is_refused_even_without_inputs(batch: Batch, width: An
 
 
 @both
-@pytest.mark.parametrize("many", [["a", "b", "c"], []])
+@cases("many", [["a", "b", "c"], []])
 def test_progress_counts_finished_runs(batch: Batch, many: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     found = batch(many, progress=True)
     assert [one["output"] for one in found] == [one.upper() for one in many]

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphexec import (
     Agent,
     AgentAction,
@@ -25,6 +23,7 @@ from graphexec import (
 )
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from tests.counting import count_calls
+from tests.parameters import cases
 
 STEPS = 40
 
@@ -146,7 +145,7 @@ def write_thoughts(steps: int) -> Callable[[], object]:
 
 
 # Measured on 3.11: 73, 74, 92, 155, 156, 151, 99, 762, 551. Work done per call instead of per run would add 100.
-@pytest.mark.parametrize(
+@cases(
     ("way", "most"),
     [
         (run, 80),
@@ -170,7 +169,7 @@ def test_calls_per_step(way: Callable[[int], Callable[[], object]], most: int) -
 
 
 # Measured on 3.11: 5,487, 7,895 and 9,991 bytes.
-@pytest.mark.parametrize(("steps", "most"), [(0, 6_000), (5, 8_500), (10, 10 * 1024)])
+@cases(("steps", "most"), [(0, 6_000), (5, 8_500), (10, 10 * 1024)])
 def test_suspended_run_is_small(steps: int, most: int) -> None:
     """Measured in a separate process: other loaded modules would add to each task."""
     script = Path(__file__).parents[2] / "benchmarks" / "concurrency.py"

@@ -57,6 +57,7 @@ from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMe
 from graphexec.models import ScriptedModel
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, fail, scripted
+from tests.parameters import cases
 
 
 def collect_chunks(executor: AgentExecutor, how: str, inputs: Any = "q") -> list[dict[str, Any]]:
@@ -69,7 +70,7 @@ def collect_chunks(executor: AgentExecutor, how: str, inputs: Any = "q") -> list
     return asyncio.run(collect())
 
 
-both = pytest.mark.parametrize("how", ["sync", "async"])
+both = cases("how", ["sync", "async"])
 
 
 def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
@@ -124,8 +125,8 @@ def seen_at(executor: AgentExecutor, mode: str) -> dict[str, float]:
     return run_virtually(watched())
 
 
-@pytest.mark.parametrize("mode", ["chunks", "events", "tokens"])
-@pytest.mark.parametrize("order", [("0.02", "0.5"), ("0.5", "0.02")])
+@cases("mode", ["chunks", "events", "tokens"])
+@cases("order", [("0.02", "0.5"), ("0.5", "0.02")])
 def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) -> None:
     turn = [act("wait", seconds=seconds) for seconds in order]
     executor = AgentExecutor(agent=scripted(turn, answer()), tools=[wait])
@@ -371,7 +372,7 @@ def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor
 
 
 @both
-@pytest.mark.parametrize("kind", DISPATCHERS)
+@cases("kind", DISPATCHERS)
 def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     dispatch, routes, order = DISPATCHERS[kind]
     same = act("echo", text="a")
@@ -404,7 +405,7 @@ def refuse(acted: Acted) -> Asks[AskHuman, Acted | Observed]:
 
 
 @both
-@pytest.mark.parametrize("guard", [approve, refuse])
+@cases("guard", [approve, refuse])
 def test_approval_emits_only_approved_actions(how: str, guard: Any) -> None:
     first, second = act("echo", text="a"), act("echo", text="b")
     executor = AgentExecutor(
@@ -461,8 +462,8 @@ def test_agent_as_dispatcher_emits_the_action(how: str) -> None:
 
 
 @both
-@pytest.mark.parametrize("outer_steps", [1, 2, 3])
-@pytest.mark.parametrize("inner_steps", [0, 1, 2, 3])
+@cases("outer_steps", [1, 2, 3])
+@cases("inner_steps", [0, 1, 2, 3])
 def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, inner_steps: int) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         inner = "outer" in inputs

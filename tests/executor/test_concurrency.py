@@ -13,6 +13,7 @@ import pytest
 
 from graphexec import AgentExecutor, RunResult, tool
 from tests.executor.actors import HOW, AnyTool, Running, act, answer, echo, fail, scripted, until
+from tests.parameters import cases
 
 
 @tool
@@ -173,7 +174,7 @@ def test_sync_tools_do_not_block_the_loop() -> None:
     assert beats == 50
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@cases("count", [1, 3])
 def test_async_tools_work_under_a_running_loop(count: int) -> None:
     async def notebook() -> RunResult:
         batch = [act("awaiting", number=number) for number in range(count)]
@@ -196,7 +197,7 @@ def test_executor_is_shared_by_threads_and_tasks() -> None:
     assert endings == {str(expected.ending)}
 
 
-@pytest.mark.parametrize("width", [0, -1])
+@cases("width", [0, -1])
 def test_tool_concurrency_below_one_is_refused(width: Any) -> None:
     with pytest.raises(ValueError, match="give a whole number, 1 or more"):
         AgentExecutor(agent=scripted(answer()), tools=[], tool_concurrency=width)

@@ -24,6 +24,7 @@ from graphexec.nodes.tool_calls import WARNING
 from graphexec.runtime import report
 from tests.executor.actors import act, answer, echo, fail, scripted
 from tests.executor.test_with_graph import APPROVED
+from tests.parameters import cases
 
 ACT = "I should greet.\nAction: echo\nAction Input: hi"
 DONE = "I know.\nFinal Answer: hi it is"
@@ -82,7 +83,7 @@ def test_invented_text_is_printed_as_unread() -> None:
     )
 
 
-@pytest.mark.parametrize("how", ["run", "arun", "stream"])
+@cases("how", ["run", "arun", "stream"])
 def test_every_way_to_run_prints_to_stderr(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     executor = react(ACT, DONE, verbose=True)
     if how == "run":

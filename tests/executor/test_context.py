@@ -50,6 +50,7 @@ from tests.executor.actors import (
     delegate_to,
     scripted,
 )
+from tests.parameters import cases
 
 # Seconds that a test waits for something that must happen immediately.
 LONG = 20.0
@@ -197,8 +198,8 @@ async def awho_am_i(effect: WhoAmI, call: CallContext[User]) -> str:
     return call.context.name
 
 
-@pytest.mark.parametrize("last", [see_freely, asee_freely], ids=["opaque", "async"])
-@pytest.mark.parametrize("handler", [who_am_i, awho_am_i], ids=["def", "async def"])
+@cases("last", [see_freely, asee_freely])
+@cases("handler", [who_am_i, awho_am_i])
 def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., Any]) -> None:
     one = machine(last)
     handlers: dict[type[Effect[Any]], Callable[..., Any]] = {WhoAmI: handler}
@@ -328,7 +329,7 @@ def of_runtime_protocol(text: str, call: CallContext[Closing]) -> str:
     return str(call.context)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("function", "context", "seen"),
     [
         (of_protocol, ADA, "ada"),
@@ -351,7 +352,7 @@ def test_runtime_protocol_is_checked() -> None:
 # ---- independence of runs
 
 
-@pytest.mark.parametrize("kind", ["threads", "tasks"])
+@cases("kind", ["threads", "tasks"])
 def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
     users = [User(f"user {number}") for number in range(8)]
     together = threading.Barrier(len(users))

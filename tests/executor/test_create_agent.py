@@ -20,6 +20,7 @@ from graphexec.messages import ChatRequest, ModelRequest, SystemMessage, ToolCal
 from graphexec.models import Anthropic, FunctionModel, OpenAICompatible, ScriptedModel, cached
 from graphexec.models.wrappers.caching import MemoryCache
 from graphexec.tools import tools_of
+from tests.parameters import cases
 
 ANSWER = '{"action": "final_answer", "answer": "12"}'
 
@@ -43,7 +44,7 @@ SCRIPTS: dict[AgentKind, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SCRIPTS)
+@cases("kind", SCRIPTS)
 def test_every_kind_calls_a_function_and_answers(kind: AgentKind) -> None:
     executor = create_agent(ScriptedModel(SCRIPTS[kind]), [double], kind=kind)
     assert (type(executor), executor.agent.kind) == (AgentExecutor, kind)
@@ -51,7 +52,7 @@ def test_every_kind_calls_a_function_and_answers(kind: AgentKind) -> None:
     assert ([step.observation for step in result.steps], result.output) == ([12], "12")
 
 
-@pytest.mark.parametrize("kind", SCRIPTS)
+@cases("kind", SCRIPTS)
 def test_every_kind_answers_instead_of_a_repeat(kind: AgentKind) -> None:
     called, answered = SCRIPTS[kind]
     result = create_agent(ScriptedModel([called, called, answered]), [double], kind=kind).run("What is 6 doubled?")
@@ -63,7 +64,7 @@ def test_every_kind_is_tested() -> None:
     assert set(SCRIPTS) == set(get_args(AgentKind))
 
 
-@pytest.mark.parametrize("kind", SCRIPTS)
+@cases("kind", SCRIPTS)
 @given(prompt=st.text(min_size=1))
 def test_system_prompt_is_text_before_the_rest(kind: AgentKind, prompt: str) -> None:
     executor = create_agent(model := ScriptedModel(SCRIPTS[kind]), [double], kind=kind, system_prompt=prompt)
@@ -90,9 +91,7 @@ CHOSEN: list[tuple[Any, AgentKind]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "kind"), CHOSEN, ids=[model if isinstance(model, str) else type(model).__name__ for model, _ in CHOSEN]
-)
+@cases(("model", "kind"), CHOSEN)
 def test_auto_chooses_by_the_table(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: Any, kind: AgentKind
 ) -> None:
@@ -179,7 +178,7 @@ WRONG_TOOLS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tools", "says"), WRONG_TOOLS)
+@cases(("tools", "says"), WRONG_TOOLS)
 def test_wrong_tools_get_the_remedy(tools: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
         create_agent(ScriptedModel([]), tools)
@@ -201,7 +200,7 @@ WRONG_MODELS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "says"), WRONG_MODELS)
+@cases(("model", "says"), WRONG_MODELS)
 def test_wrong_model_gets_the_remedy(model: Any, says: str) -> None:
     with pytest.raises(InputError, match=says):
         create_agent(model, [double])
@@ -226,7 +225,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "says"), WRONG_OPTIONS)
+@cases(("options", "says"), WRONG_OPTIONS)
 def test_wrong_option_gets_the_remedy(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         create_agent(ScriptedModel([]), [double], **options)

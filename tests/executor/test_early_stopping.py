@@ -44,6 +44,7 @@ from graphexec.messages import (
 from graphexec.models import ScriptedModel
 from tests.drivers import limit_of
 from tests.executor.actors import call, echo, fail, prompt, run_executor
+from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "I have heard enough.\nFinal Answer: hi it is"
@@ -65,7 +66,7 @@ def run_until_stopped(executor: AgentExecutor) -> StoppedResponse:
 # ---- the last request
 
 
-@pytest.mark.parametrize("protocol", ["chat", "completion"])
+@cases("protocol", ["chat", "completion"])
 def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
     forced.run("say hi")
@@ -131,7 +132,7 @@ def test_concluding_sentence_joins_the_users_last_message() -> None:
     assert conclude_messages([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL_REQUEST))
 
 
-@pytest.mark.parametrize("kind", ["def", "async def"])
+@cases("kind", ["def", "async def"])
 def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
     seen: list[dict[str, Any]] = []
 
@@ -171,7 +172,7 @@ def test_agent_without_conclude_is_asked_again() -> None:
 # ---- the last reply
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "output", "generated"),
     [
         ("Final Answer: 42", "42", True),
@@ -214,7 +215,7 @@ def test_empty_list_of_actions_is_no_answer() -> None:
     assert (ending.output, ending.generated) == (STOPPED, False)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "limit", "calls"),
     [
         ({"max_iterations": 0}, "iterations", 1),
@@ -260,9 +261,7 @@ def test_invoke_returns_the_models_last_answer() -> None:
     assert executor.invoke({"input": "q"}) == {"input": "q", "output": "hi it is"}
 
 
-@pytest.mark.parametrize(
-    ("strict", "table"), [(False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR)]
-)
+@cases(("strict", "table"), [(False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR)])
 def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -> None:
     executor, _ = react(handle_parsing_errors=strict)
     assert executor.graph.edges == table.edges
@@ -324,7 +323,7 @@ class Stuck:
         return await asyncio.to_thread(self.complete, request)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
     executor = AgentExecutor(

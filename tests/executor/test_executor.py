@@ -24,8 +24,9 @@ from graphexec.kernel import PendingEffect, advance
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, call, echo, run_async, run_sync, scripted
+from tests.parameters import cases
 
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 Run = Callable[[AgentExecutor], RunResult]
 
 
@@ -110,7 +111,7 @@ def test_result_has_ending_steps_and_usage(run: Run) -> None:
     assert [step.observation for step in result.steps] == ["a"]
 
 
-@pytest.mark.parametrize("inputs", [None, 42, ["a"], [("role", "user")], b"bytes"])
+@cases("inputs", [None, 42, ["a"], [("role", "user")], b"bytes"])
 def test_inputs_of_another_type_are_refused(inputs: Any) -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[])
     for run in (executor.run, executor.invoke, executor.stream):
@@ -174,7 +175,7 @@ def test_batch_raises_or_returns_exceptions() -> None:
     assert isinstance(unnamed, InputError)
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@cases("width", [1, 3])
 def test_batch_runs_as_many_as_allowed(width: int) -> None:
     barrier = threading.Barrier(width)
     lock = threading.Lock()
@@ -267,7 +268,7 @@ def test_agent_cannot_change_the_steps_it_sees() -> None:
     assert seen[-1] == result.steps
 
 
-@pytest.mark.parametrize("agent", [None, 42, "gpt", ScriptedModel([])])
+@cases("agent", [None, 42, "gpt", ScriptedModel([])])
 def test_invalid_agent_is_refused(agent: Any) -> None:
     with pytest.raises(InputError, match="make one with create_react_agent, say, or give a function"):
         AgentExecutor(agent=agent, tools=[])

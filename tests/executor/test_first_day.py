@@ -32,10 +32,9 @@ from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, scripted
 from tests.executor.test_with_graph import APPROVED
+from tests.parameters import cases
 
-EACH = pytest.mark.parametrize(
-    "create", [create_react_agent, create_structured_agent, create_tool_calling_agent], ids=lambda one: one.__name__
-)
+EACH = cases("create", [create_react_agent, create_structured_agent, create_tool_calling_agent])
 
 
 def plain(text: str) -> str:
@@ -62,7 +61,7 @@ def test_one_tool_is_not_a_list_of_tools() -> None:
         AgentExecutor(agent=agent, tools=one)
 
 
-@pytest.mark.parametrize("many", ["hello", {"input": "hello"}])
+@cases("many", ["hello", {"input": "hello"}])
 def test_one_input_is_not_a_batch(many: Any) -> None:
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
     with pytest.raises(InputError, match="batch takes several inputs; pass a list of them"):
@@ -82,7 +81,7 @@ def test_graph_must_start_with_ready() -> None:
             executor.with_graph(given)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"agent": create_react_agent}, r"agent is the function create_react_agent; call it: create_react_agent\("),
@@ -111,7 +110,6 @@ def test_graph_must_start_with_ready() -> None:
         ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a string"),
         ({"memory": []}, "memory is .*; make one, for example with BufferMemory"),
     ],
-    ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
 def test_invalid_option_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"agent": create_react_agent(ScriptedModel([]), []), "tools": []}
@@ -126,7 +124,7 @@ def test_a_number_is_not_limits() -> None:
         executor.with_limits(three)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("trimmed", "message"), [(None, "None; return the steps to show"), ([("a", "b")], r"a sequence with \('a', 'b'\)")]
 )
 def test_trimming_function_must_return_steps(trimmed: Any, message: str) -> None:
@@ -138,7 +136,7 @@ def test_trimming_function_must_return_steps(trimmed: Any, message: str) -> None
         executor.run("q")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "message"),
     [
         (

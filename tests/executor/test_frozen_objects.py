@@ -13,6 +13,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Done, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.kernel import Answered, Asked, Moved
 from graphexec.kernel.program import unfrozen
+from tests.parameters import cases
 
 
 @tool
@@ -50,7 +51,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@cases("name", NAMES)
 def test_object_of_a_run_is_frozen(name: str) -> None:
     made = made_in_a_run()[name]
     first = dataclasses.fields(made)[0].name
@@ -61,8 +62,8 @@ def test_object_of_a_run_is_frozen(name: str) -> None:
     assert not hasattr(made, "__dict__")
 
 
-@pytest.mark.parametrize("copied", [copy.copy, dataclasses.replace], ids=["copy", "replace"])
-@pytest.mark.parametrize("name", NAMES)
+@cases("copied", [copy.copy, dataclasses.replace])
+@cases("name", NAMES)
 def test_object_of_a_run_is_of_its_class(name: str, copied: Callable[[Any], Any]) -> None:
     made = made_in_a_run()[name]
     other = copied(made)

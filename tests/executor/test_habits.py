@@ -18,6 +18,7 @@ from graphexec.memory import BufferMemory, WindowMemory
 from graphexec.messages import ChatRequest, Image
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ScriptedModel
 from tests.executor.habits import MISTAKES
+from tests.parameters import cases
 
 
 @tool
@@ -115,7 +116,7 @@ CONSTRUCTORS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "text"), CONSTRUCTORS)
+@cases(("line", "text"), CONSTRUCTORS)
 def test_wrong_construction_names_its_class(line: str, text: str) -> None:
     with pytest.raises(InputError) as raised:
         exec(line, dict(NAMES))
@@ -173,7 +174,7 @@ WRONG_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "text"), WRONG_VALUES)
+@cases(("line", "text"), WRONG_VALUES)
 def test_wrong_value_is_answered_with_a_remedy(line: str, text: str) -> None:
     with pytest.raises(GraphexecError) as raised:
         exec(line, {**NAMES, "Path": Path, "Image": Image})
@@ -186,7 +187,7 @@ def test_other_inputs_are_ignored() -> None:
     assert executor.run(inputs).output == "I am fine."
 
 
-@pytest.mark.parametrize("name", ["ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o"])
+@cases("name", ["ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o"])
 def test_names_of_models_may_have_colons(name: str) -> None:
     assert OpenAICompatible(name).name == name
 
@@ -195,7 +196,7 @@ def test_other_server_may_name_a_provider() -> None:
     assert OpenAICompatible("openai:gpt-4o", base_url="http://127.0.0.1:4000/v1").name == "openai:gpt-4o"
 
 
-@pytest.mark.parametrize(("line", "text"), [row for rows in MISTAKES.values() for row in rows])
+@cases(("line", "text"), [row for rows in MISTAKES.values() for row in rows])
 def test_habit_is_answered_with_a_remedy(line: str, text: str) -> None:
     with pytest.raises(Exception) as raised:  # noqa: PT011 - each has its own class, and its whole text is compared
         exec(line, dict(NAMES))
@@ -222,7 +223,7 @@ def fail(text: str) -> str:
     raise ValueError(text)
 
 
-@pytest.mark.parametrize("used", [plain, echo_later, give_nothing, fail])
+@cases("used", [plain, echo_later, give_nothing, fail])
 def test_usual_functions_are_tools(used: Any) -> None:
     calls = ScriptedModel([f"Action: {used.__name__}\nAction Input: a", "Final Answer: I am fine."])
     executor = create_agent(calls, [used], kind="react")
@@ -252,6 +253,6 @@ def test_awaited_run_warns_and_works() -> None:
         assert asyncio.run(main()).output == "I am fine."
 
 
-@pytest.mark.parametrize("create", [create_react_agent, create_tool_calling_agent])
+@cases("create", [create_react_agent, create_tool_calling_agent])
 def test_tool_with_parentheses_is_a_tool(create: Any) -> None:
     assert create(model, [tool()(plain)]).tools[0].name == "plain"

@@ -42,6 +42,7 @@ from graphexec.messages import (
 )
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, messages, prompt
+from tests.parameters import cases
 
 BEFORE = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))
 
@@ -69,7 +70,7 @@ ASKED_WITH_TEXT: dict[str, tuple[Callable[..., Agent], Any]] = {
     "XML": (create_xml_agent, echo),
 }
 
-HOW = pytest.mark.parametrize("kind", ASKED_WITH_MESSAGES)
+HOW = cases("kind", ASKED_WITH_MESSAGES)
 
 
 def make_agent(kind: str, question: str = "{input}", **options: Any) -> Agent:
@@ -121,9 +122,7 @@ def test_template_variable_receives_history_as_text(kind: str) -> None:
 
 
 @HOW
-@pytest.mark.parametrize(
-    "other", ["", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}], b"", b"I"]
-)
+@cases("other", ["", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}], b"", b"I"])
 def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
     with pytest.raises(InputError, match=r"the input chat_history is .*; give messages, .* write \{chat_history\}"):
         make_agent(kind).ask(Run({"input": "Who am I?", "chat_history": other}))
@@ -154,7 +153,7 @@ def test_messages_survive_json(conversation: list[Message]) -> None:
     assert parse_messages(stored) == parse_messages(conversation) == tuple(conversation)
 
 
-@pytest.mark.parametrize(
+@cases(
     "other",
     [
         {"role": "user"},
@@ -174,7 +173,7 @@ def test_incomplete_message_in_json_is_refused(other: Any) -> None:
 TURNS = st.lists(st.builds(Turn, st.text(max_size=20), st.text(max_size=20)), max_size=4)
 
 
-@pytest.mark.parametrize("kind", ASKED_WITH_TEXT)
+@cases("kind", ASKED_WITH_TEXT)
 @given(turns=TURNS)
 def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]) -> None:
     create, one = ASKED_WITH_TEXT[kind]

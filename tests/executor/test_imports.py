@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import graphexec
 from graphexec import agents, executor, kernel, memory, messages, models, tools, verify
+from tests.parameters import cases
 
 PACKAGES = (graphexec, agents, executor, kernel, memory, messages, models, tools, verify)
 TOOL = "a tool is a function with annotations and a docstring: write @tool above def"
@@ -41,7 +42,7 @@ MISSING_NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("package", "name", "remedy"), MISSING_NAMES)
+@cases(("package", "name", "remedy"), MISSING_NAMES)
 def test_package_explains_missing_name(package: str, name: str, remedy: str) -> None:
     message = f"graphexec.{package} has no {name}; {remedy}"
     with pytest.raises(ImportError) as raised:
@@ -52,7 +53,7 @@ def test_package_explains_missing_name(package: str, name: str, remedy: str) -> 
     assert str(missing.value) == message
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "remedy"),
     [
         ("create_agnt", "did you mean create_agent?"),
@@ -78,7 +79,7 @@ MISSING_MODULES = [
 ]
 
 
-@pytest.mark.parametrize(("module", "remedy"), MISSING_MODULES)
+@cases(("module", "remedy"), MISSING_MODULES)
 def test_import_explains_missing_module(module: str, remedy: str) -> None:
     with pytest.raises(ModuleNotFoundError) as raised:
         exec(f"import graphexec.{module}")
@@ -86,24 +87,24 @@ def test_import_explains_missing_module(module: str, remedy: str) -> None:
     assert raised.value.name == f"graphexec.{module}"
 
 
-@pytest.mark.parametrize("module", ["nothing_here", "graphexec.nothing", "graphexec.agents.nothing"])
+@cases("module", ["nothing_here", "graphexec.nothing", "graphexec.agents.nothing"])
 def test_other_module_is_missing_as_usual(module: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=f"^No module named '{module}'$"):
         importlib.import_module(module)
 
 
-@pytest.mark.parametrize("module", ["llms", "tolls", "nothing"])
+@cases("module", ["llms", "tolls", "nothing"])
 def test_missing_module_has_no_spec(module: str) -> None:
     assert importlib.util.find_spec(f"graphexec.{module}") is None
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@cases("package", PACKAGES)
 @given(name=st.from_regex(r"\A[a-zA-Z][a-zA-Z_]{0,8}\Z"))
 def test_any_missing_name_can_be_looked_up(package: ModuleType, name: str) -> None:
     assert getattr(package, name, None) is vars(package).get(name)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@cases("package", PACKAGES)
 def test_submodules_are_imported_as_before(package: ModuleType) -> None:
     names = [one.partition(".")[2] for one in sys.modules if one.rpartition(".")[0] == package.__name__]
     assert names

@@ -17,6 +17,7 @@ from graphexec.kernel import Entered, splice
 from graphexec.kernel.effects import CallContext
 from graphexec.tools import tool
 from tests.executor.actors import act, answer, echo, scripted
+from tests.parameters import cases
 
 
 @tool(return_direct=True)
@@ -65,7 +66,7 @@ def iterate(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any]]:
     return seen
 
 
-both = pytest.mark.parametrize("how", ["sync", "async"])
+both = cases("how", ["sync", "async"])
 
 
 @both
@@ -291,7 +292,7 @@ def test_last_turn_is_marked_as_ended(how: str) -> None:
     assert (ended, turns.ended) == ([False], True)
 
 
-@pytest.mark.parametrize("changed", [False, True])
+@cases("changed", [False, True])
 @both
 def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     now = [100.0]

@@ -41,6 +41,7 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 
 Make = Callable[[ScriptedModel, list[Tool[..., Any]]], Agent]
 
@@ -64,8 +65,8 @@ ENDLESS: dict[str, tuple[Make, ScriptedReply, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ENDLESS)
-@pytest.mark.parametrize("allowed", [0, 1, 15])
+@cases("kind", ENDLESS)
+@cases("allowed", [0, 1, 15])
 def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> None:
     make, reply, status = ENDLESS[kind]
     models: list[ScriptedModel] = []
@@ -87,10 +88,9 @@ def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> N
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(
+@cases(
     "reply",
     ["Action: echo\nAction Input: hi", "Well.", "Action: nope\nAction Input: x"],
-    ids=["act", "parse", "unknown"],
 )
 def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
     for driver in (drive_sync, drive_async):
@@ -110,7 +110,7 @@ def make_agent_without_scratchpad(model: ScriptedModel) -> Agent:
     return Agent(lambda run: agent.ask(type(run)(run.inputs)), agent.read, model=model)
 
 
-@pytest.mark.parametrize("limit", ["max_iterations", "max_model_calls"])
+@cases("limit", ["max_iterations", "max_model_calls"])
 def test_run_may_finish_in_its_last_iteration(limit: str) -> None:
     limits: dict[str, Any] = {limit: 3}
     result = run_executor(
@@ -152,7 +152,7 @@ def test_iteration_with_several_actions_counts_once() -> None:
     assert result.spent["tool_calls"] == 6
 
 
-@pytest.mark.parametrize("allowed", [0, 1, 4])
+@cases("allowed", [0, 1, 4])
 def test_model_calls_are_limited_exactly(allowed: int) -> None:
     result = run_executor(
         lambda: AgentExecutor(
@@ -165,7 +165,7 @@ def test_model_calls_are_limited_exactly(allowed: int) -> None:
     assert result.spent["model_calls"] == len(result.outcome.steps) == allowed
 
 
-@pytest.mark.parametrize(("allowed", "name"), [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")])
+@cases(("allowed", "name"), [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")])
 def test_failing_tool_calls_count_too(allowed: int, name: str) -> None:
     result = run_executor(
         lambda: AgentExecutor(
@@ -178,7 +178,7 @@ def test_failing_tool_calls_count_too(allowed: int, name: str) -> None:
     assert result.spent["tool_calls"] == len(result.outcome.steps) == allowed
 
 
-@pytest.mark.parametrize("run", [run_sync, run_async])
+@cases("run", [run_sync, run_async])
 def test_fan_out_beyond_the_limit_runs_no_tool(run: Callable[[AgentExecutor], Any]) -> None:
     called: list[int] = []
 
@@ -243,15 +243,15 @@ def test_stop_names_the_limit_and_the_usage() -> None:
     assert result.stopped.reason == "Stopped after 2 steps: the limit of 2 iterations was reached (2 spent)."
 
 
-@pytest.mark.parametrize("name", ["max_iterations", "max_model_calls", "max_tool_calls", "max_tokens"])
-@pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "3", 1.5, [1]])
+@cases("name", ["max_iterations", "max_model_calls", "max_tool_calls", "max_tokens"])
+@cases("value", [-1, math.nan, math.inf, True, "3", 1.5, [1]])
 def test_invalid_limit_is_refused_by_name(name: str, value: object) -> None:
     limits: dict[str, Any] = {name: value}
     with pytest.raises(LimitsError, match=name.removeprefix("max_")):
         AgentExecutor(agent=scripted(answer()), tools=[], **limits)
 
 
-@pytest.mark.parametrize("value", [-1, -0.1, math.nan, math.inf, True, "3"])
+@cases("value", [-1, -0.1, math.nan, math.inf, True, "3"])
 def test_invalid_time_limit_is_refused(value: Any) -> None:
     with pytest.raises(LimitsError, match="seconds"):
         AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=value)

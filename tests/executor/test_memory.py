@@ -36,9 +36,10 @@ from graphexec.memory import (
 )
 from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, run_async, run_sync, scripted
+from tests.parameters import cases
 
 Run = Callable[..., Any]
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 
 Saves = list[tuple[dict[str, Any], dict[str, Any]]]
 
@@ -142,7 +143,7 @@ def test_failing_summary_loses_nothing(run: Run) -> None:
     assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
@@ -162,7 +163,7 @@ def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     assert isinstance(answered, Answered)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
     memory = Notebook()
     executor = AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
@@ -260,7 +261,7 @@ NO_MEMORIES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", NO_MEMORIES)
+@cases("what", NO_MEMORIES)
 def test_invalid_memory_is_refused(what: str) -> None:
     memory, message = NO_MEMORIES[what]
     with pytest.raises(InputError, match=message):

@@ -49,9 +49,10 @@ from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_sync, scripted
+from tests.parameters import cases
 
 RunExecutor = Callable[..., Any]
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 
 LONG = 10.0
 
@@ -119,7 +120,7 @@ def test_memory_nodes_come_first_and_last() -> None:
     assert executor.verify().proved
 
 
-@pytest.mark.parametrize("method", ["force", "generate"])
+@cases("method", ["force", "generate"])
 def test_save_has_the_longest_grace(method: Any) -> None:
     executor = make_executor(BufferMemory(), early_stopping_method=method)
     graces = {one.name: one.grace for one in executor.graph if one.grace is not None}
@@ -176,8 +177,8 @@ GUARDS: dict[str, tuple[Callable[[Graph[Any, Any]], Graph[Any, Any]], str]] = {
 
 
 @HOW
-@pytest.mark.parametrize("bare", [False, True])
-@pytest.mark.parametrize("kind", GUARDS)
+@cases("bare", [False, True])
+@cases("kind", GUARDS)
 def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: bool) -> None:
     change, output = GUARDS[kind]
     memory = Diary()
@@ -256,7 +257,7 @@ def test_loaded_value_must_be_a_dict() -> None:
 
 
 @HOW
-@pytest.mark.parametrize("method", ["force", "generate"])
+@cases("method", ["force", "generate"])
 def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     """No model is asked for a last answer, as the inputs of its prompt are missing."""
     held = threading.Event()
@@ -303,7 +304,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
 
 
 @HOW
-@pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
+@cases("stream", [False, True])
 def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:
     """The run ends at its deadline, and is charged for the model's call that continues."""
     model, heard = BlockingModel(), list[Any]()
@@ -409,7 +410,7 @@ def _run_and_list_nodes(executor: AgentExecutor, snapshot: Snapshot) -> list[str
 
 
 @HOW
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@cases("error", [OSError, KeyboardInterrupt])
 def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseException]) -> None:
     failing: list[type[BaseException]] = [error]
 
@@ -438,7 +439,7 @@ async def _wait_for(call: Awaitable[Any]) -> None:
     await asyncio.wait_for(call, 0.05)
 
 
-@pytest.mark.parametrize("cancel", [_timeout, _wait_for])
+@cases("cancel", [_timeout, _wait_for])
 def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any]) -> None:
     held: list[float] = [LONG]
     executor = make_executor(memory := Diary(saving=lambda: asyncio.sleep(held[0])))

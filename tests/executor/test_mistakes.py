@@ -19,12 +19,13 @@ from graphexec.messages import ChatRequest, CompletionRequest
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
 from tests.executor.test_history import search
+from tests.parameters import cases
 
 CREATE: dict[str, Callable[..., Agent]] = {
     name: getattr(graphexec.agents, name) for name in graphexec.agents.__all__ if name.startswith("create_")
 }
 
-EACH = pytest.mark.parametrize("create", CREATE.values(), ids=list(CREATE))
+EACH = cases("create", CREATE.values())
 
 
 def tools_for(create: Callable[..., Agent]) -> list[Any]:
@@ -58,7 +59,7 @@ ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
 
 
 @EACH
-@pytest.mark.parametrize("mistake", ARGUMENTS)
+@cases("mistake", ARGUMENTS)
 def test_invalid_model_or_tools_are_refused(create: Callable[..., Agent], mistake: str) -> None:
     wrong, message = ARGUMENTS[mistake]
     error = InputError if message.startswith("the model is") else ToolDefinitionError
@@ -121,7 +122,7 @@ def test_tools_may_be_any_iterable(create: Callable[..., Agent]) -> None:
     assert listed.ask(run) == generated.ask(run)
 
 
-@pytest.mark.parametrize("name", [name for name in CREATE if "stop" in inspect.signature(CREATE[name]).parameters])
+@cases("name", [name for name in CREATE if "stop" in inspect.signature(CREATE[name]).parameters])
 def test_stop_texts_are_part_of_the_request(name: str) -> None:
     create = CREATE[name]
     agent = create(ScriptedModel([]), tools_for(create), stop=["END", "STOP"])
@@ -151,7 +152,7 @@ def test_a_history_without_a_name_is_refused() -> None:
         create_structured_agent(ScriptedModel([]), [echo], history="")
 
 
-@pytest.mark.parametrize("keys", ["input_keys", "optional_keys"])
+@cases("keys", ["input_keys", "optional_keys"])
 def test_input_keys_must_be_a_list(keys: str) -> None:
     made: Any = create_structured_agent(ScriptedModel([]), [echo])
     wrong: Any = {keys: "question"}
@@ -159,7 +160,7 @@ def test_input_keys_must_be_a_list(keys: str) -> None:
         chat_agent(made.ask, made.read, ScriptedModel([]), **wrong)
 
 
-@pytest.mark.parametrize("wrong", [None, "gpt-4", create_structured_agent(ScriptedModel([]), [])])
+@cases("wrong", [None, "gpt-4", create_structured_agent(ScriptedModel([]), [])])
 def test_agent_must_be_a_function(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"agent is .*; make one with create_react_agent, say, or give a function"):
         callable_agent(wrong)
@@ -172,7 +173,7 @@ class MyExecutor(AgentExecutor):
     description = "Mine."
 
 
-@pytest.mark.parametrize("kind", [AgentExecutor, MyExecutor])
+@cases("kind", [AgentExecutor, MyExecutor])
 def test_executor_is_recognized(kind: type[AgentExecutor]) -> None:
     executor: Any = kind(agent=create_structured_agent(ScriptedModel([]), [echo]), tools=[echo])
     for agent in (executor, executor.run, executor.arun):
@@ -202,7 +203,7 @@ def test_object_of_another_library_is_no_executor() -> None:
     assert AgentExecutor(agent=Proxy(), tools=[]).run("q").output == "done"
 
 
-@pytest.mark.parametrize("function", [create_agent, create_structured_agent, create_self_ask_agent])
+@cases("function", [create_agent, create_structured_agent, create_self_ask_agent])
 def test_function_that_makes_an_agent_is_not_one(function: Any) -> None:
     name = function.__name__
     with pytest.raises(InputError, match=rf"agent is the function {name}; call it: {name}\(model, tools\)"):

@@ -37,6 +37,7 @@ from graphexec.runtime import ObserverFailed
 from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
 from tests.executor.actors import Running, act, answer, echo, run_async, run_sync, scripted
+from tests.parameters import cases
 
 # Seconds of a deadline that is not reached.
 LONG = 20.0
@@ -73,7 +74,7 @@ ENTRY_POINTS: dict[str, Callable[[AgentExecutor], object]] = {
     "aiter": lambda executor: asyncio.run(_iterate(executor)),
 }
 
-every_entry_point = pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+every_entry_point = cases("entry_point", ENTRY_POINTS)
 
 
 def kinds(events: list[Any]) -> list[type]:
@@ -140,7 +141,7 @@ def test_ordinary_observer_ends_no_run(entry_point: str, caplog: pytest.LogCaptu
     assert logged.exc_info[1] is report.news.error
 
 
-@pytest.mark.parametrize("kind", [Asked, Done])
+@cases("kind", [Asked, Done])
 def test_consumer_receives_the_report_once(kind: type) -> None:
     events = list(make_executor(Failing(kind), Failing(Reported)).stream("q"))
     reports = [event for event in events if isinstance(event, Reported)]
@@ -170,9 +171,9 @@ def test_interrupt_in_an_observer_ends_the_run() -> None:
     assert kinds(seen) == [Entered, Failed]
 
 
-@pytest.mark.parametrize("run", [run_sync, run_async])
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
-@pytest.mark.parametrize("kind", [Entered, Asked, Answered, Moved, Done])
+@cases("run", [run_sync, run_async])
+@cases("seconds", [None, LONG])
+@cases("kind", [Entered, Asked, Answered, Moved, Done])
 def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | None, kind: type) -> None:
     """Answered effects are not asked for again: each of the two decisions is made once."""
     interrupts, decisions = [kind], list[int]()
@@ -195,9 +196,9 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
     assert decisions == [0, 1]
 
 
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
-@pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
-@pytest.mark.parametrize("count", [1, 2])
+@cases("seconds", [None, LONG])
+@cases("stream", [False, True])
+@cases("count", [1, 2])
 def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     seconds: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,7 +291,7 @@ def test_cancelled_run_has_failed() -> None:
     assert isinstance(seen[-1].error, asyncio.CancelledError)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_closed_stream_has_failed(how: str) -> None:
     seen: list[Any] = []
     executor = make_executor(seen.append)
@@ -335,7 +336,7 @@ def test_marked_observer_fails_at_the_end() -> None:
     assert len(before) == len(failing.seen) == len(after)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_changed_iteration_has_one_end(how: str) -> None:
     seen: list[Any] = []
     turns = make_executor(seen.append).iter("q")
@@ -392,9 +393,9 @@ def test_result_has_the_time_of_observers() -> None:
     assert make_executor().run("q").observer_seconds == 0
 
 
-@pytest.mark.parametrize("run", [run_sync, run_async])
-@pytest.mark.parametrize("observed", [True, False], ids=["observed", ""])
-@pytest.mark.parametrize("seconds", [None, 1e6], ids=["", "deadline"])
+@cases("run", [run_sync, run_async])
+@cases("observed", [True, False])
+@cases("seconds", [None, 1e6])
 def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, seconds: float | None) -> None:
     """It does not include the time of calls and observers."""
     clock = FakeClock()
@@ -467,7 +468,7 @@ def test_unobserved_run_emits_no_events() -> None:
     assert seen == []
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_observed_run_keeps_no_events(how: str) -> None:
     alive: list[int] = []
 
@@ -499,7 +500,7 @@ WRONG: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@cases("what", WRONG)
 def test_invalid_observer_is_refused(what: str) -> None:
     observers: Any = WRONG[what]
     with pytest.raises(InputError, match=r"^observers (is|has) .*; pass"):

@@ -34,8 +34,9 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 Make = Callable[[ScriptedModel], Agent]
 
 # For each agent: a factory, an unreadable reply, a readable one, and the error message for the first.
@@ -62,7 +63,7 @@ AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
         "The arguments of the call to echo are not a JSON object: ",
     ),
 }
-EACH = pytest.mark.parametrize("kind", AGENTS)
+EACH = cases("kind", AGENTS)
 
 
 @EACH
@@ -84,7 +85,7 @@ def name_error(error: ParseError) -> str:
 
 
 @EACH
-@pytest.mark.parametrize("policy", ["true", "text", "empty text", "function"])
+@cases("policy", ["true", "text", "empty text", "function"])
 def test_model_receives_its_reply_and_the_error(kind: str, policy: str) -> None:
     make, garbage, good, reply, wrong = AGENTS[kind]
     policies: dict[str, tuple[Any, str]] = {
@@ -138,7 +139,7 @@ def test_exception_of_the_policy_is_raised(run: Callable[[AgentExecutor], Any]) 
 
 
 @HOW
-@pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
+@cases("returned", [None, 3, {"query": "x"}])
 def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any], returned: Any) -> None:
     model = ScriptedModel(["garbage"])
     executor = AgentExecutor(
@@ -148,13 +149,13 @@ def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any], return
         run(executor)
 
 
-@pytest.mark.parametrize("policy", [None, 0, 1, 3, [True]])
+@cases("policy", [None, 0, 1, 3, [True]])
 def test_invalid_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InputError, match="give True, False, a string, or a function"):
         AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=policy)
 
 
-@pytest.mark.parametrize("policy", [True, "Try again!"])
+@cases("policy", [True, "Try again!"])
 def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
     result = run_executor(
         lambda: AgentExecutor(
@@ -179,7 +180,7 @@ def test_users_agent_without_actions_does_not_loop() -> None:
 
 
 @HOW
-@pytest.mark.parametrize(
+@cases(
     ("returned", "says"),
     [
         (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
@@ -225,7 +226,7 @@ def test_parse_error_in_a_tool_is_its_failure() -> None:
     assert isinstance(result.outcome, AgentFinish)
 
 
-@pytest.mark.parametrize(("make", "unreadable"), [(make, one) for make, one, *_ in AGENTS.values()], ids=list(AGENTS))
+@cases(("make", "unreadable"), [(make, one) for make, one, *_ in AGENTS.values()])
 def test_stopped_run_says_why_no_reply_was_read(make: Make, unreadable: ScriptedReply) -> None:
     model = ScriptedModel([unreadable], repeat_last=True)
     result = AgentExecutor(agent=make(model), tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q")

@@ -25,6 +25,7 @@ from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.runtime import make_run_context, stream
 from tests.executor.actors import act, answer, call, echo, fail
+from tests.parameters import cases
 
 
 class Shown:
@@ -118,7 +119,7 @@ def test_time_limit_is_shown() -> None:
     assert view.lines[-1].endswith(" · 0.0 s of 30.0 s")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()])
+@cases("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()])
 def test_interrupt_ends_the_progress(error: BaseException) -> None:
     view = Shown(ticks=True)
 
@@ -254,7 +255,7 @@ def test_progress_of_a_machine_without_an_executor() -> None:
     assert [status.finished for status in view.statuses if status.has_ended] == [1, 1]
 
 
-@pytest.mark.parametrize("wrong", [print, "view", Progress, 3])
+@cases("wrong", [print, "view", Progress, 3])
 def test_invalid_view_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"Progress was given .*; pass an object with a method show\(status\)"):
         Progress(wrong)
@@ -281,7 +282,7 @@ def abatch(executor: AgentExecutor, many: list[str], **options: Any) -> list[Any
     return asyncio.run(executor.abatch(many, progress=True, **options))
 
 
-both = pytest.mark.parametrize("run", [batch, abatch])
+both = cases("run", [batch, abatch])
 
 
 @both

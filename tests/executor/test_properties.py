@@ -46,6 +46,7 @@ from graphexec.messages import (
 from graphexec.runtime import run
 from tests.drivers import DriverResult, limit_of, run_script
 from tests.executor.actors import script_of
+from tests.parameters import cases
 from tests.semantics import reference
 from tests.semantics.reference import Settings
 from tests.semantics.tools import TOOLS
@@ -360,8 +361,8 @@ TRAPS: dict[str, tuple[tuple[Turn, ...], Settings]] = {
 }
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("trap", TRAPS)
+@cases("flavour", FLAVOURS)
+@cases("trap", TRAPS)
 def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
     turns, given = TRAPS[trap]
     check(turns, given, flavour)

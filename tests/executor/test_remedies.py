@@ -49,6 +49,7 @@ from graphexec.models import (
 from graphexec.nodes import approve_tools, output_type
 from graphexec.runtime.handlers import RunOptions
 from graphexec.tools import tool_from_schema
+from tests.parameters import cases
 
 TABLES: dict[str, dict[str, str]] = {
     name: table for name, table in vars(remedies).items() if name.isupper() and isinstance(table, dict)
@@ -206,7 +207,7 @@ def run_code(code: str, tmp_path: Path) -> Any:
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
-@pytest.mark.parametrize("code", sorted({code for text in TEXTS for code in find_calls(text)}))
+@cases("code", sorted({code for text in TEXTS for code in find_calls(text)}))
 def test_call_in_a_remedy_works(code: str, tmp_path: Path) -> None:
     assert run_code(code, tmp_path) is not None
 
@@ -215,7 +216,7 @@ def test_call_in_a_remedy_works(code: str, tmp_path: Path) -> None:
 READ = r"\b(?:result|executor|tool)\.\w+(?:\.\w+|\[\w+\])*|f'[^']*'"
 
 
-@pytest.mark.parametrize("code", sorted({code for text in TEXTS for code in re.findall(READ, without_calls(text))}))
+@cases("code", sorted({code for text in TEXTS for code in re.findall(READ, without_calls(text))}))
 def test_attribute_in_a_remedy_exists(code: str) -> None:
     dear = ScriptedModel(['{"action": "final_answer", "answer": "yes"}'])
     agent = create_structured_agent(priced(dear, Price(1, 1)), [])
@@ -243,7 +244,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("table", "option"), WRITTEN)
+@cases(("table", "option"), WRITTEN)
 def test_option_in_a_remedy_exists(table: str, option: str) -> None:
     assert any(option in options_of(owner) for owner in OWNERS[table])
 
@@ -265,13 +266,13 @@ OFFERED = [
 ]
 
 
-@pytest.mark.parametrize(("option", "name"), sorted(set(OFFERED)))
+@cases(("option", "name"), sorted(set(OFFERED)))
 def test_remedy_names_a_class_that_takes_the_option(option: str, name: str) -> None:
     owners = {one.__name__: one for several in OWNERS.values() for one in several}
     assert option in options_of(owners[name])
 
 
-@pytest.mark.parametrize("option", ["examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice"])
+@cases("option", ["examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice"])
 def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path) -> None:
     call: Any = create_agent
     with pytest.raises(SignatureError) as raised:
@@ -281,7 +282,7 @@ def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path)
     assert isinstance(run_code(code, tmp_path), AgentExecutor)
 
 
-@pytest.mark.parametrize("call", [AgentExecutor, create_agent, OpenAICompatible])
+@cases("call", [AgentExecutor, create_agent, OpenAICompatible])
 def test_requests_per_minute_belong_to_a_wrapper(call: Callable[..., Any]) -> None:
     with pytest.raises(SignatureError, match="max_rpm; wrap the model in rate_limited"):
         call(max_rpm=3)

@@ -27,6 +27,7 @@ from graphexec.models import (
 from graphexec.runtime import make_run_context, run
 from tests.executor.actors import echo
 from tests.kernel.machines import PROMPTS, Prompt
+from tests.parameters import cases
 
 INVALID_TOKENS = [0.01, 1e-9, 1.0, -1, math.nan, math.inf, -math.inf, True, None, "3", 10**5000 * -1]
 INVALID_COSTS = [-0.5, math.nan, math.inf, True, "1", 10**5000]
@@ -75,12 +76,12 @@ WAYS: Mapping[str, Callable[[AgentExecutor], Any]] = {
     "stream": lambda executor: list(executor.stream("go", tokens=True)),
     "astream": lambda executor: asyncio.run(_collect(executor.astream("go", tokens=True))),
 }
-in_every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+in_every_way = cases("way", WAYS.values())
 
 
 @in_every_way
-@pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens"])
-@pytest.mark.parametrize("value", INVALID_TOKENS, ids=lambda value: "-10**5000" if type(value) is int else repr(value))
+@cases("field", ["prompt_tokens", "completion_tokens"])
+@cases("value", INVALID_TOKENS)
 def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: Callable[..., Any]) -> None:
     executor = make_executor(Hostile(replies({field: value}), before=2), max_tokens=10)
     with pytest.raises(ModelError, match=f"the model Hostile returned a reply with {field}=.*; pass a whole") as caught:
@@ -95,7 +96,7 @@ def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: 
 
 
 @in_every_way
-@pytest.mark.parametrize("cost", INVALID_COSTS, ids=lambda value: "10**5000" if type(value) is int else repr(value))
+@cases("cost", INVALID_COSTS)
 def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
     executor = make_executor(Hostile(replies({"cost": cost})), max_cost=1)
     with pytest.raises(ModelError, match=r"the model Hostile returned a reply with cost=.*; pass a finite number"):
@@ -103,25 +104,25 @@ def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
 
 
 @in_every_way
-@pytest.mark.parametrize("reply", [None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),)])
+@cases("reply", [None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),)])
 def test_reply_of_another_class_ends_the_run(reply: Any, way: Callable[..., Any]) -> None:
     with pytest.raises(ModelError, match=r"the model Hostile returned .*; return a ModelReply"):
         way(make_executor(Hostile(reply)))
 
 
-@pytest.mark.parametrize("usage", [None, 3, (1, 2), {"prompt_tokens": 1}])
+@cases("usage", [None, 3, (1, 2), {"prompt_tokens": 1}])
 def test_usage_of_another_class_is_refused(usage: Any) -> None:
     with pytest.raises(ModelError, match=r"with usage=.*; pass Usage"):
         make_executor(Hostile(ModelReply(ACT, usage=usage))).run("go")
 
 
-@pytest.mark.parametrize("content", [None, 3, b"Final Answer: 4"])
+@cases("content", [None, 3, b"Final Answer: 4"])
 def test_content_of_another_class_is_refused(content: Any) -> None:
     with pytest.raises(ModelError, match=r"with content=.*; pass a string, which is empty if there are tool calls"):
         make_executor(Hostile(ModelReply(content))).run("go")
 
 
-@pytest.mark.parametrize("calls", [None, [], (1,), ({"name": "f"},), "calls"])
+@cases("calls", [None, [], (1,), ({"name": "f"},), "calls"])
 def test_tool_calls_of_another_class_are_refused(calls: Any) -> None:
     with pytest.raises(ModelError, match=r"with tool_calls=.*; pass a tuple of ToolCall\("):
         make_executor(Hostile(ModelReply("", calls))).run("go")
@@ -148,8 +149,8 @@ WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS.keys())
-@pytest.mark.parametrize("value", [0.01, None, "3"])
+@cases("wrapper", WRAPPERS.values())
+@cases("value", [0.01, None, "3"])
 def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))
     with pytest.raises(InvalidReplyError, match="the model Hostile returned a reply with prompt_tokens="):
@@ -162,7 +163,7 @@ def test_price_that_a_float_cannot_hold_is_refused() -> None:
         model.complete(CompletionRequest("?"))
 
 
-@pytest.mark.parametrize("fields", [{"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan}])
+@cases("fields", [{"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan}])
 def test_handlers_and_callers_are_checked_too(fields: Mapping[str, Any]) -> None:
     limits = agent_limits(tokens=10)
     with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):

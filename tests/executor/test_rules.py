@@ -41,6 +41,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, statuses
+from tests.parameters import cases
 
 # What the synthesised examples use, and what they do not.
 DUMMY, OTHER = "Tartu", "Oslo"
@@ -134,7 +135,7 @@ def test_refused_answer_repeats_the_observation() -> None:
     assert result.spent["tool_calls"] == 1
 
 
-@pytest.mark.parametrize("same", [act(unit="C"), act(f"{OTHER}", unit="C"), act(OTHER, unit="C")])
+@cases("same", [act(unit="C"), act(f"{OTHER}", unit="C"), act(OTHER, unit="C")])
 def test_arguments_are_compared_after_validation(same: str) -> None:
     @tool
     def double(number: float) -> float:
@@ -152,9 +153,7 @@ def test_arguments_are_compared_after_validation(same: str) -> None:
     assert scene.weather.calls == [OTHER]
 
 
-@pytest.mark.parametrize(
-    "second", [act("Rome"), act(unit="F"), act(name="local_time")], ids=["argument", "option", "tool"]
-)
+@cases("second", [act("Rome"), act(unit="F"), act(name="local_time")])
 def test_different_call_is_made(second: str) -> None:
     scene = Scene(act(), second, finish())
     result = scene.run(f"{OTHER} or Rome?")
@@ -194,16 +193,14 @@ def test_rules_can_be_turned_off() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("rule", "calls"), [("no_repeats", ["Oslo", "Rome"]), ("no_immediate_repeats", ["Oslo", "Rome", "Oslo"])]
-)
+@cases(("rule", "calls"), [("no_repeats", ["Oslo", "Rome"]), ("no_immediate_repeats", ["Oslo", "Rome", "Oslo"])])
 def test_immediate_rule_allows_a_call_after_another(rule: RuleName, calls: list[str]) -> None:
     scene = Scene(act("Oslo"), act("Rome"), act("Oslo"), finish("?"), finish(), rules=[rule])
     scene.run()
     assert scene.weather.calls == calls
 
 
-@pytest.mark.parametrize("between", ["garbage", act(name="nope"), act(unit="K")])
+@cases("between", ["garbage", act(name="nope"), act(unit="K")])
 def test_reply_without_a_call_does_not_hide_a_repeat(between: str) -> None:
     scene = Scene(act(), between, act(), finish(), rules=["no_immediate_repeats"])
     assert scene.run().output == "done"
@@ -226,7 +223,7 @@ def test_repeat_of_one_call_hides_no_repeat_of_another() -> None:
     assert (result.spent["tool_calls"], [step.observation for step in result.steps]) == (2, ["a", "b", "a", "b"])
 
 
-@pytest.mark.parametrize("rule", ["no_repeats", "no_immediate_repeats"])
+@cases("rule", ["no_repeats", "no_immediate_repeats"])
 def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     scene = Scene(act(), repeat_last=True, rules=[rule], max_iterations=6)
     first, *others = scene.run().steps
@@ -239,7 +236,7 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     assert noted is None or noted.model_text == others[0].model_text
 
 
-@pytest.mark.parametrize("again", [act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C")])
+@cases("again", [act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C")])
 def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
     @tool
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
@@ -391,14 +388,13 @@ def test_insisting_model_never_calls_the_tool() -> None:
     assert why in result.steps[0].observation
 
 
-@pytest.mark.parametrize(
+@cases(
     "inputs",
     [
         f"How is {DUMMY}?",
         f"how is {DUMMY.upper()} today",
         {"input": "How is it there?", "chat_history": [{"role": "user", "content": f"I am in {DUMMY}."}]},
     ],
-    ids=["question", "other case", "history"],
 )
 def test_argument_from_the_question_is_used(inputs: Any) -> None:
     scene = Scene(act(DUMMY), finish())
@@ -459,9 +455,7 @@ def calculator(expression: str) -> str:
     return expression
 
 
-@pytest.mark.parametrize(
-    "question", ["What is 6 times 7?", "6*7", "6x7", "6 apples for 7 each", "Was ist sechs mal 7?"]
-)
+@cases("question", ["What is 6 times 7?", "6*7", "6x7", "6 apples for 7 each", "Was ist sechs mal 7?"])
 def test_expression_is_compared_by_its_numbers(question: str) -> None:
     worked = WorkedExample("?", (("calculator", {"expression": "6 * 7"}, "42"),), "42")
     reply = json.dumps({"action": "calculator", "action_input": {"expression": "6 * 7"}})
@@ -494,7 +488,7 @@ def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
 PIXEL = Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("inputs", "options"),
     [
         ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
@@ -504,7 +498,6 @@ PIXEL = Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
             {"examples": [WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")]},
         ),
     ],
-    ids=["image", "prompt", "question of the example"],
 )
 def test_argument_may_come_from_elsewhere(inputs: Any, options: dict[str, Any]) -> None:
     scene = Scene(act(DUMMY), finish(), agent=options)
@@ -517,7 +510,7 @@ class Item(BaseModel):
     unit: Literal["EUR", "USD"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("basket", "status"),
     [
         ({"some basket": 2.5}, "bad_arguments"),
@@ -560,7 +553,7 @@ def test_default_of_a_tool_is_not_copied() -> None:
     assert statuses_of(AgentExecutor(agent=agent, tools=[forecast]).run(f"How is {OTHER}?")) == ["ok"]
 
 
-@pytest.mark.parametrize(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
+@cases(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
 def test_error_makes_known_what_it_adds(city: str, statuses: list[str]) -> None:
     """An error that echoes a copied argument does not make it known."""
 
@@ -666,7 +659,7 @@ def test_rules_are_pieces() -> None:
         executor.plug(no_immediate_repeats())
 
 
-@pytest.mark.parametrize("tools", [0, 1, 2, 3, 9])
+@cases("tools", [0, 1, 2, 3, 9])
 def test_bound_counts_a_request_per_rule_and_tool(tools: int) -> None:
     several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
     agent = create_structured_agent(ScriptedModel([]), several)
@@ -734,7 +727,7 @@ def test_memory_saves_the_answer_of_a_rule() -> None:
     assert [turn.output for turn in memory.history.turns()] == ["rain"]
 
 
-@pytest.mark.parametrize("position", [0, 1, 2, 3])
+@cases("position", [0, 1, 2, 3])
 def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
     replies: list[ScriptedReply] = [act(), act(), finish("rain")]
     replies.insert(position, ModelError("down"))
@@ -757,7 +750,7 @@ def test_answer_of_a_rule_is_streamed() -> None:
     assert "".join(scene.executor.stream_answer(f"How is {OTHER}?")) == "It rains."
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "lacks", "functions"),
     [
         ("no_dummies", {"narrow": None}, "narrow"),
@@ -781,7 +774,7 @@ def test_text_agent_is_asked_to_conclude() -> None:
     assert str(last.messages[-1]).count("return a final answer based on the previous steps:") == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rules", "message"),
     [
         (["no_repeat"], "rules has 'no_repeat'; give names of no_dummies, no_repeats, no_immediate_repeats"),
@@ -793,7 +786,7 @@ def test_invalid_rules_are_refused(rules: Any, message: str) -> None:
         create_structured_agent(ScriptedModel([]), [echo], rules=rules)
 
 
-@pytest.mark.parametrize("repeatable", [False, True])
+@cases("repeatable", [False, True])
 def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
     paid: list[float] = []
 
@@ -834,7 +827,7 @@ def clock() -> str:
     return "noon"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tools", "options", "nodes"),
     [
         ([echo], {"rules": ["no_dummies"], "examples": ()}, []),

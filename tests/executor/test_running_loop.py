@@ -17,6 +17,7 @@ from graphexec import AgentExecutor, Progress, create_tool_calling_agent, tool
 from graphexec.models import ScriptedModel
 from tests.executor.actors import call
 from tests.executor.test_progress import Shown, assert_no_ticker
+from tests.parameters import cases
 
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
 
@@ -53,8 +54,8 @@ def batch(executor: AgentExecutor) -> list[str]:
     return [observation for _, observation in found["intermediate_steps"]]
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_execution_time": 60}], ids=["untimed", "timed"])
-@pytest.mark.parametrize("use", [run, invoke, stream, batch])
+@cases("limits", [{}, {"max_execution_time": 60}])
+@cases("use", [run, invoke, stream, batch])
 def test_sync_call_works_under_a_running_loop(use: Callable[[AgentExecutor], list[str]], limits: Any) -> None:
     async def cell() -> list[str]:
         USER.set("Ada")
@@ -74,7 +75,7 @@ def test_proof_and_picture_work_under_a_running_loop(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"machine.mmd", "run.mmd"}
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_execution_time": 60}], ids=["untimed", "timed"])
+@cases("limits", [{}, {"max_execution_time": 60}])
 def test_interrupt_reaches_an_async_tool(limits: Any) -> None:
     """A kernel interrupts a cell by the signal, in the thread that waits for the run."""
     cancelled = threading.Event()

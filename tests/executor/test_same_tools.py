@@ -16,6 +16,7 @@ from graphexec.messages import CompletionRequest
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from tests.executor.actors import answer, echo, fail, scripted
+from tests.parameters import cases
 
 
 @tool(name="echo")
@@ -43,7 +44,7 @@ AGENTS: list[Agent] = [
 ]
 
 
-@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.kind)
+@cases("agent", AGENTS)
 def test_every_agent_knows_its_tools_and_kind(agent: Agent) -> None:
     assert agent.tools == (search,)
     executor = AgentExecutor(agent=agent, tools=[search])
@@ -69,7 +70,7 @@ DIFFERENT: list[tuple[list[Any], list[Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("known", "given", "difference"), DIFFERENT)
+@cases(("known", "given", "difference"), DIFFERENT)
 def test_different_tools_are_refused(known: list[Any], given: list[Any], difference: str) -> None:
     with pytest.raises(InputError) as caught:
         AgentExecutor(agent=create_react_agent(ScriptedModel([]), known), tools=given)

@@ -15,6 +15,7 @@ import graphexec
 from graphexec import Limits
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec.errors import SignatureError
+from tests.parameters import cases
 
 
 @explain_class("Box(size=1)", options={"width": "write size=..."}, attributes={"volume": "write box.size"}, item="no")
@@ -30,7 +31,7 @@ class Box:
 made: Any = Box
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"width": 3}, "Box has no option width; write size=..."),
@@ -97,7 +98,7 @@ def test_explained_objects_are_copied_and_pickled() -> None:
 OWN = {"OpenAICompatible": "models", "BufferMemory": "memory", "UserMessage": "messages", "AgentError": "errors"}
 
 
-@pytest.mark.parametrize("name", OWN)
+@cases("name", OWN)
 def test_import_from_the_wrong_module_is_explained(name: str) -> None:
     message = f"graphexec has no {name}; write from graphexec.{OWN[name]} import {name}$"
     with pytest.raises(ImportError, match=message):
@@ -106,7 +107,7 @@ def test_import_from_the_wrong_module_is_explained(name: str) -> None:
         getattr(graphexec, name)
 
 
-@pytest.mark.parametrize("name", ["nothing", "_nothing", "StateGraph"])
+@cases("name", ["nothing", "_nothing", "StateGraph"])
 def test_package_has_no_missing_name(name: str) -> None:
     assert not hasattr(graphexec, name)
     with pytest.raises(ImportError):

@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -53,6 +52,7 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from tests.executor.actors import echo
+from tests.parameters import cases
 
 
 class Speaking(ScriptedModel):
@@ -160,7 +160,7 @@ def pieces(make: Callable[[], AgentExecutor]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("talk", TALKS)
+@cases("talk", TALKS)
 def test_only_the_answer_is_streamed(talk: str) -> None:
     make, replies, letter_by_letter = TALKS[talk]
     found = pieces(lambda: executor(make, replies))
@@ -241,8 +241,8 @@ def add_saving_node(graph: Any, after: Any, ending: type) -> Any:
     return splice(graph, edges(SAVE, on(AgentFinish, END)), after=after, on=ending)
 
 
-@pytest.mark.parametrize("handling", [True, False])
-@pytest.mark.parametrize("guard", GUARDS)
+@cases("handling", [True, False])
+@cases("guard", GUARDS)
 def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
     def make() -> AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], handle_parsing_errors=handling)
@@ -410,7 +410,7 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
     return not rest or (kind == "ReAct" and is_ending(rest))
 
 
-@pytest.mark.parametrize("kind", WRITTEN)
+@cases("kind", WRITTEN)
 @given(answer=ANY, way=st.booleans(), cuts=CUTS)
 @example(answer="\nI", way=False, cuts=[])
 @example(answer="\nObservation", way=False, cuts=[])
@@ -443,7 +443,7 @@ def test_held_line_comes_at_the_end() -> None:
     assert "".join(found) == "Who?\nI"
 
 
-@pytest.mark.parametrize(
+@cases(
     "reply",
     [
         *("{}</s>", "{}\n<|im_end|>", "{} <|eot_id|></s>\n", "{}\u200b", "{}\ufeff\n"),
@@ -508,7 +508,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("kind", PARTS)
+@cases("kind", PARTS)
 @given(data=st.data(), cuts=CUTS)
 def test_pieces_are_the_beginning_of_the_answer(kind: str, data: st.DataObject, cuts: list[int]) -> None:
     make, parts = PARTS[kind]
@@ -533,12 +533,12 @@ def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, 
         assert read_in_pieces(make_label_reader(FINAL_ANSWER), invented, cuts) == answer.strip()
 
 
-@pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
+@cases("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
 def test_marker_must_start_a_line(word: str) -> None:
     assert read_in_pieces(make_label_reader(Label("AI")), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "answer"),
     [
         ("**Final Answer:** It is **42**", "It is **42**"),
@@ -573,7 +573,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("text", OTHERS)
+@cases("text", OTHERS)
 def test_replies_without_an_answer_stream_nothing(text: str) -> None:
     for make in (structured, structured_chat, json_chat, xml):
         assert stream_text(make, text, list(range(0, 2_000, 7))) == ""

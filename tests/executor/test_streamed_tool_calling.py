@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from graphexec.executor import AnswerDiscarded, parse
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.executor.actors import call, echo
+from tests.parameters import cases
 
 CALL = call("echo", text="a")
 ANSWER = "It is 42."
@@ -159,7 +159,7 @@ def test_reasoning_that_only_its_end_shows_is_discarded() -> None:
     assert without_discarded(found) == answer == ANSWER
 
 
-@pytest.mark.parametrize("text", ['{"a": 1}', "[1]", "```\n1\n```", "  <b>1</b>"])
+@cases("text", ['{"a": 1}', "[1]", "```\n1\n```", "  <b>1</b>"])
 def test_text_like_a_call_is_held_back(text: str) -> None:
     found, answer = stream([ModelReply(text)])
     assert found == [answer]

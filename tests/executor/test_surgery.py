@@ -44,6 +44,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, call, echo, run_executor, scripted
+from tests.parameters import cases
 
 
 @charged(when_spent=limit_reached, asks=1)
@@ -101,8 +102,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("unset", [None, *SETTINGS])
-@pytest.mark.parametrize("rows", [REVIEWED, DEBATED, DOUBTED], ids=["review", "debate", "doubt"])
+@cases("unset", [None, *SETTINGS])
+@cases("rows", [REVIEWED, DEBATED, DOUBTED])
 def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) -> None:
     options = {name: value for name, value in SETTINGS.items() if name != unset}
     if unset == "max_iterations":
@@ -141,7 +142,7 @@ def proofread(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedRes
     return AgentFinish({"output": f"{ending.output}!"}) if isinstance(ending, AgentFinish) else ending
 
 
-@pytest.mark.parametrize("wanted", [1, 2])
+@cases("wanted", [1, 2])
 def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
     """`END` in the rows then means the node that saves the memory."""
     memory = BufferMemory()

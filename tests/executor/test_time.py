@@ -23,6 +23,7 @@ from graphexec.kernel import Done
 from graphexec.runtime import run
 from tests.drivers import FakeClock, Script, limit_of, run_script
 from tests.executor.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 
 # The calls before the slow one end in this time on a busy machine, too.
@@ -118,7 +119,7 @@ def test_slow_tool_is_cut_without_losing_other_results(
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_slow_model_is_cut_at_the_deadline(how: str) -> None:
     model = BlockingModel()
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], max_execution_time=SECONDS)
@@ -337,8 +338,8 @@ def test_cancelled_run_cancels_its_tools() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("how", ["run('q')", "arun('q')"])
-@pytest.mark.parametrize("kind", ["def", "async def"])
+@cases("how", ["run('q')", "arun('q')"])
+@cases("kind", ["def", "async def"])
 def test_abandoned_tool_does_not_delay_the_exit(how: str, kind: str) -> None:
     wait = "time.sleep(60)" if kind == "def" else "await asyncio.sleep(60)"
     run = f"executor.{how}" if how.startswith("run") else f"asyncio.run(executor.{how})"

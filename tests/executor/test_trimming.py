@@ -14,6 +14,7 @@ from graphexec.actions import Steps
 from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, prompt, run_executor
+from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: {}"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -54,7 +55,7 @@ def texts(steps: Steps) -> list[str]:
     return ["step"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("trim", "last"),
     [
         (-1, ["1", "2", "3", "4"]),
@@ -108,7 +109,7 @@ def test_function_cannot_change_the_run() -> None:
     assert lengths == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("trim", ["last", None, 1.5, [1]])
+@cases("trim", ["last", None, 1.5, [1]])
 def test_invalid_trim_is_refused(trim: Any) -> None:
     with pytest.raises(
         InputError, match=r"trim_intermediate_steps is .*; give the number of steps to show, or a function"
@@ -121,13 +122,13 @@ def test_function_must_return_steps() -> None:
         shown_with(texts)
 
 
-@pytest.mark.parametrize("policy", ["perhaps", None, 1])
+@cases("policy", ["perhaps", None, 1])
 def test_unknown_return_direct_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InputError, match=f"return_direct is {policy!r}; give 'single' or 'any'"):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], return_direct=policy)
 
 
-@pytest.mark.parametrize("policy", [None, 3])
+@cases("policy", [None, 3])
 def test_invalid_parse_error_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InputError, match=f"handle_parsing_errors is {policy!r}; give True, False, a string, or a"):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], handle_parsing_errors=policy)

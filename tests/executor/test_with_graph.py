@@ -65,8 +65,9 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 Run = Callable[[AgentExecutor], RunResult]
 
 
@@ -92,7 +93,7 @@ def person(*answers: str) -> Callable[[AskHuman], str]:
     return lambda asked: answers[len(asked.question) % len(answers)]
 
 
-@pytest.mark.parametrize("handling", [True, False])
+@cases("handling", [True, False])
 def test_every_driver_runs_a_guard_that_asks(handling: bool) -> None:
     def executor(reply: str) -> AgentExecutor:
         plain = AgentExecutor(
@@ -135,7 +136,7 @@ def test_original_executor_is_unchanged() -> None:
 
 
 @HOW
-@pytest.mark.parametrize("kind", ["def", "async def"])
+@cases("kind", ["def", "async def"])
 def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None:
     released = threading.Event()
 
@@ -177,7 +178,7 @@ def first_only(acted: Acted) -> Acted:
     return dataclasses.replace(acted, actions=acted.actions[:1])
 
 
-@pytest.mark.parametrize("bound", [True, False])
+@cases("bound", [True, False])
 def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
     def executor() -> AgentExecutor:
         model = ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
@@ -189,7 +190,7 @@ def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
     assert observations(result) == ["1"]
 
 
-@pytest.mark.parametrize("bound", [True, False])
+@cases("bound", [True, False])
 def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
     def shortened(outcome: Acted | AgentFinish | Ready) -> Acted | AgentFinish | Ready:
         return first_only(outcome) if isinstance(outcome, Acted) else outcome
@@ -381,8 +382,8 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("difference", DIFFERENCES)
-@pytest.mark.parametrize("way", WAYS)
+@cases("difference", DIFFERENCES)
+@cases("way", WAYS)
 def test_nodes_of_a_different_executor_are_refused(way: str, difference: str) -> None:
     settings, problem = DIFFERENCES[difference]
     inner, outer = outer_executor(**settings), outer_executor()
@@ -390,7 +391,7 @@ def test_nodes_of_a_different_executor_are_refused(way: str, difference: str) ->
         outer.with_graph(WAYS[way](inner, outer))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@cases("way", WAYS)
 def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
     inner, outer = outer_executor(max_iterations=3), outer_executor()
     assert outer.with_graph(WAYS[way](inner, outer)).run("q").output == "done"

@@ -10,6 +10,7 @@ import pytest
 
 from graphexec import Budget, Limits
 from graphexec.errors import LimitsError
+from tests.parameters import cases
 
 
 # Any: wrong on purpose, here and below.
@@ -41,7 +42,7 @@ WRONG: list[tuple[Callable[..., object], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "given", "message"), WRONG)
+@cases(("make", "given", "message"), WRONG)
 def test_invalid_budget_is_named_with_a_remedy(make: Callable[..., object], given: Any, message: str) -> None:
     with pytest.raises(LimitsError, match=f"^{re.escape(message)}"):
         make(given)

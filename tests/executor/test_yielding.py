@@ -10,8 +10,9 @@ import pytest
 from graphexec import AgentExecutor, AgentFinish, ParseError
 from graphexec.errors import AgentError
 from tests.executor.actors import act, answer, echo, observations, run_async, run_executor, run_sync, statuses
+from tests.parameters import cases
 
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 
 
 def make_generator_agent(*chunks: Any) -> Callable[..., Iterator[Any]]:
@@ -36,11 +37,11 @@ def wrap_in_function(agent: Callable[..., Any]) -> Callable[..., Any]:
     return decide
 
 
-BOTH = pytest.mark.parametrize("agent", [make_generator_agent, make_async_generator_agent])
+BOTH = cases("agent", [make_generator_agent, make_async_generator_agent])
 
 
 @BOTH
-@pytest.mark.parametrize(
+@cases(
     "chunks",
     [
         [[act("echo", text="a")], [act("echo", text="b"), act("echo", text="c")]],
@@ -56,7 +57,7 @@ def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any
 
 
 @BOTH
-@pytest.mark.parametrize("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
+@cases("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
 def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> None:
     result = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
     assert isinstance(result.outcome, AgentFinish)
@@ -65,7 +66,7 @@ def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> 
 
 @HOW
 @BOTH
-@pytest.mark.parametrize(
+@cases(
     ("chunks", "says"),
     [
         ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),

@@ -50,6 +50,7 @@ from tests.kernel.machines import (
     reporter,
     surveyors,
 )
+from tests.parameters import cases
 
 
 def first_request(machine: Graph[Any, Any], value: object, limits: Limits | None = None) -> PendingEffect:
@@ -159,7 +160,7 @@ def test_unfinished_batch_is_cut_as_a_whole() -> None:
     assert [one.status for one in done.outcome.results] == ["cut", "cut"]
 
 
-@pytest.mark.parametrize("finished", [(ToolResult("A"),), (ToolResult("A"), Cut(), Cut())])
+@cases("finished", [(ToolResult("A"),), (ToolResult("A"), Cut(), Cut())])
 def test_cut_batch_needs_an_item_for_each_member(finished: tuple[object, ...]) -> None:
     state = first_request(SURVEY, Topics(("a", "b")), Limits(seconds=2))
     with pytest.raises(ValueError, match=r"argument 2 is|give"):
@@ -185,7 +186,7 @@ def both(left: Left) -> Asks[CallTool | Question, Total]:
 BOTH: Graph[Left, Total | Stopped] = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
 
 
-@pytest.mark.parametrize("finished", [(), (ToolResult("A"), Cut()), (Cut(), Cut())])
+@cases("finished", [(), (ToolResult("A"), Cut()), (Cut(), Cut())])
 def test_cut_member_without_own_reply_leaves_the_node(finished: tuple[object, ...]) -> None:
     limits = Limits(seconds=2)
     done = run_to_end(BOTH, first_request(BOTH, Left(1), limits).cut(at=2.0, answers=finished), limits)
@@ -218,7 +219,7 @@ def test_undeclared_opaque_outcome_is_not_stored() -> None:
 # ---- tokens
 
 
-@pytest.mark.parametrize(
+@cases(
     ("usage", "tokens", "silent"),
     [
         (Usage(0, 0), 0, 1),
@@ -236,7 +237,7 @@ def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silen
     assert (reported_tokens(spent), silent_calls(spent), spent["tokens"]) == (tokens, silent, tokens + silent)
 
 
-@pytest.mark.parametrize(("usage", "limit", "calls"), [(Usage(1, 0), 3, 3), (Usage(), 3, 3), (Usage(0, 2), 3, 2)])
+@cases(("usage", "limit", "calls"), [(Usage(1, 0), 3, 3), (Usage(), 3, 3), (Usage(0, 2), 3, 2)])
 def test_call_is_charged_at_least_one_token(usage: Usage, limit: int, calls: int) -> None:
     result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
     assert isinstance(result.outcome, Stopped)
@@ -255,9 +256,7 @@ def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
 BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)), start=brainstorm)
 
 
-@pytest.mark.parametrize(
-    ("limit", "calls", "reached", "wanted"), [(0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2)]
-)
+@cases(("limit", "calls", "reached", "wanted"), [(0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2)])
 def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, reached: int, wanted: int) -> None:
     result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(tokens=limit))))
     assert result.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
@@ -284,7 +283,7 @@ def test_tokens_of_every_member_are_counted() -> None:
 # ---- replies
 
 
-@pytest.mark.parametrize("replies", [("a",), ("a", "b", "c"), (), "ab", 3, None])
+@cases("replies", [("a",), ("a", "b", "c"), (), "ab", 3, None])
 def test_batch_needs_one_reply_for_each_member(replies: Any) -> None:
     state = first_request(SURVEY, Topics(("a", "b")))
     assert isinstance(state.effect, All)
@@ -293,13 +292,13 @@ def test_batch_needs_one_reply_for_each_member(replies: Any) -> None:
     assert str(caught.value) == f"a batch of 2 effects was answered with {replies!r}; give a tuple with a reply to each"
 
 
-@pytest.mark.parametrize("replies", [(ToolResult("A"), ToolResult("B")), [ToolResult("A"), ToolResult("B")]])
+@cases("replies", [(ToolResult("A"), ToolResult("B")), [ToolResult("A"), ToolResult("B")]])
 def test_replies_are_a_tuple_or_a_list(replies: Any) -> None:
     state = first_request(SURVEY, Topics(("a", "b")))
     assert run_to_end(SURVEY, state.reply(replies)).outcome == Survey((ToolResult("A"), ToolResult("B")))
 
 
-@pytest.mark.parametrize("at", [-1, -0.001, float("nan")])
+@cases("at", [-1, -0.001, float("nan")])
 def test_reply_before_the_run_is_refused(at: float) -> None:
     state = first_request(LOOK, Left(1))
     text = f"the reply has at={at}; give the seconds since the start of the run, 0 or more"

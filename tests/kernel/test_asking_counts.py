@@ -45,6 +45,7 @@ from tests.kernel.machines import (
     leave,
     without_handlers,
 )
+from tests.parameters import cases
 
 
 @final
@@ -97,20 +98,18 @@ def outcome(machine: Graph[Plan, Any], plan: Plan, within: RunContext) -> Any:
 # ---- declared counts
 
 
-@pytest.mark.parametrize("batches", [(3,), (1, 2), (1, 1, 1), (2, 0, 1)])
+@cases("batches", [(3,), (1, 2), (1, 1, 1), (2, 0, 1)])
 def test_node_asks_for_its_declared_number_of_effects(batches: tuple[int, ...]) -> None:
     assert outcome(fetch_graph(3), Plan(batches), tools()) == Fetched(3)
 
 
-@pytest.mark.parametrize("batches", [(), (2,), (3,), (1, 1, 1, 1)])
+@cases("batches", [(), (2,), (3,), (1, 1, 1, 1)])
 def test_node_may_declare_a_range_of_counts(batches: tuple[int, ...]) -> None:
     least, most = (0, 2) if sum(batches) < 3 else (3, 4)
     assert outcome(fetch_graph((least, most)), Plan(batches), tools()) == Fetched(sum(batches))
 
 
-@pytest.mark.parametrize(
-    ("asks", "batches", "asked"), [(2, (3,), 3), (2, (2, 1), 3), ((0, 2), (1, 2), 3), (0, (1,), 1)]
-)
+@cases(("asks", "batches", "asked"), [(2, (3,), 3), (2, (2, 1), 3), ((0, 2), (1, 2), 3), (0, (1,), 1)])
 def test_excess_effects_are_not_carried_out(asks: Count, batches: tuple[int, ...], asked: int) -> None:
     called: list[str] = []
 
@@ -131,7 +130,7 @@ def test_excess_effects_are_not_carried_out(asks: Count, batches: tuple[int, ...
     assert len(called) == sum(batches[:-1])
 
 
-@pytest.mark.parametrize(("asks", "batches"), [(3, (2,)), ((1, 4), ()), ((1, 4), (0,))])
+@cases(("asks", "batches"), [(3, (2,)), ((1, 4), ()), ((1, 4), (0,))])
 def test_outcome_after_too_few_effects_is_not_followed(asks: Count, batches: tuple[int, ...]) -> None:
     with pytest.raises(UndeclaredCountError) as caught:
         run_script(lambda: Script(fetch_graph(asks), Plan(batches), tools()))
@@ -179,7 +178,7 @@ def test_resumed_visit_keeps_its_count() -> None:
 # ---- fan_out, for nodes without a declared count
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit", "batches", "cut"),
     [
         (3, (3,), None),
@@ -210,7 +209,7 @@ def test_fan_out_limits_each_visit() -> None:
     assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
 
 
-@pytest.mark.parametrize("drive", [drive_sync, drive_async, drive_stream, drive_astream])
+@cases("drive", [drive_sync, drive_async, drive_stream, drive_astream])
 def test_endless_asking_is_stopped(drive: Driver) -> None:
     """The default limit on the effects of a visit is finite."""
     asked: list[str] = []
@@ -233,7 +232,7 @@ def test_endless_asking_is_stopped_in_manual_stepping() -> None:
     assert (asked, state.outcome) == (1_000, GaveUp(Asking("ok?"), Exhausted("fan_out", 1_000, 1_000)))
 
 
-@pytest.mark.parametrize(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
+@cases(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
 def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int) -> None:
     wanted = batches[-1]
     for drive in (drive_sync, drive_async, drive_stream, drive_astream):
@@ -318,7 +317,7 @@ def test_pure_and_opaque_nodes_have_fixed_counts() -> None:
     assert [(one.least, one.most) for one in (halve, look, leave)] == [(0, 0), (1, 1), (1, 1)]
 
 
-@pytest.mark.parametrize("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
+@cases("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
 def test_invalid_count_is_refused(asks: Any) -> None:
     with pytest.raises(NodeError) as caught:
         charged(when_spent=Cut, asks=asks)(fetch)

@@ -30,6 +30,7 @@ from graphexec.errors import InputError, NodeError
 from graphexec.executor import LimitReached, stopped_response
 from graphexec.kernel import Limits, PendingEffect, Snapshot, advance, begin, reserved
 from graphexec.runtime import arun, make_run_context, run
+from tests.parameters import cases
 
 
 @final
@@ -219,7 +220,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@cases("mistake", MISTAKES)
 def test_mistake_is_refused_with_a_remedy(mistake: str) -> None:
     make, text = MISTAKES[mistake]
     with pytest.raises(NodeError) as caught:
@@ -260,7 +261,7 @@ def test_node_that_does_not_yield_is_reported() -> None:
     assert str(caught.value) == text
 
 
-@pytest.mark.parametrize("charge", [charged, metered])
+@cases("charge", [charged, metered])
 def test_when_spent_needs_values_of_its_protocol(charge: Any) -> None:
     with pytest.raises(NodeError, match="respond takes Asked, which of_a_run does not"):
         charge(when_spent=of_a_run)(node(respond))
@@ -278,7 +279,7 @@ def test_value_with_the_members_of_a_protocol_fits() -> None:
     assert metered(when_spent=of_a_run)(node(run_on)).when_spent is of_a_run
 
 
-@pytest.mark.parametrize(
+@cases(
     ("handlers", "text"),
     [
         ({"AskHuman": respond}, "handlers has the key 'AskHuman'; use an effect class as the key"),
@@ -304,7 +305,7 @@ def test_reply_without_a_time_takes_no_time() -> None:
     assert pending_question().reply("because").spent.seconds == 0
 
 
-@pytest.mark.parametrize("at", [-1, float("nan")])
+@cases("at", [-1, float("nan")])
 def test_reply_with_a_negative_time_is_refused(at: float) -> None:
     with pytest.raises(InputError, match="give the seconds since the start of the run, 0 or more"):
         pending_question().reply("because", at=at)
@@ -366,7 +367,7 @@ def pending(effect: Effect[Any]) -> PendingEffect:
     return state
 
 
-@pytest.mark.parametrize(
+@cases(
     ("effect", "reply", "wanted"),
     [
         (Measure(), "3", "a float"),
@@ -382,9 +383,7 @@ def test_reply_of_another_class_is_refused(effect: Effect[Any], reply: object, w
     assert str(caught.value) == f"look asked for {asked} and was answered with {reply!r}; reply with {wanted}"
 
 
-@pytest.mark.parametrize(
-    ("effect", "reply"), [(Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object)]
-)
+@cases(("effect", "reply"), [(Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object)])
 def test_reply_of_its_class_is_taken(effect: Effect[Any], reply: object) -> None:
     assert pending(effect).reply(reply).replies == (reply,)
 

@@ -44,6 +44,7 @@ from tests.kernel.machines import (
     reporter,
     without_handlers,
 )
+from tests.parameters import cases
 
 # ---- a book: each chapter is written, read, and revised once for each of its flaws
 
@@ -140,7 +141,7 @@ def test_machine_without_budgets_reports_none() -> None:
     assert run_script(lambda: Script(CLOCK, Tick(), limited(iterations=2))).spent == Spent(iterations=2)
 
 
-@pytest.mark.parametrize(("allowed", "flaws", "ends"), [(0, 1, GaveUp), (0, 0, Book), (1, 2, GaveUp), (5, 5, Book)])
+@cases(("allowed", "flaws", "ends"), [(0, 1, GaveUp), (0, 0, Book), (1, 2, GaveUp), (5, 5, Book)])
 def test_limits_of_a_run_override_a_budget(allowed: int, flaws: int, ends: type) -> None:
     result = write_book(flaws, within=revision_limit(allowed))
     assert type(result.outcome) is ends
@@ -316,7 +317,7 @@ def restarted_interview(times: int) -> Snapshot:
     return snapshot
 
 
-@pytest.mark.parametrize(("limit", "times", "ends"), [(0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False)])
+@cases(("limit", "times", "ends"), [(0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False)])
 def test_restarts_are_limited(limit: int, times: int, ends: bool) -> None:
     snapshot = restarted_interview(times)
     assert snapshot.spent.restarts == times
@@ -378,19 +379,19 @@ def test_restart_changes_nothing_else() -> None:
 # ---- invalid budgets
 
 
-@pytest.mark.parametrize("name", ["revisions", "a.b", "research.deep.revisions", "iterations", "_x1"])
+@cases("name", ["revisions", "a.b", "research.deep.revisions", "iterations", "_x1"])
 def test_budget_name_is_a_dotted_identifier(name: str) -> None:
     assert (str(Budget(name, 1)), Budget(name).limit) == (name, None)
 
 
-@pytest.mark.parametrize("name", ["", "2nd", "a b", "a.", ".a", "a..b", "a.2", "a-b"])
+@cases("name", ["", "2nd", "a b", "a.", ".a", "a..b", "a.2", "a-b"])
 def test_invalid_budget_name_is_refused(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Budget(name)
     assert str(caught.value) == f"a budget cannot be named {name!r}; give it a name that a variable could have"
 
 
-@pytest.mark.parametrize("name", ["seconds", "fan_out", "restarts"])
+@cases("name", ["seconds", "fan_out", "restarts"])
 def test_budget_name_of_a_limit_is_refused(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Budget(name, 3)

@@ -32,6 +32,7 @@ from tests.kernel.machines import (
     tock,
     triple,
 )
+from tests.parameters import cases
 
 # Any: type checkers refuse these tables, too (see tests/typing).
 row: Any = edges
@@ -222,7 +223,7 @@ def node_returning(kind: type) -> Any:
     return node(create)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "texts"),
     [
         (NotFinal, ["create returns NotFinal, which is not final; write @final above class NotFinal"]),
@@ -243,14 +244,13 @@ def node_returning(kind: type) -> Any:
         ),
         (str, ["create returns str, which is a built-in class; return a frozen dataclass that holds the value"]),
     ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
 def test_outcome_must_be_final_and_frozen(kind: type, texts: list[str]) -> None:
     create = node_returning(kind)
     assert faults_of(row(create, on(kind, END)), create) == texts
 
 
-@pytest.mark.parametrize("kind", [PlainMarker, FrozenModel, Pair, Colour])
+@cases("kind", [PlainMarker, FrozenModel, Pair, Colour])
 def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
     create = node_returning(kind)
     machine: Graph[Any, Any] = built(row(create, on(kind, END)), start=create)
@@ -338,7 +338,7 @@ def test_missing_stop_edge_names_stopped_response() -> None:
     ]
 
 
-@pytest.mark.parametrize("draw", [str, repr, "{:mermaid}".format, "{:dot}".format])
+@cases("draw", [str, repr, "{:mermaid}".format, "{:dot}".format])
 def test_self_loop_is_drawn_in_every_format(draw: Callable[[object], str]) -> None:
     machine = graph(edges(countdown, on(Left, countdown) | on(Stopped, END) | on_landed()), start=countdown)
     assert "countdown" in draw(machine)

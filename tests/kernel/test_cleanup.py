@@ -16,8 +16,9 @@ from graphexec.runtime import RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import handlers_for
 from tests.executor.actors import until
 from tests.kernel.machines import Interview, Question, Stopped, Topic
+from tests.parameters import cases
 
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
+HOW = cases("how", ["sync", "async"])
 LONG = 20.0
 
 
@@ -47,9 +48,7 @@ def machine_of(one: Any) -> Graph[Topic, Interview | Stopped]:
     return graph(edges(one, on(Interview, END) | on(Stopped, END)), start=one)
 
 
-MACHINES = pytest.mark.parametrize(
-    "machine", [machine_of(finally_asks), machine_of(bare_except_asks)], ids=["finally", "bare except"]
-)
+MACHINES = cases("machine", [machine_of(finally_asks), machine_of(bare_except_asks)])
 
 
 @pytest.fixture(autouse=True)

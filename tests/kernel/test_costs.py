@@ -44,6 +44,7 @@ from graphexec.verify.explorer.stepping import Stepping, Waiting
 from tests.drivers import ALL_DRIVERS, Script, run_script
 from tests.executor.actors import echo
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics
+from tests.parameters import cases
 from tests.verify.traces import proof_of, trace_of
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -82,7 +83,7 @@ def test_small_cost_is_shown_with_six_digits() -> None:
     assert str(Exhausted("cost", 0.01, 0.0123456789)) == "the limit of 0.01 on the cost was reached (0.0123457 spent)"
 
 
-@pytest.mark.parametrize("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
+@cases("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
 def test_invalid_cost_is_refused(cost: Any) -> None:
     with pytest.raises(InvalidReplyError, match=r"with cost=.*; pass a finite number, 0 or more, or None"):
         run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), cost))
@@ -113,7 +114,7 @@ def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> N
     assert (done.spent["model_calls"], done.spent["cost"]) == (calls, spent)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cost", "result"),
     [
         (0, "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"),
@@ -217,7 +218,7 @@ def executor_with_costs(*costs: float, **limits: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS)
+@cases("driver", ALL_DRIVERS)
 def test_executor_stops_at_its_cost_limit(driver: Any) -> None:
     executor = executor_with_costs(0.5, 0.25, max_cost=1.0)
     result = driver(Script(executor.graph, *_start(executor)))
@@ -233,7 +234,7 @@ def _start(executor: AgentExecutor) -> tuple[Any, RunContext]:
     return Ready(Run({"input": "q"})), executor.run_context
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS)
+@cases("driver", ALL_DRIVERS)
 def test_unreported_cost_under_a_limit_is_refused(driver: Any) -> None:
     def executor(**limits: Any) -> AgentExecutor:
         model = ScriptedModel([ACT], repeat_last=True)
@@ -257,7 +258,7 @@ def test_result_has_its_cost() -> None:
     assert result.spent["cost"] == 1.0
 
 
-@pytest.mark.parametrize("cost", [0.25, 0.5, 3.0])
+@cases("cost", [0.25, 0.5, 3.0])
 def test_trace_with_costs_conforms(cost: float) -> None:
     executor = executor_with_costs(cost, max_cost=1.0, max_iterations=9)
     found = audit(trace_of(executor_with_costs(cost, max_cost=1.0, max_iterations=9)), proof_of(executor))
@@ -274,7 +275,7 @@ def test_trace_stopped_below_its_limit_does_not_conform() -> None:
     assert audit(trace, proof_of(executor)).violations
 
 
-@pytest.mark.parametrize("cost", [-0.5, math.inf, math.nan])
+@cases("cost", [-0.5, math.inf, math.nan])
 def test_trace_with_an_invalid_cost_does_not_conform(cost: float) -> None:
     executor = executor_with_costs(0.5, max_iterations=2)
     trace = trace_of(executor_with_costs(0.5, max_iterations=2))

@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from typing import Any
 
-import pytest
-
 from graphexec import (
     END,
     Answered,
@@ -46,6 +44,7 @@ from tests.kernel.machines import (
     reporter,
     surveyors,
 )
+from tests.parameters import cases
 
 
 def test_events_of_a_clock() -> None:
@@ -133,7 +132,7 @@ def until(events: Generator[Any, None, None], kind: type) -> None:
     raise AssertionError(kind)
 
 
-@pytest.mark.parametrize("kind", [Asked, Answered])
+@cases("kind", [Asked, Answered])
 def test_closing_a_stream_closes_the_node(kind: type) -> None:
     CLOSED.clear()
     events = stream(CAREFUL, Left(1), reporter())
@@ -144,7 +143,7 @@ def test_closing_a_stream_closes_the_node(kind: type) -> None:
     assert list(events) == []
 
 
-@pytest.mark.parametrize("kind", [Asked, Answered])
+@cases("kind", [Asked, Answered])
 def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     CLOSED.clear()
 
@@ -172,7 +171,7 @@ def keep_generator(left: Left) -> Asks[Question, Total]:
     return asking
 
 
-@pytest.mark.parametrize("kind", [Asked, Answered])
+@cases("kind", [Asked, Answered])
 def test_node_is_closed_despite_other_references(kind: type) -> None:
     CLOSED.clear()
     events = stream(

@@ -42,6 +42,7 @@ from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing import verify_termination
 from tests.drivers import Script, run_script
 from tests.kernel.machines import Question
+from tests.parameters import cases
 
 
 @final
@@ -205,7 +206,7 @@ class TestFrame:
         with pytest.raises(SnapshotError, match=match):
             run_script(lambda: Script(machine, paused.retried(), answering()))
 
-    @pytest.mark.parametrize("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
+    @cases("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
     def test_invalid_frames_are_refused(self, frames: object) -> None:
         machine = office(survey())
         stored = json.loads(Snapshot("look.enter", Job(())).to_json()) | {"frames": frames}
@@ -397,7 +398,7 @@ def asking_enter(job: Job) -> Asks[Question, Subject]:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @cases(
         ("options", "message"),
         [
             ({"leave": write_down}, "look has leave= without enter=; pass enter, a function that starts the graph"),

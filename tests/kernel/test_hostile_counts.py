@@ -19,6 +19,7 @@ from graphexec.kernel import Budget, charged, metered, node
 from graphexec.kernel.meters import add_counts
 from graphexec.kernel.serialization import format_json, parse_json
 from tests.kernel.machines import CLOCK, INTERVIEW, SELF_LOOP, Left, Stopped, Tick, Topic, Total
+from tests.parameters import cases
 
 COINS, GRAMS = Meter("coins"), Meter("grams", whole=False)
 HUGE = 10**5000
@@ -51,7 +52,7 @@ def run_scales(reply: Any, count: int = 9, limits: Limits = COINS_ONLY) -> Any:
 INVALID = [-1, 0.5, 1.0, math.nan, math.inf, -math.inf, True, False, "1", b"1", [1], 1j]
 
 
-@pytest.mark.parametrize("amount", INVALID, ids=repr)
+@cases("amount", INVALID)
 def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
     with pytest.raises(
         InputError, match=r"weigh asked for Weigh, whose measure returned .*; return a whole number of coins"
@@ -63,15 +64,13 @@ def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
     assert resumed.spent[COINS] == 1 + 10
 
 
-@pytest.mark.parametrize(
-    "amount", [-1, -0.5, math.nan, math.inf, True, "1", HUGE], ids=lambda one: "huge" if one is HUGE else repr(one)
-)
+@cases("amount", [-1, -0.5, math.nan, math.inf, True, "1", HUGE])
 def test_invalid_amount_of_a_fractional_meter_is_refused(amount: Any) -> None:
     with pytest.raises(InputError, match=r"whose measure returned .*; return a finite number of grams, 0 or more"):
         run_scales((1, amount))
 
 
-@pytest.mark.parametrize("amounts", [None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1}], ids=repr)
+@cases("amounts", [None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1}])
 def test_wrong_number_of_measured_amounts_is_refused(amounts: Any) -> None:
     with pytest.raises(InputError, match="return an amount, or None, for each of coins, grams"):
         run_scales(amounts)
@@ -127,15 +126,15 @@ def label(value: object) -> str:
     return format_integer(value) if type(value) is int else repr(value)
 
 
-@pytest.mark.parametrize("count", COUNTS, ids=label)
-@pytest.mark.parametrize("name", ["iterations", "seconds", "restarts", "budgets", "meters"])
+@cases("count", COUNTS)
+@cases("name", ["iterations", "seconds", "restarts", "budgets", "meters"])
 def test_spent_refuses_invalid_counts(name: str, count: Any) -> None:
     with pytest.raises(SnapshotError, match="Spent has "):
         make(Spent, {name: {"coins": count} if name in ("budgets", "meters") else count})
 
 
-@pytest.mark.parametrize("counts", [None, 3, [("coins", 1)]])
-@pytest.mark.parametrize("name", ["budgets", "meters"])
+@cases("counts", [None, 3, [("coins", 1)]])
+@cases("name", ["budgets", "meters"])
 def test_spent_refuses_values_other_than_mappings(name: str, counts: Any) -> None:
     with pytest.raises(SnapshotError, match=f"Spent has {name}=.*; give a dict of names and counts"):
         make(Spent, {name: counts})
@@ -154,13 +153,13 @@ def test_stored_fraction_of_a_whole_meter_is_refused() -> None:
         SCALES.run(at, handlers={}, limits=COINS_ONLY)
 
 
-@pytest.mark.parametrize("sequence", [-1, 0.5, True, None, "1"])
+@cases("sequence", [-1, 0.5, True, None, "1"])
 def test_snapshot_refuses_an_invalid_sequence(sequence: Any) -> None:
     with pytest.raises(SnapshotError, match="Snapshot has sequence="):
         Snapshot("interview", Topic("tea"), sequence=sequence)
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
     [
         *({"value": -1}, {"value": math.nan}, {"value": True}, {"reached": math.inf}, {"reached": "1"}),
@@ -182,10 +181,8 @@ def snapshot_error(text: str, machine: Any = INTERVIEW) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text", ["-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}"]
-)
-@pytest.mark.parametrize("name", ["iterations", "seconds", "restarts"])
+@cases("text", ["-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}"])
+@cases("name", ["iterations", "seconds", "restarts"])
 def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> None:
     if (name, text) == ("seconds", "0.5"):
         return
@@ -193,15 +190,15 @@ def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> Non
     assert snapshot_error(stored_value).startswith(f"Spent has {name}=")
 
 
-@pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', f"-1{'0' * 5000}"])
-@pytest.mark.parametrize("name", ["budgets", "meters"])
+@cases("text", ["-1", "true", "1e400", "NaN", "null", '"3"', f"-1{'0' * 5000}"])
+@cases("name", ["budgets", "meters"])
 def test_stored_counts_by_name_that_are_invalid_are_refused(name: str, text: str) -> None:
     stored_value = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: {"coins": "#"}}}).replace('"#"', text)
     assert snapshot_error(stored_value).startswith(f"Spent has {name}['coins']=")
 
 
-@pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', "[]"])
-@pytest.mark.parametrize("name", ["value", "reached"])
+@cases("text", ["-1", "true", "1e400", "NaN", "null", '"3"', "[]"])
+@cases("name", ["value", "reached"])
 def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> None:
     limit = {"limit": "seconds", "value": 1, "reached": 2, name: "#"}
     stored_value = json.dumps({**GOOD, "replies": [{"exhausted": limit}]}).replace('"#"', text)
@@ -234,31 +231,27 @@ def stored_value(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
     return json.dumps(whole).replace('"#"', text)
 
 
-@pytest.mark.parametrize("text", ["true", "false", '"3"', "null", "[]", "{}"])
-@pytest.mark.parametrize("field", ["count", "weight", "value", "reached", "wanted"])
-@pytest.mark.parametrize("notes", [(), ("\ud800",)], ids=["plain", "half a surrogate pair"])
+@cases("text", ["true", "false", '"3"', "null", "[]", "{}"])
+@cases("field", ["count", "weight", "value", "reached", "wanted"])
+@cases("notes", [(), ("\ud800",)])
 def test_number_within_a_stored_value_is_not_converted(field: str, text: str, notes: tuple[str, ...]) -> None:
     assert "does not fit this graph" in snapshot_error(stored_value(field, text, notes), NOTES)
 
 
-@pytest.mark.parametrize("text", ["1.0", "1.5"])
+@cases("text", ["1.0", "1.5"])
 def test_stored_fraction_as_an_integer_is_refused(text: str) -> None:
     assert "does not fit this graph" in snapshot_error(stored_value("count", text), NOTES)
 
 
-@pytest.mark.parametrize("count", [HUGE, -HUGE, 0], ids=["huge", "negative", "zero"])
-@pytest.mark.parametrize("note", ["\ud800", "é", ""], ids=ascii)
+@cases("count", [HUGE, -HUGE, 0])
+@cases("note", ["\ud800", "é", ""])
 def test_value_is_read_as_it_was_stored(count: int, note: str) -> None:
     at = Snapshot("note_weight", Weighed(count, math.inf, Exhausted("coins", abs(count), 0), (note,)))
     assert Snapshot.from_json(at.to_json(), NOTES) == at
 
 
-@pytest.mark.parametrize(
-    "field", ["version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run"]
-)
-@pytest.mark.parametrize(
-    "text", ["true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900]
-)
+@cases("field", ["version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run"])
+@cases("text", ["true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900])
 def test_any_snapshot_field_is_read_or_refused(field: str, text: str) -> None:
     stored_value = json.dumps({**GOOD, field: "#"}).replace('"#"', text)
     try:
@@ -283,14 +276,12 @@ def test_run_resumes_with_integers_of_any_size() -> None:
     assert str(done.outcome.limit) == "the limit of 1.0e+5000 iterations was reached (1.0e+5000 spent)"
 
 
-@pytest.mark.parametrize(
-    "limits", [{"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}}]
-)
+@cases("limits", [{"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}}])
 def test_limits_of_any_size_are_limits(limits: Any) -> None:
     assert SELF_LOOP.verify(make(Limits, {"iterations": HUGE, **limits})).proved
 
 
-@pytest.mark.parametrize("limits", [{"seconds": HUGE}, {"meters": {GRAMS: HUGE}}])
+@cases("limits", [{"seconds": HUGE}, {"meters": {GRAMS: HUGE}}])
 def test_limits_that_a_float_cannot_hold_are_refused(limits: Any) -> None:
     with pytest.raises(LimitsError, match=r"is 1.0e\+5000, more than a float can hold; give None for no limit"):
         Limits(**limits)
@@ -349,13 +340,13 @@ def test_integers_keep_their_digits() -> None:
     assert format_json(parse_json(f'{{"a": [{digits}]}}')) == f'{{"a": [{digits}]}}'
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "", "nul", "[1"])
+@cases("text", ["[" * 100_000, '{"a":' * 100_000, "", "nul", "[1"])
 def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_json(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("number", "spec", "text"),
     [
         (1234, ",", "1,234"),
@@ -367,7 +358,6 @@ def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
         (26 * 10**4999, "", "2.6e+5000"),
         (10**400_000, "", "1.0e+400000"),
     ],
-    ids=lambda value: "",
 )
 def test_long_integers_are_shortened(number: int, spec: str, text: str) -> None:
     assert format_integer(number, spec) == text
@@ -378,7 +368,7 @@ class _Unprintable:
         raise RuntimeError
 
 
-@pytest.mark.parametrize("make", [_Unprintable, lambda: (HUGE,)])
+@cases("make", [_Unprintable, lambda: (HUGE,)])
 def test_value_with_failing_repr_is_shown_by_class(make: Callable[[], Any]) -> None:
     with pytest.raises(GraphexecError, match=r"the limit iterations is <(_Unprintable|tuple) that cannot be shown>"):
         Limits(iterations=make())

@@ -17,6 +17,7 @@ from graphexec.effects import Decided, ToolResult, Unreadable
 from graphexec.kernel import Journal, replay
 from graphexec.kernel.events import CompactReply, MemberReply
 from graphexec.models import ScriptedModel
+from tests.parameters import cases
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
 BROKEN = "no action in sight"
@@ -141,7 +142,7 @@ REPLIES = (
 )
 
 
-@pytest.mark.parametrize("reply", REPLIES, ids=repr)
+@cases("reply", REPLIES)
 def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
     result = executor(["Final Answer: so"]).run("?")
     journal = result.journal

@@ -17,6 +17,7 @@ from graphexec.kernel.events import Cut
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import NOTHING, Counts, FrozenMapping
 from tests.kernel.machines import INTERVIEW, Stopped, Topic
+from tests.parameters import cases
 
 PAYMENTS = Meter("payments")
 FEES = Meter("fees", whole=False, unit="an amount of money")
@@ -38,8 +39,8 @@ def test_meters_are_equal_by_name() -> None:
     assert Meter("payments", whole=False) != PAYMENTS
 
 
-@pytest.mark.parametrize("kind", [Meter, Budget])
-@pytest.mark.parametrize("name", ["", "two words", "9lives", "a-b", ".a", 5, None, ["payments"]])
+@cases("kind", [Meter, Budget])
+@cases("name", ["", "two words", "9lives", "a-b", ".a", 5, None, ["payments"]])
 def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> None:
     with pytest.raises(LimitsError) as caught:
         kind(name)
@@ -48,8 +49,8 @@ def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> No
     )
 
 
-@pytest.mark.parametrize("kind", [Meter, Budget])
-@pytest.mark.parametrize("name", ["seconds", "fan_out", "restarts"])
+@cases("kind", [Meter, Budget])
+@cases("name", ["seconds", "fan_out", "restarts"])
 def test_meter_name_of_a_limit_is_refused(kind: type[Meter | Budget], name: str) -> None:
     with pytest.raises(LimitsError, match=f"^{name} is a limit already; find another name for the "):
         kind(name)
@@ -63,7 +64,7 @@ def test_meter_named_iterations_is_refused() -> None:
 # ---- charges and measures of effects
 
 
-@pytest.mark.parametrize(
+@cases(
     ("charges", "given"),
     [
         ({PAYMENTS: 0}, "Meter(name='payments', whole=True): 0"),
@@ -71,7 +72,6 @@ def test_meter_named_iterations_is_refused() -> None:
         ({PAYMENTS: 1.5}, "Meter(name='payments', whole=True): 1.5"),
         ({PAYMENTS: True}, "Meter(name='payments', whole=True): True"),
     ],
-    ids=["zero", "negative", "fraction", "bool"],
 )
 def test_invalid_charges_are_refused(charges: Any, given: str) -> None:
     with pytest.raises(NodeError) as caught:
@@ -111,7 +111,7 @@ def test_limits_are_found_by_meter_and_by_name() -> None:
     assert Limits({PAYMENTS: None})[PAYMENTS] is limits["parcels"] is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("meters", "text"),
     [
         ({"payments": 3}, "the limits have 'payments', which is not a meter; give {Meter('payments'): 5}"),
@@ -145,7 +145,7 @@ def test_budgets_must_be_a_mapping() -> None:
     assert str(caught.value) == "budgets is ['revisions']; give a dict of names and limits: {'revisions': 5}"
 
 
-@pytest.mark.parametrize("name", ["iterations", "seconds", "fan_out", "restarts"])
+@cases("name", ["iterations", "seconds", "fan_out", "restarts"])
 def test_budget_named_like_a_limit_is_refused(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Limits(budgets={name: 5})
@@ -285,7 +285,7 @@ def test_charges_as_a_field_are_refused() -> None:
         node(report)
 
 
-@pytest.mark.parametrize("name", ["charges", "measures"])
+@cases("name", ["charges", "measures"])
 def test_computed_charges_are_refused(name: str) -> None:
     with pytest.raises(NodeError, match=f"Pay has {name} that differ from effect to effect"):
         type("Pay", (Effect,), {name: property(lambda self: {PAYMENTS: 3})})
@@ -310,10 +310,8 @@ class Outer:
         raise AssertionError("no reply reports more")
 
 
-@pytest.mark.parametrize("own", [None, 9.0])
-@pytest.mark.parametrize(
-    ("answer", "at"), [(Cut(), 5.0), ("an answer after the deadline", 6.0)], ids=["cut", "late answer"]
-)
+@cases("own", [None, 9.0])
+@cases(("answer", "at"), [(Cut(), 5.0), ("an answer after the deadline", 6.0)])
 def test_deadline_of_an_outer_run_ends_a_nested_run(own: float | None, answer: object, at: float) -> None:
     execution = Execution(INTERVIEW, begin(INTERVIEW, Topic("the sea")), Limits(seconds=own), outer=Outer(5.0))
     path = execution.run()

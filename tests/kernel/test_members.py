@@ -14,6 +14,7 @@ from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.snapshot import PAID
 from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics
+from tests.parameters import cases
 
 TEN = Limits(seconds=10)
 NAMES = tuple("abcdef")
@@ -83,7 +84,7 @@ def test_retry_beyond_the_limit_is_refused() -> None:
     assert end.outcome.limit.limit == "tool_calls"
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@cases("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
     replies = [Cut(), ToolResult("no", "error", error="ValueError"), ToolResult("c")]
     snapshot = begin(SURVEY, Topics(("a", "b", "c")))

@@ -45,11 +45,12 @@ from tests.kernel.machines import (
     surveyors,
     without_handlers,
 )
+from tests.parameters import cases
 
 # ---- iterations
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 7])
+@cases("limit", [0, 1, 2, 7])
 def test_limit_bounds_the_entries_of_a_metered_node(limit: int) -> None:
     result = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=limit)))
     assert result.outcome == Stopped(Tick(limit), Exhausted("iterations", limit, limit))
@@ -61,7 +62,7 @@ def test_default_limit_is_fifteen_iterations() -> None:
     assert run_script(lambda: Script(CLOCK, Tick(), without_handlers())).outcome.at == Tick(15)
 
 
-@pytest.mark.parametrize(("needed", "limit", "ends"), [(3, 3, "Landed"), (4, 3, "Stopped"), (1, 1, "Landed")])
+@cases(("needed", "limit", "ends"), [(3, 3, "Landed"), (4, 3, "Stopped"), (1, 1, "Landed")])
 def test_last_allowed_entry_is_counted(needed: int, limit: int, ends: str) -> None:
     result = run_script(lambda: Script(SELF_LOOP, Left(needed), limited(iterations=limit)))
     assert type(result.outcome).__name__ == ends
@@ -94,16 +95,14 @@ def test_stopped_node_has_paid_for_its_entry() -> None:
 # ---- calls
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3])
+@cases("limit", [0, 1, 3])
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
     result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit))))
     assert result.outcome == Stopped(Prompt(limit), Exhausted("model_calls", limit, limit))
     assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
 
 
-@pytest.mark.parametrize(
-    ("calls", "limit", "carried_out"), [(0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1)]
-)
+@cases(("calls", "limit", "carried_out"), [(0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1)])
 def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None, carried_out: int | None) -> None:
     called: list[str] = []
 
@@ -135,7 +134,7 @@ def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
 BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)), start=brainstorm)
 
 
-@pytest.mark.parametrize(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
+@cases(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit))))
     assert result.outcome == Stopped(Prompt(calls), Exhausted("model_calls", limit, calls))
@@ -163,7 +162,7 @@ def test_failed_call_is_charged() -> None:
 # ---- tokens
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit", "usage", "calls"),
     [
         (0, Usage(1, 1), 0),
@@ -215,11 +214,11 @@ def test_effect_without_charges_is_free() -> None:
 # ---- limits as values
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
     ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"],
 )
-@pytest.mark.parametrize(
+@cases(
     ("value", "text"),
     [
         (-1, "is -1; give 0 or more, or None for no limit"),
@@ -228,7 +227,6 @@ def test_effect_without_charges_is_free() -> None:
         ("3", None),
         (True, None),
     ],
-    ids=["negative", "infinite", "nan", "text", "bool"],
 )
 def test_invalid_limit_is_refused(name: str, value: Any, text: str | None) -> None:
     with pytest.raises(LimitsError) as caught:

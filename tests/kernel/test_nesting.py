@@ -36,6 +36,7 @@ from graphexec.kernel import ITERATIONS, PendingEffect
 from graphexec.runtime import RunContext
 from tests.drivers import Script, run_script
 from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, reporter, without_handlers
+from tests.parameters import cases
 
 # ---- the child: it attempts each task up to a number of tries
 
@@ -392,7 +393,7 @@ def test_nested_loops_are_proved_together() -> None:
 # ---- invalid subgraphs
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a.b", "1st"])
+@cases("name", ["", "a b", "a.b", "1st"])
 def test_invalid_subgraph_name_is_refused(name: str) -> None:
     with pytest.raises(NodeError, match="a node cannot be named"):
         embed(solver(TRIES), name)

@@ -14,6 +14,7 @@ from graphexec.errors import GraphexecError, NodeError
 from graphexec.kernel import Perform, rename
 from graphexec.kernel.serialization import reply_adapter
 from tests.kernel.machines import Errand, Even, Left, Number, Odd, Question, Stopped, Sum, Tick, Total, countdown, halve
+from tests.parameters import cases
 
 # Functions that type checkers refuse.
 decorate: Any = node
@@ -234,7 +235,7 @@ class Instance:
         return Total("")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("function", "text"),
     [
         (unannotated, "unannotated does not annotate 'number'; write def unannotated(number: In) -> Out"),
@@ -298,7 +299,6 @@ class Instance:
         (Instance(), "Instance is not a function; define it with def"),
         (functools.partial(unannotated, flag=True), "partial is not a function; define it with def"),
     ],
-    ids=lambda value: getattr(value, "__name__", type(value).__name__) if callable(value) else "",
 )
 def test_invalid_node_function_is_refused_with_a_remedy(function: Any, text: str) -> None:
     with pytest.raises(NodeError) as caught:

@@ -24,6 +24,7 @@ from graphexec.kernel.snapshot import Snapshot, attach_snapshot, snapshot_of
 from graphexec.testing.failures import WaitingTask
 from graphexec.tools.options import ToolRaisedError
 from graphexec.verify import UnprovedError
+from tests.parameters import cases
 
 # The arguments of each constructor that takes more than a text; a subclass without its own has that of its base.
 ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
@@ -86,7 +87,7 @@ def described(error: BaseException) -> tuple[object, ...]:
     return type(error), str(error), repr(error.args), attributes
 
 
-@pytest.mark.parametrize("name", sorted(classes()))
+@cases("name", sorted(classes()))
 def test_exception_survives_pickling_and_copying(name: str) -> None:
     error = example(classes()[name])
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -173,7 +174,7 @@ class _WithATextForNotes(Exception):
     __notes__: Any = "no list"
 
 
-@pytest.mark.parametrize("kind", [_WithoutNotes, _WithATextForNotes])
+@cases("kind", [_WithoutNotes, _WithATextForNotes])
 def test_exception_that_takes_no_note_has_its_snapshot(kind: type[Exception]) -> None:
     error = kind("mine")
     attach_snapshot(error, Snapshot("plan", 3))

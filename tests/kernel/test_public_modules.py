@@ -18,9 +18,10 @@ from graphexec.kernel.node import Edge
 from graphexec.kernel.serialization import public_module
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import ImageMarks
+from tests.parameters import cases
 
 
-@pytest.mark.parametrize("package", [graphexec, graphexec.messages], ids=lambda package: package.__name__)
+@cases("package", [graphexec, graphexec.messages])
 def test_exported_class_is_named_by_its_package(package: ModuleType) -> None:
     classes = {one for one in (getattr(package, name) for name in package.__all__) if isinstance(one, type)}
     assert len(classes) > 10
@@ -34,7 +35,7 @@ def test_class_is_named_by_a_package_that_has_not_used_it(monkeypatch: pytest.Mo
     assert public_module(limits) == "graphexec"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("named", "module"),
     [
         (json.decoder.JSONDecoder, "json"),
@@ -86,7 +87,7 @@ def test_stored_class_of_another_library_keeps_its_module(monkeypatch: pytest.Mo
     assert Original(Outer()).dump()["class"] == f"{__name__}:Outer"
 
 
-@pytest.mark.parametrize("module", ["graphexec.messages", "graphexec.messages.conversation"])
+@cases("module", ["graphexec.messages", "graphexec.messages.conversation"])
 def test_stored_message_is_restored_by_each_name(module: str) -> None:
     stored = Original(AssistantMessage("hi")).dump()
     named = {**stored, "class": f"{module}:AssistantMessage"}

@@ -35,6 +35,7 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
 from tests.drivers import LIVE, Script, run_script
 from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, without_handlers
+from tests.parameters import cases
 
 
 def with_ranks(ranks: Ranks, **limits: Any) -> RunContext:
@@ -57,7 +58,7 @@ def deeper(ranks: Ranks) -> Ranks:
     return {name: (*rank, (0, ()), (0, ())) for name, rank in ranks.items()}
 
 
-@pytest.mark.parametrize("transform", [dict, deeper])
+@cases("transform", [dict, deeper])
 def test_falling_rank_changes_nothing(transform: Callable[[Ranks], Ranks]) -> None:
     result = run_script(lambda: Script(DIAMOND, Number(4), with_ranks(transform(WAY))), drivers=LIVE)
     assert result.outcome == Total("halved to 2")
@@ -70,7 +71,7 @@ def test_manual_stepping_checks_ranks() -> None:
         advance(DIAMOND, begin(DIAMOND, Number(4)), Limits(), ranks={**WAY, "join": ((4, ()),)})
 
 
-@pytest.mark.parametrize("level", [2, 3, 4])
+@cases("level", [2, 3, 4])
 def test_step_without_a_lower_rank_ends_the_run(level: int) -> None:
     ranks = {**WAY, "join": ((level, ()),)}
     assert rank_error(DIAMOND, Number(4), with_ranks(deeper(ranks))) == (
@@ -157,8 +158,8 @@ def _ranks() -> Iterator[Rank]:
             yield from (((component, ("iterations",)), (part, ())) for part in range(3))
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2])
-@pytest.mark.parametrize("transform", [dict, deeper])
+@cases("limit", [0, 1, 2])
+@cases("transform", [dict, deeper])
 def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks], limit: int) -> None:
     def value(rank: Rank, iterations: int) -> list[int]:
         return [number for part, budgets in rank for number in (part, *[limit - iterations for _ in budgets])]
@@ -186,7 +187,7 @@ def test_level_may_count_several_budgets() -> None:
     assert result.spent == Spent(iterations=2)
 
 
-@pytest.mark.parametrize("name", ["iterations", "model_calls", "tool_calls", "tokens", "elsewhere"])
+@cases("name", ["iterations", "model_calls", "tool_calls", "tokens", "elsewhere"])
 def test_rank_needs_limits_on_its_budgets(name: str) -> None:
     ranks: Ranks = {"split": ((3, (name,)),)}
     assert rank_error(DIAMOND, Number(4), with_ranks(ranks, iterations=None)) == (
@@ -200,15 +201,15 @@ def test_rank_needs_a_limit_on_iterations() -> None:
     )
 
 
-@pytest.mark.parametrize("transform", [dict, deeper])
-@pytest.mark.parametrize("limit", [0, 3])
+@cases("transform", [dict, deeper])
+@cases("limit", [0, 3])
 def test_resume_with_lower_limits_stops(transform: Callable[[Ranks], Ranks], limit: int) -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=13), entered=True)
     result = run_script(lambda: Script(CLOCK, at, with_ranks(transform(TICKING), iterations=limit)), drivers=LIVE)
     assert result.outcome == Stopped(Tick(1), Exhausted("iterations", limit, 13))
 
 
-@pytest.mark.parametrize("transform", [dict, deeper])
+@cases("transform", [dict, deeper])
 def test_overspent_budget_counts_as_zero_remaining(transform: Callable[[Ranks], Ranks]) -> None:
     ranks: Ranks = {**WAY, "halve": ((2, ("iterations",)), (0, ()))}
     at = Snapshot("split", Number(4), spent=Spent(iterations=13))
@@ -216,7 +217,7 @@ def test_overspent_budget_counts_as_zero_remaining(transform: Callable[[Ranks], 
     assert result.outcome == Total("halved to 2")
 
 
-@pytest.mark.parametrize("transform", [dict, deeper])
+@cases("transform", [dict, deeper])
 def test_rank_allows_spending_the_whole_budget(transform: Callable[[Ranks], Ranks]) -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=3))
     result = run_script(lambda: Script(CLOCK, at, with_ranks(transform(TICKING), iterations=3)), drivers=LIVE)
@@ -262,7 +263,7 @@ def thinking(counted: str, usage: Usage, **limits: Any) -> RunContext:
     return RunContext(result.handlers, result.limits, ranks={"think": ((1, (counted,)),)})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("counted", "limits", "turns"),
     [
         ("model_calls", {"model_calls": 3}, 3),

@@ -19,6 +19,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.messages.turns import Conversation
+from tests.parameters import cases
 
 MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMessage("c", "t"))
 
@@ -27,7 +28,7 @@ class Loud(UserMessage):
     """A message of a user's class."""
 
 
-@pytest.mark.parametrize("messages", [(), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")]])
+@cases("messages", [(), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")]])
 def test_messages_make_a_request(messages: Any) -> None:
     assert ChatRequest(messages).messages is messages
 
@@ -43,7 +44,7 @@ def lang_chain(kind: str) -> Any:
     return SimpleNamespace(type=kind, content="hi")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("message", "remedy"),
     [
         ("hi", "write UserMessage('hi')"),
@@ -71,7 +72,7 @@ def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
         assert str(raised.value).endswith(f"; {remedy}")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("messages", "text"),
     [
         ("hi", "ChatRequest has messages='hi'; write ChatRequest([UserMessage('hi')])"),
@@ -94,13 +95,13 @@ def test_single_message_is_put_in_a_list() -> None:
         ChatRequest(one)
 
 
-@pytest.mark.parametrize("prompt", [None, ["hi"], [UserMessage("hi")]])
+@cases("prompt", [None, ["hi"], [UserMessage("hi")]])
 def test_prompt_must_be_a_string(prompt: Any) -> None:
     with pytest.raises(InputError, match=r"^CompletionRequest has prompt=.*; give a string, or messages in a ChatReq"):
         CompletionRequest(prompt)
 
 
-@pytest.mark.parametrize("request_", ["hello", None, [UserMessage("hello")], UserMessage("hello")])
+@cases("request_", ["hello", None, [UserMessage("hello")], UserMessage("hello")])
 def test_model_is_asked_with_a_request(request_: Any) -> None:
     with pytest.raises(InputError) as raised:
         CallModel(request_)

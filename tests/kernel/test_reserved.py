@@ -48,6 +48,7 @@ from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.drivers import FakeClock, Script, run_script
 from tests.kernel.machines import Prompt, Stopped
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 from tests.verify.execution import execute
 from tests.verify.traces import proof_of, trace_of
@@ -112,7 +113,7 @@ def office(limits: Limits, *, cost: float = 0.0) -> RunContext:
 # ---- limits and counts
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "calls"),
     [
         (agent_limits(iterations=0, model_calls=0), 0),
@@ -214,7 +215,7 @@ def slow(clock: FakeClock, seconds: float, limits: Limits = TEN) -> RunContext:
     return make_run_context({CallModel: answer, CallTool: lambda call: ToolResult("sent")}, limits=limits, clock=clock)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("seconds", "outcome", "calls"),
     [
         # Calls end at 4, 8 and 12 seconds, when the grace is over.
@@ -238,7 +239,7 @@ def test_every_driver_enforces_the_grace(seconds: float, outcome: type, calls: i
     assert result.spent["model_calls"] == calls
 
 
-@pytest.mark.parametrize("driver", ["sync", "async"])
+@cases("driver", ["sync", "async"])
 def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
     clock, released = FakeClock(), threading.Event()
 
@@ -263,8 +264,8 @@ def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
 SOON = replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
-@pytest.mark.parametrize("driver", ["run", "arun", "stream", "astream"])
-@pytest.mark.parametrize("hanging", ["sum up", "a mail"])
+@cases("driver", ["run", "arun", "stream", "astream"])
+@cases("hanging", ["sum up", "a mail"])
 def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
     """The deadline cuts a hanging call; a reserved call follows, and is cut after its grace."""
     released = threading.Event()
@@ -318,7 +319,7 @@ def words(stopped: Stopped) -> Asks[CallModel, Summary]:
     return Summary((reply.content,))
 
 
-@pytest.mark.parametrize(
+@cases(
     "written",
     [
         lambda: metered(when_spent=Silent)(reserved(when_spent=Silent)(node(words))),
@@ -331,7 +332,7 @@ def test_reserved_node_cannot_be_metered(written: Callable[[], Any]) -> None:
         written()
 
 
-@pytest.mark.parametrize("grace", [-1, -0.001, math.inf, math.nan, True, False])
+@cases("grace", [-1, -0.001, math.inf, math.nan, True, False])
 def test_invalid_grace_is_refused(grace: Any) -> None:
     with pytest.raises(NodeError, match=f"grace is {grace}; give seconds, 0 or more"):
         reserved(when_spent=Silent, grace=grace)
@@ -372,8 +373,8 @@ def proof(machine: Graph[Any, Any], limits: Limits) -> Certificate:
     return certificate
 
 
-@pytest.mark.parametrize("machine", BOTH)
-@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
+@cases("machine", BOTH)
+@cases("iterations", [0, 1, 3, 15])
 def test_generate_costs_one_more_model_call(machine: Graph[Any, Any], iterations: int) -> None:
     limits = Limits(iterations=iterations)
     certificate = proof(machine, limits)
@@ -387,8 +388,8 @@ def test_generate_costs_one_more_model_call(machine: Graph[Any, Any], iterations
     assert Certificate.from_json(certificate.to_json()) == certificate
 
 
-@pytest.mark.parametrize("machine", BOTH)
-@pytest.mark.parametrize(
+@cases("machine", BOTH)
+@cases(
     ("limits", "calls"),
     [
         (agent_limits(iterations=3, model_calls=0), 1),
@@ -549,7 +550,7 @@ def test_explorer_distinguishes_states_by_remaining_grace() -> None:
     assert explore_table(machine, limits, ranks=certificate.ranks).longest == certificate.bounds.transitions.number == 5
 
 
-@pytest.mark.parametrize("restarts", [0, 1, 2])
+@cases("restarts", [0, 1, 2])
 def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
     """Found by a random machine: the bound counted one final call, even if restarts make it again."""
     machine = build_graph(DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, grace=0.0))

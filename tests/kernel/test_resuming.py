@@ -36,6 +36,7 @@ from tests.kernel.machines import (
     reporter,
     without_handlers,
 )
+from tests.parameters import cases
 
 
 def texts(script: Script[Any, Any]) -> tuple[str, ...]:
@@ -45,7 +46,7 @@ def texts(script: Script[Any, Any]) -> tuple[str, ...]:
 # ---- replies are kept
 
 
-@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+@cases("driver", LIVE)
 def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
     for number, text in enumerate(texts(Script(INTERVIEW, Topic("tea", 4), reporter()))):
         asked: list[str] = []
@@ -86,7 +87,7 @@ def test_answered_batch_is_not_asked_again() -> None:
 # ---- spending and clock are kept
 
 
-@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+@cases("driver", LIVE)
 def test_resume_does_not_reset_budgets(driver: Driver) -> None:
     def script(value: Any) -> Script[Any, Any]:
         return Script(PROMPTS, value, model_of(Usage(2, 1), agent_limits(model_calls=5, tokens=100)))
@@ -153,7 +154,7 @@ def test_resume_does_not_charge_the_entry_again() -> None:
         assert (result.outcome, result.spent.iterations) == (whole.outcome, 1)
 
 
-@pytest.mark.parametrize("driver", [*LIVE, drive_from_text], ids=lambda driver: driver.__name__)
+@cases("driver", [*LIVE, drive_from_text])
 def test_clock_continues_after_a_resume(driver: Driver) -> None:
     def make_context() -> RunContext:
         # Another process has another clock.
@@ -246,7 +247,7 @@ def changed(**changes: Any) -> str:
     return json.dumps({**json.loads(GOOD), **changes})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "says"),
     [
         ("", "this is not a snapshot: it needs node, value, replies and spent: JSONDecodeError"),
@@ -309,7 +310,7 @@ def test_altered_snapshot_is_read_or_refused(key: str, value: object) -> None:
         return
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "machine"),
     [({"class": "str", "data": 3}, INTERVIEW), ({"class": "str", "data": None}, INTERVIEW)],
 )
@@ -350,10 +351,9 @@ def loop() -> list[Any]:
     return items
 
 
-@pytest.mark.parametrize(
+@cases(
     "inside",
     [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)],
-    ids=["an object", "a list in itself", "bytes", "a function", "an object in a dict", "an object in a tuple"],
 )
 def test_value_without_a_json_form_is_refused(inside: Any) -> None:
     for snapshot in (

@@ -34,6 +34,7 @@ from tests.kernel.machines import (
     Travel,
     Trip,
 )
+from tests.parameters import cases
 
 Way: TypeAlias = Callable[..., Done[Any]]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], HandlerLike]
@@ -86,7 +87,7 @@ def answers(text: str) -> Handlers:
 
 
 WAYS: tuple[Way, ...] = (run, arun, stream, astream)
-in_every_way = pytest.mark.parametrize("way", WAYS)
+in_every_way = cases("way", WAYS)
 
 
 def comparable(done: Done[Any]) -> object:
@@ -136,7 +137,7 @@ def test_unproved_machine_is_refused(way: Way) -> None:
     assert travelled == []
 
 
-@pytest.mark.parametrize("start", [ROAD.stream, ROAD.astream])
+@cases("start", [ROAD.stream, ROAD.astream])
 def test_stream_refuses_before_the_first_event(start: Callable[..., object]) -> None:
     with pytest.raises(UnprovedError):
         start(Trip(2), handlers=travels(1.0))
@@ -164,7 +165,7 @@ def test_unknown_budget_is_refused(way: Way) -> None:
 
 
 @in_every_way
-@pytest.mark.parametrize(("limit", "miles"), [(0, 5.0), (1, 5.0), (4, 5.0)])
+@cases(("limit", "miles"), [(0, 5.0), (1, 5.0), (4, 5.0)])
 def test_charged_meter_stops_before_the_effect(way: Way, limit: int, miles: float) -> None:
     travelled: list[Travel] = []
     handlers = travels(1.0, travelled)
@@ -285,7 +286,7 @@ def test_sync_run_works_under_a_running_loop() -> None:
     assert asyncio.run(outcomes()) == [Interview(("tea 0 0",))] * 2
 
 
-@pytest.mark.parametrize("way", [arun, astream])
+@cases("way", [arun, astream])
 def test_blocking_handler_runs_beside_the_loop(way: Way) -> None:
     threads: list[threading.Thread] = []
 

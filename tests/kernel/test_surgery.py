@@ -63,6 +63,7 @@ from tests.kernel.machines import (
     triple,
     without_handlers,
 )
+from tests.parameters import cases
 
 loosely: Any = edges
 
@@ -219,7 +220,7 @@ def test_splice_on_a_missing_edge_is_refused() -> None:
     assert text_of(caught) == "the graph has no node tick; its nodes are split, halve, triple, join"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "text"),
     [
         ({"on": []}, "splice has on=[]; give an outcome class, or a list of them"),
@@ -481,10 +482,9 @@ def with_call(number: Number, call: CallContext[None], greeting: Greeting) -> To
     return Total(f"{greeting.word} {number.value} in {call.node}")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("greeter", "text"),
     [(with_one, "Hi 3"), (with_two, "Hi 3!"), (with_three, "Hi 3! 7"), (with_call, "Hi 3 in with_call")],
-    ids=["one", "two", "three", "call"],
 )
 def test_bound_node_receives_its_settings(greeter: Node[Number, Total], text: str) -> None:
     table: Graph[Number, Total] = graph(edges(greeter, on(Total, END)), start=greeter)
@@ -494,17 +494,16 @@ def test_bound_node_receives_its_settings(greeter: Node[Number, Total], text: st
     assert outcome_of(again, Number(3)) == Total(text.replace("!", "?"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "text"),
     [(ask_politely, "re: Hello"), (shout, "HELLO"), (whisper, "hello")],
-    ids=["asks", "opaque", "async"],
 )
 def test_bind_supplies_every_kind_of_node(source: Any, text: str) -> None:
     machine = graph(edges(source, on(Total, END) | on(Stopped, END)), start=source)
     assert outcome_of(bind(machine, Greeting("Hello")), Left(1), reporter) == Total(text)
 
 
-@pytest.mark.parametrize("source", [ask_politely, shout, whisper], ids=["asks", "opaque", "async"])
+@cases("source", [ask_politely, shout, whisper])
 def test_node_may_be_wrapped_before_it_is_bound(source: Any) -> None:
     machine = graph(edges(source, on(Total, END) | on(Stopped, END)), start=source)
     wrapped = wrap(machine, source, after=lambda outcome: Total(outcome.text + "?"))

@@ -47,6 +47,7 @@ from tests.kernel.machines import (
     limited,
     without_handlers,
 )
+from tests.parameters import cases
 
 
 @final
@@ -112,8 +113,8 @@ def _nothing_consumed() -> None:
     CONSUMED.clear()
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
-@pytest.mark.parametrize("liar", [purely, asking, asynchronously, opaquely], ids=lambda liar: liar.name)
+@cases("driver", ALL_DRIVERS)
+@cases("liar", [purely, asking, asynchronously, opaquely])
 def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     row: Any = edges
     routes: Any = on(Honest, consume_honest)
@@ -136,7 +137,7 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     )
 
 
-@pytest.mark.parametrize("lie", [Child("child"), None, "text", Exhausted("seconds", 1, 1)], ids=repr)
+@cases("lie", [Child("child"), None, "text", Exhausted("seconds", 1, 1)])
 def test_outcomes_are_matched_by_exact_class(lie: Any) -> None:
     @node
     def lying(left: Left) -> Total:
@@ -227,11 +228,10 @@ def test_yield_without_from_is_reported() -> None:
         run(machine, Left(1), answering([]))
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
-@pytest.mark.parametrize(
+@cases("driver", ALL_DRIVERS)
+@cases(
     ("sneak", "asked"),
     [(sneaking, "a CallTool"), (sneaking_in_a_batch, "an All"), (yielding_anything, "a str")],
-    ids=["alone", "in a batch", "no effect"],
 )
 def test_undeclared_effect_is_not_carried_out(sneak: Any, asked: str, driver: Driver) -> None:
     machine = graph(edges(sneak, on(Total, END) | on(Stopped, END)), start=sneak)

@@ -17,6 +17,7 @@ from graphexec.draw import Recorder
 from graphexec.live import serving
 from tests.cli.traced import QUESTION, make_executor, record_run
 from tests.live.readers import PATIENCE, client_of, fetch, reading, recorder_of
+from tests.parameters import cases
 from tests.traces import read_trace
 
 
@@ -96,7 +97,7 @@ def test_page_connects_only_to_its_own_server() -> None:
     assert page.headers["content-type"] == "text/html; charset=utf-8"
 
 
-@pytest.mark.parametrize("path", ["/", "/events", "/nowhere"])
+@cases("path", ["/", "/events", "/nowhere"])
 def test_every_response_has_security_headers(path: str) -> None:
     with client_of(recorder_of()) as client:
         for answer in (client.get(path), client.get(path, headers={"Host": "evil.example"}), client.post(path)):
@@ -107,7 +108,7 @@ def test_every_response_has_security_headers(path: str) -> None:
             assert "access-control-allow-origin" not in answer.headers
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", ""])
+@cases("host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", ""])
 def test_other_host_names_are_refused(host: str) -> None:
     with client_of(recorder_of()) as client:
         for path in ("/", "/events"):
@@ -115,7 +116,7 @@ def test_other_host_names_are_refused(host: str) -> None:
             assert (answer.status_code, answer.text) == (400, "Invalid host header")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:1"])
+@cases("host", ["127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:1"])
 def test_local_host_names_are_accepted(host: str) -> None:
     with client_of(recorder_of()) as client:
         assert client.get("/", headers={"Host": host}).status_code == 200
@@ -128,7 +129,7 @@ def test_only_get_is_allowed() -> None:
             assert client.request(method, "/events").status_code == 405
 
 
-@pytest.mark.parametrize("last", ["-1", "x", "²", "999999", "1" * 5000])
+@cases("last", ["-1", "x", "²", "999999", "1" * 5000])
 def test_unknown_event_id_is_ignored(last: str) -> None:
     recorder = recorder_of()
     with client_of(recorder) as client:
@@ -208,7 +209,7 @@ def test_layout_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "graphexec-agents[draw]" in page.text
 
 
-@pytest.mark.parametrize("package", ["starlette.applications", "sse_starlette", "uvicorn"])
+@cases("package", ["starlette.applications", "sse_starlette", "uvicorn"])
 def test_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=r"the live page needs .*; pip install 'graphexec-agents\[live\]'"):

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from graphexec import InputError
 from graphexec.live import live_page, serving
 from tests.live.readers import PATIENCE, TOKEN, credentials, recorder_of
+from tests.parameters import cases
 
 WRONG = TOKEN[:-1] + "X"
 PATHS = ("/", "/events", "/events?run=1", "/nowhere", "//events", "/%2e%2e/events")
@@ -86,7 +87,7 @@ REFUSAL = (
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("path", PATHS)
+@cases("path", PATHS)
 def test_no_route_answers_without_the_token(path: str) -> None:
     with open_client() as client:
         for method, headers in product(METHODS, REFUSED_HEADERS):
@@ -99,7 +100,7 @@ def test_no_route_answers_without_the_token(path: str) -> None:
             assert_refused(both, body=method != "HEAD")
 
 
-@pytest.mark.parametrize("scheme", ["Bearer", "token", "bearer", "Token"])
+@cases("scheme", ["Bearer", "token", "bearer", "Token"])
 def test_header_opens_every_route(scheme: str) -> None:
     with open_client() as client:
         client.headers["Authorization"] = f"{scheme} {TOKEN}"
@@ -109,7 +110,7 @@ def test_header_opens_every_route(scheme: str) -> None:
         assert client.post("/").status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/", "/events", "/nowhere?a=1&b=%26"])
+@cases("path", ["/", "/events", "/nowhere?a=1&b=%26"])
 def test_first_visit_sets_a_cookie_and_drops_the_token(path: str) -> None:
     with open_client() as client:
         answer = client.get(f"{path}{'&' if '?' in path else '?'}token={TOKEN}")
@@ -161,9 +162,7 @@ def test_mounted_page_keeps_its_cookie_to_its_folder() -> None:
         assert client.get("/runs/events").status_code == 200
 
 
-@pytest.mark.parametrize(
-    "token", ["", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16]
-)
+@cases("token", ["", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16])
 def test_weak_token_is_refused_unseen(token: object) -> None:
     with pytest.raises(InputError, match="token is not a string of 16 or more letters") as refused:
         live_page(recorder_of(), token=token)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose

@@ -33,6 +33,7 @@ from graphexec.memory.conversation import TurnMemory
 from graphexec.messages import AssistantMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, stores, turn, turns
+from tests.parameters import cases
 
 
 def save(memory: Memory, *saved: Turn) -> None:
@@ -116,7 +117,7 @@ class Colour(str, enum.Enum):  # noqa: UP042
     RED = "red"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "stored"),
     [
         ({"a": [1, None]}, '{"a":[1,null]}'),

@@ -24,6 +24,7 @@ from graphexec.memory import FileHistory, History, SQLiteHistory, Turn
 from graphexec.runtime import files
 from tests.memory.stores import turn, turns
 from tests.models.pictures import CAT
+from tests.parameters import cases
 
 LINE = b'{"input": "in1", "output": "out1"}\n'
 # What stands at the end of a file after a crash: a part of a line, zeros, and blocks of other files.
@@ -43,8 +44,8 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize("end", ENDS, ids=range(len(ENDS)))
-@pytest.mark.parametrize("whole", [1, 3])
+@cases("end", ENDS)
+@cases("whole", [1, 3])
 def test_cut_end_is_named_and_set_aside(end: bytes, whole: int, tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
     file.write_bytes(LINE * whole + end)
@@ -155,7 +156,7 @@ def test_histories_are_private(tmp_path: Path) -> None:
     assert modes == {"a.jsonl": 0o600, "a.sqlite": 0o600, "b.jsonl": 0o640, "b.jsonl.cut": 0o600}
 
 
-@pytest.mark.parametrize("make", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
+@cases("make", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
 def test_device_or_pipe_is_refused(make: Callable[[Path], History], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
@@ -190,7 +191,7 @@ def test_database_survives_power_failures(tmp_path: Path, monkeypatch: pytest.Mo
         assert database.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("statement", "why"),
     [
         ("UPDATE graphexec_turns SET output = 7.5", "a row that is not a turn: it has 7.5 in the place of a string"),
@@ -287,7 +288,7 @@ def turns_after_kills(kind: str, folder: Path, rounds: int, seed: int) -> tuple[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["file", "sqlite"])
+@cases("kind", ["file", "sqlite"])
 def test_300_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
     acknowledged, lost, _ = turns_after_kills(kind, tmp_path, 300, 17)
     assert acknowledged > 100
@@ -295,7 +296,7 @@ def test_300_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("kind", ["file", "sqlite"])
+@cases("kind", ["file", "sqlite"])
 def test_a_few_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
     _, lost, _ = turns_after_kills(kind, tmp_path, 10, 5)
     assert lost == 0

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from graphexec.errors import InputError
 from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
 from tests.memory.stores import stores, texts, turn, turns_with_images
+from tests.parameters import cases
 
 KINDS = ["memory", "file", "sqlite"]
 
@@ -141,7 +142,7 @@ def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
             assert [each.output for each in kept if each.input == name] == [f"{n} " * 3000 for n in range(10)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "why"),
     [
         (b'{"input": "cut sh', "it is not JSON: Unterminated string"),
@@ -215,7 +216,7 @@ def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
     assert history.turns() == (Turn("a", "b"),)
 
 
-@pytest.mark.parametrize("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
+@cases("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
 def test_invalid_path_is_refused(history: Callable[[Path], History], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a directory; name a file in it"):
         history(tmp_path)
@@ -230,7 +231,7 @@ def test_invalid_path_is_refused(history: Callable[[Path], History], tmp_path: P
         history(tmp_path / "a\0b")
 
 
-@pytest.mark.parametrize("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
+@cases("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
 def test_unwritable_path_is_refused(
     history: Callable[[Path], History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

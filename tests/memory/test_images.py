@@ -19,6 +19,7 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import prompt
 from tests.memory.stores import turns_with_images
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
+from tests.parameters import cases
 
 
 def test_next_run_sees_the_images_again() -> None:
@@ -128,7 +129,7 @@ def test_database_clears_only_its_own_images(tmp_path: Path) -> None:
         assert database.execute("SELECT count(*) FROM graphexec_images").fetchone() == (1,)
 
 
-@pytest.mark.parametrize("images", ['["photo.png"]', "[3]"])
+@cases("images", ['["photo.png"]', "[3]"])
 def test_invalid_image_in_a_file_names_the_line(images: str, tmp_path: Path) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text(f'{{"input": "a", "output": "b", "images": {images}}}\n')
@@ -136,7 +137,7 @@ def test_invalid_image_in_a_file_names_the_line(images: str, tmp_path: Path) -> 
         FileHistory(path).turns()
 
 
-@pytest.mark.parametrize("images", [[CAT], CAT, ("x",)])
+@cases("images", [[CAT], CAT, ("x",)])
 def test_turn_takes_a_tuple_of_images(images: Any) -> None:
     with pytest.raises(InputError, match=r"Turn's images are .*; pass a tuple of Image"):
         Turn("a", "b", images)

@@ -25,6 +25,7 @@ from graphexec.messages import (
 from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, turn
 from tests.models.call_modes import record_reports
+from tests.parameters import cases
 
 # A summary that is the prompt itself, so that a test sees its turns.
 ECHO = "{summary} {turns}"
@@ -153,7 +154,7 @@ async def save_by(memory: SummaryMemory, number: int, *, awaited: bool) -> None:
         save(memory, number)
 
 
-@pytest.mark.parametrize("awaited", [False, True])
+@cases("awaited", [False, True])
 def test_save_raises_only_if_turn_is_not_stored(awaited: bool) -> None:
     """So a caller that retries a failed save never stores a turn twice."""
     failing: list[SummaryMemory] = [
@@ -186,7 +187,7 @@ def test_a_summary_that_failed_says_why() -> None:
     )
 
 
-@pytest.mark.parametrize("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
+@cases("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
 def test_truncated_or_empty_summary_replaces_nothing(reply: ModelReply) -> None:
     memory = SummaryMemory(ScriptedModel([reply, "Both."]))
     with record_reports() as news:
@@ -217,7 +218,7 @@ def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
     assert loaded(opened()) == "Summary: Two.\nHuman: in3\nAI: out3"
 
 
-@pytest.mark.parametrize("awaited", [False, True])
+@cases("awaited", [False, True])
 def test_a_summary_has_its_timeout(awaited: bool) -> None:
     class Timed(EchoModel):
         def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
@@ -321,7 +322,7 @@ def test_cancelled_save_keeps_its_turn() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "why"),
     [
         ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),

@@ -21,6 +21,7 @@ from graphexec.memory import (
     WindowMemory,
 )
 from graphexec.models import MemoryCache, OpenAICompatible, ScriptedModel
+from tests.parameters import cases
 
 A_HISTORY = "give MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)"
 MODEL = ScriptedModel([])
@@ -70,7 +71,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "options", "message"), WRONG)
+@cases(("make", "options", "message"), WRONG)
 def test_a_wrong_option_is_named_with_its_remedy(
     make: Callable[..., object], options: dict[str, Any], message: str
 ) -> None:

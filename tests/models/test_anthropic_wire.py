@@ -41,6 +41,7 @@ from graphexec.models.providers.anthropic import ANTHROPIC
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import close_schema, encode, headers, route
 from tests.models.actors import HELLO
+from tests.parameters import cases
 
 PEER = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
 ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
@@ -157,7 +158,7 @@ def test_blank_texts_are_removed() -> None:
     assert "system" not in encode_body(ChatRequest([SystemMessage(" "), UserMessage("hi")]))
 
 
-@pytest.mark.parametrize("stop", ["\n", " ", "", "\t\n"])
+@cases("stop", ["\n", " ", "", "\t\n"])
 def test_blank_stop_string_is_rejected(stop: str) -> None:
     with pytest.raises(BadRequestError, match="consist of blanks; use a stop string with another character") as caught:
         encode_body(CompletionRequest("a", stop=("ok", stop)))
@@ -174,13 +175,13 @@ def test_schema_must_be_json() -> None:
         encode_body(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
 
 
-@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
+@cases("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
 def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
     (turn,) = turns(AssistantMessage("", (ToolCall("c1", "add", arguments),)))
     assert turn["content"][0]["input"] == {}
 
 
-@pytest.mark.parametrize("arguments", ["{'a': 1}", '{"a": 1,}'])
+@cases("arguments", ["{'a': 1}", '{"a": 1,}'])
 def test_readable_arguments_are_sent_back_as_an_object(arguments: str) -> None:
     (turn,) = turns(AssistantMessage("", (ToolCall("c1", "add", arguments),)))
     assert turn["content"][0]["input"] == {"a": 1}
@@ -240,7 +241,7 @@ def test_messages_are_complete_and_roles_alternate(messages: list[Message]) -> N
         assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reason", "finish"),
     [
         ("end_turn", "stop"),
@@ -266,7 +267,7 @@ def test_filter_explanation_replaces_rejected_text() -> None:
     assert decode_stream(ending("refusal", stop_details=details)).content == "No poisons."
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "fault"),
     [
         (b"", "nothing"),
@@ -327,7 +328,7 @@ def test_deltas_of_a_call_have_its_position() -> None:
     assert list(more) == [ReplyDelta(index=0, arguments="{")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "error"),
     [
         ("overloaded_error", ServerError),
@@ -344,7 +345,7 @@ def test_error_in_a_stream_has_its_class(kind: str, error: type[ModelError]) -> 
     assert type(caught.value) is error
 
 
-@pytest.mark.parametrize(
+@cases(
     ("message", "prompt", "context"),
     [
         ("prompt is too long: 205351 tokens > 200000 maximum", 205351, 200000),

@@ -33,6 +33,7 @@ from tests.models.actors import (
     send_and_drop,
 )
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+from tests.parameters import cases
 
 EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
 GOOD = send(response(CHAT))
@@ -139,7 +140,7 @@ def test_collected_model_closes_its_connections() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(
+@cases(
     "use",
     [
         "threading.Thread(target=list, args=(pieces,), daemon=True).start()",
@@ -147,7 +148,6 @@ def test_collected_model_closes_its_connections() -> None:
         "next(pieces)",
         "model.complete(request)",
     ],
-    ids=["a thread reads", "a thread calls", "nobody reads on", "the connection is idle"],
 )
 def test_program_can_end_at_any_time_silently(use: str) -> None:
     program = f"""
@@ -191,7 +191,7 @@ def test_dropped_idle_connection_is_replaced_at_once() -> None:
 HALF = response(CHAT)[: -len(CHAT) // 2]
 
 
-@pytest.mark.parametrize("way", [ask, ask_async])
+@cases("way", [ask, ask_async])
 def test_connection_dropped_during_reply_is_retried(
     way: Callable[[OpenAICompatible], ModelReply],
 ) -> None:
@@ -225,7 +225,7 @@ def test_stream_that_ends_too_early_is_invalid() -> None:
         read_stream(model.stream(HELLO))
 
 
-@pytest.mark.parametrize("way", [ask, ask_async])
+@cases("way", [ask, ask_async])
 def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], ModelReply]) -> None:
     with LoopbackServer() as server:
         url = server.url
@@ -237,7 +237,7 @@ def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], M
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("sent", [b"", HALF], ids=["before it answers", "in the middle"])
+@cases("sent", [b"", HALF])
 def test_slow_server_is_a_timeout(sent: bytes) -> None:
     with LoopbackServer() as server:
         server.add_acts(server.stall(sent), server.stall(sent), server.stall(sent))
@@ -410,7 +410,7 @@ class TestProxies:
             way(model)
         assert proxy.connections == 1
 
-    @pytest.mark.parametrize("way", [ask, ask_async])
+    @cases("way", [ask, ask_async])
     def test_unusable_proxy_is_an_error_without_its_password(
         self, way: Callable[[OpenAICompatible], ModelReply], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -15,6 +15,7 @@ from graphexec.models.http.receiving import is_event_stream, skip_blanks
 from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import HELLO, aread_stream, read_stream, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+from tests.parameters import cases
 
 Way = Callable[[OpenAICompatible], ModelReply]
 
@@ -54,10 +55,10 @@ def ask(way: Way, content_type: str | None, body: bytes) -> ModelReply:
     return way(scripted_server(lambda _: httpx.Response(200, headers=headers, stream=Pieces(body))))
 
 
-ALL_WAYS = pytest.mark.parametrize("way", [complete, acomplete, stream, astream])
+ALL_WAYS = cases("way", [complete, acomplete, stream, astream])
 
 
-@pytest.mark.parametrize(
+@cases(
     "content_type",
     [
         "text/event-stream",
@@ -78,7 +79,7 @@ def test_stream_may_have_any_type(way: Way, content_type: str | None) -> None:
     assert ask(way, content_type, STREAM) == CHAT_REPLY
 
 
-@pytest.mark.parametrize(
+@cases(
     "content_type",
     [
         "application/json",
@@ -95,16 +96,14 @@ def test_json_may_have_any_type(way: Way, content_type: str | None) -> None:
     assert ask(way, content_type, b"\r\n \n" + CHAT) == CHAT_REPLY
 
 
-@pytest.mark.parametrize(
-    "begin", [b": a comment\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n", b"id: 1\n", b"retry: 5\n"]
-)
+@cases("begin", [b": a comment\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n", b"id: 1\n", b"retry: 5\n"])
 @ALL_WAYS
 def test_stream_is_known_by_its_beginning(way: Way, begin: bytes) -> None:
     assert ask(way, "application/json", begin + STREAM) == CHAT_REPLY
 
 
-@pytest.mark.parametrize("content_type", ["text/event-stream", "application/json", None])
-@pytest.mark.parametrize("body", [b"", b"\n\n", b"<html>", b"dat", b"x: y", b"{", b"[]", b"null"])
+@cases("content_type", ["text/event-stream", "application/json", None])
+@cases("body", [b"", b"\n\n", b"<html>", b"dat", b"x: y", b"{", b"[]", b"null"])
 @ALL_WAYS
 def test_other_bodies_are_clear_errors(way: Way, body: bytes, content_type: str | None) -> None:
     with pytest.raises(InvalidReplyError, match="check that the base URL is"):

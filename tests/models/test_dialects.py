@@ -32,6 +32,7 @@ from tests.models.recorded_dialects import (
     TOOL_USE_REPLY,
     TOOL_USE_STREAM,
 )
+from tests.parameters import cases
 
 Make = Callable[[Script, Clock], RemoteModel]
 
@@ -84,7 +85,7 @@ RESPONSES = Side(
     RESPONSE_CALL_STREAM,
     RESPONSE_CALL_REPLY,
 )
-SIDES = pytest.mark.parametrize("side", [ANTHROPIC, RESPONSES], ids=["Anthropic", "Responses"])
+SIDES = cases("side", [ANTHROPIC, RESPONSES])
 
 OVERLOADED = {
     ANTHROPIC.make: b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
@@ -289,7 +290,7 @@ class TestKeys:
             Anthropic("claude-9", base_url="api.example").complete(HELLO)
 
 
-@pytest.mark.parametrize("side", [ANTHROPIC, RESPONSES], ids=["Anthropic", "Responses"])
+@cases("side", [ANTHROPIC, RESPONSES])
 def test_model_is_a_context_manager_without_secrets(side: Side) -> None:
     with side.model(httpx.Response(200, content=side.body)) as model:
         assert model.complete(HELLO) == side.reply

@@ -33,6 +33,7 @@ from graphexec.models.http.failures import (
 )
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
+from tests.parameters import cases
 
 PEER = Endpoint("gpt-9", "https://api.example/v1", Secret("sk-secret"))
 
@@ -42,7 +43,7 @@ def error_for(status: int, body: bytes = b"", **headers: str) -> ModelError:
     return classify_response(PEER, status, httpx.Headers(named), body, now=0.0).error
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "kind", "remedy"),
     [
         (400, BadRequestError, "change what it names"),
@@ -83,7 +84,7 @@ def test_errors_name_neither_parameters_nor_options() -> None:
         assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
 
 
-@pytest.mark.parametrize("key", ["k", "now", "sk-1234"])
+@cases("key", ["k", "now", "sk-1234"])
 def test_short_key_is_not_hidden(key: str) -> None:
     words = f"Name or service not known, {key}"
     assert Endpoint("gpt-9", "https://api.example/v1", Secret(key)).quote(words) == words
@@ -94,7 +95,7 @@ def test_long_key_is_never_shown(key: str, before: str, after: str) -> None:
     assert key not in Endpoint("gpt-9", "https://api.example/v1", Secret(key)).quote(before + key + after)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "shown"),
     [
         (b"", "without a message"),
@@ -116,7 +117,7 @@ def test_long_message_is_shortened() -> None:
     assert len(str(error_for(500, b"x" * 1_000_000))) < 500
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "prompt", "context"),
     [
         (OVERFLOW, 5031, 4096),
@@ -134,7 +135,6 @@ def test_long_message_is_shortened() -> None:
             2048,
         ),
     ],
-    ids=["llama.cpp", "code alone", "OpenAI", "vLLM"],
 )
 def test_overflow_error_has_token_counts(body: bytes, prompt: int | None, context: int | None) -> None:
     error = error_for(400, body)
@@ -152,7 +152,7 @@ def test_redirect_error_has_the_location() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("header", "seconds"),
     [
         (None, None),
@@ -178,7 +178,7 @@ def test_rate_limit_error_has_the_wait() -> None:
     assert "try again in 7 s" in str(error)
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@cases("status", [429, 503])
 def test_too_long_wait_is_explained(status: int) -> None:
     failure = classify_response(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
     assert not failure.transient
@@ -196,7 +196,7 @@ def test_the_longest_wait_is_documented() -> None:
     assert f"more than {LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "kind", "text"),
     [
         (httpx.ConnectError("refused"), ModelConnectionError, "is the server running at https://api.example/v1?"),
@@ -227,7 +227,7 @@ def test_other_exceptions_are_unchanged() -> None:
         scripted_server(ZeroDivisionError()).complete(HELLO)
 
 
-@pytest.mark.parametrize("url", ["", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://"])
+@cases("url", ["", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://"])
 def test_a_wrong_address_is_a_connection_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", url or "nonsense")
     with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(ModelConnectionError):
@@ -256,13 +256,13 @@ class TestKeys:
         ):
             model.complete(HELLO)
 
-    @pytest.mark.parametrize("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
+    @cases("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
     def test_address_is_validated_before_the_key(self, url: str) -> None:
         with pytest.raises(ModelConnectionError, match="begins with neither http:// nor https://") as caught:
             self.ask(url, None)
         assert "key" not in str(caught.value)
 
-    @pytest.mark.parametrize(
+    @cases(
         "url",
         ["http://127.0.0.1:80/v1", "http://localhost/v1", "http://[::1]:1/v1", "http://0.0.0.0", "http://127.9.9.9"],
     )
@@ -278,7 +278,7 @@ class TestKeys:
         assert self.ask("http://elsewhere/v1", None) == "Bearer from-the-environment"
         assert self.ask("http://elsewhere/v1", "mine") == "Bearer mine"
 
-    @pytest.mark.parametrize("key", ["sk-ключ", "sk with blanks", "sk\x00zero"])
+    @cases("key", ["sk-ключ", "sk with blanks", "sk\x00zero"])
     def test_invalid_key_is_rejected_without_showing_it(self, key: str) -> None:
         with pytest.raises(AuthenticationError) as caught:
             self.ask("http://elsewhere/v1", key)

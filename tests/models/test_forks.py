@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.parameters import cases
+
 # They start processes. tests/models/test_connections.py has what can be tested in one.
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")]
 
@@ -129,7 +131,7 @@ CALLS = """
 """
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
+@cases("way", ["sync", "async"])
 def test_forked_process_opens_its_own_connections(way: str) -> None:
     with serve() as server:
         assert run(CALLS, f"http://127.0.0.1:{server.server_port}/v1", "5", "2", way) == ["5"] * 3
@@ -137,7 +139,7 @@ def test_forked_process_opens_its_own_connections(way: str) -> None:
         assert server.connections == (3 if way == "sync" else 4)
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
+@cases("way", ["sync", "async"])
 def test_no_worker_gets_the_answer_of_another(way: str) -> None:
     with serve() as server:
         found = run(CALLS, f"http://127.0.0.1:{server.server_port}/v1", "300", "4", way, seconds=110)

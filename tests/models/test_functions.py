@@ -12,6 +12,7 @@ import pytest
 from graphexec.errors import InputError, InvalidReplyError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, UserMessage
 from graphexec.models import FunctionModel
+from tests.parameters import cases
 
 ASKED = ChatRequest([UserMessage("hello")])
 
@@ -36,7 +37,7 @@ class ShoutingLater:
         return shout(request)
 
 
-@pytest.mark.parametrize("function", [shout, shout_later, Shouting(), ShoutingLater()])
+@cases("function", [shout, shout_later, Shouting(), ShoutingLater()])
 def test_function_replies_in_both_ways(function: Any) -> None:
     model = FunctionModel(function)
     assert model.complete(ASKED).content == "HELLO"
@@ -59,7 +60,7 @@ def test_model_has_the_name_of_its_function() -> None:
     assert repr(FunctionModel(Shouting())) == "FunctionModel(Shouting)"
 
 
-@pytest.mark.parametrize("wrong", [None, 3, ["HELLO"]])
+@cases("wrong", [None, 3, ["HELLO"]])
 def test_other_reply_is_refused(wrong: Any) -> None:
     def reply(request: ModelRequest) -> Any:
         return wrong
@@ -76,7 +77,7 @@ def test_exception_of_the_function_is_raised() -> None:
         FunctionModel(fail).complete(ASKED)
 
 
-@pytest.mark.parametrize("wrong", [3, "gpt-5", None, Shouting])
+@cases("wrong", [3, "gpt-5", None, Shouting])
 def test_other_values_are_no_functions(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"FunctionModel has function=.*; give a function from a request to its reply"):
         FunctionModel(wrong)
@@ -117,13 +118,13 @@ MISFITS: list[tuple[Any, str]] = [
 FITTING: list[Any] = [with_default, many, partial(with_default, times=1), print, max]
 
 
-@pytest.mark.parametrize(("function", "shown"), MISFITS)
+@cases(("function", "shown"), MISFITS)
 def test_function_with_other_parameters_is_refused(function: Any, shown: str) -> None:
     with pytest.raises(InputError, match=f"the function {shown}.*, which cannot be called with a request") as caught:
         FunctionModel(function)
     assert str(caught.value).endswith("; write a function of one argument, the request")
 
 
-@pytest.mark.parametrize("function", FITTING)
+@cases("function", FITTING)
 def test_function_that_takes_a_request_is_accepted(function: Any) -> None:
     assert repr(FunctionModel(function)).startswith("FunctionModel(")

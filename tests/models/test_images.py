@@ -32,6 +32,7 @@ from graphexec.models.providers import anthropic_request, openai_compatible, ope
 from tests.models.actors import HELLO, scripted_server
 from tests.models.call_modes import all_modes
 from tests.models.pictures import ADDRESS, CAT, DOG
+from tests.parameters import cases
 
 
 # Any: a request's JSON.
@@ -119,7 +120,7 @@ def test_anthropic_is_sent_images() -> None:
     ]
 
 
-@pytest.mark.parametrize("protocol", [openai_compatible, openai_responses, anthropic_request])
+@cases("protocol", [openai_compatible, openai_responses, anthropic_request])
 def test_images_without_text_are_sent_alone(protocol: ModuleType) -> None:
     sent = encode(protocol, UserMessage("", (CAT,)))
     (message,) = sent.get("messages") or sent["input"]
@@ -177,7 +178,7 @@ def test_missing_model_is_no_refusal_of_images() -> None:
         scripted_server(httpx.Response(404, json={"error": error})).complete(ChatRequest([QUESTION]))
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, AuthenticationError), (429, RateLimitError), (503, ServerError)])
+@cases(("status", "error"), [(401, AuthenticationError), (429, RateLimitError), (503, ServerError)])
 def test_other_errors_keep_their_class(status: int, error: type[ModelError]) -> None:
     answer = httpx.Response(status, json={"error": {"message": "no images today" if status < 500 else "busy"}})
     with pytest.raises(error):

@@ -37,6 +37,7 @@ from graphexec.messages import (
 )
 from graphexec.models import LocalModel, OpenAICompatible, Secret, pull
 from graphexec.models.local.llama_process import LlamaProcess, Settings
+from tests.parameters import cases
 
 pytestmark = pytest.mark.local_model
 
@@ -264,7 +265,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("listening", [True, False], ids=["a thread listens", "no thread listens"])
+@cases("listening", [True, False])
 def test_program_can_end_at_any_time_silently(listening: bool) -> None:
     program = """
 import atexit, threading, time

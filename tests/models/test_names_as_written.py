@@ -14,6 +14,7 @@ from graphexec.errors import InputError
 from graphexec.models import LocalModel, OpenAICompatible, create_model
 from graphexec.models.naming import has_provider, split_name
 from graphexec.models.provider_names import ADDRESS_REMEDIES, PROVIDERS, SERVERS
+from tests.parameters import cases
 
 OWN_SERVER = "http://127.0.0.1:9/v1"
 CLOUD = [one for one in PROVIDERS if one not in ("local", "ollama", "lmstudio", "vllm", "llamacpp")]
@@ -107,7 +108,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@cases("name", REFUSED)
 def test_unclear_name_is_refused(name: str) -> None:
     with pytest.raises(InputError) as caught:
         create_model(name)
@@ -115,19 +116,19 @@ def test_unclear_name_is_refused(name: str) -> None:
     assert re.findall(r"'[^']+'", text) == re.findall(r"'[^']+'", REFUSED[name])
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@cases("name", REFUSED)
 def test_suggested_name_is_a_model(name: str) -> None:
     for written in re.findall(r"'([^']+)'", REFUSED[name]):
         if "<" not in written:
             create_model(written)
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@cases("name", RIGHT)
 def test_clear_name_is_taken(name: str) -> None:
     assert split_name(name) == RIGHT[name]
 
 
-@pytest.mark.parametrize("name", [*REFUSED, "anthropic:claude-sonnet-4-5", "azure:gpt-5", "gpt-5-mini"])
+@cases("name", [*REFUSED, "anthropic:claude-sonnet-4-5", "azure:gpt-5", "gpt-5-mini"])
 def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert make_model(name, OWN_SERVER, None).model.name == name  # type: ignore[attr-defined]
     if name in ("anthropic:claude-sonnet-4-5", "azure:gpt-5") or name.startswith("openai:"):
@@ -184,7 +185,7 @@ def test_address_is_not_a_name() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [None, 3, b"openai:x", ["openai:x"]])
+@cases("name", [None, 3, b"openai:x", ["openai:x"]])
 def test_other_value_is_not_a_name(name: object) -> None:
     with pytest.raises(InputError, match=r"model is .*; give a name, as in 'openai:gpt-5-mini'"):
         create_model(name)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -17,6 +17,7 @@ from graphexec.models.name_suggestions import find_local_name
 from graphexec.models.naming import has_native_tool_calls, has_provider, split_name
 from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import serving
+from tests.parameters import cases
 
 ASKED = ChatRequest([UserMessage("hello")])
 
@@ -44,12 +45,12 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("name", NAMED)
+@cases("name", NAMED)
 def test_name_makes_a_model(name: str) -> None:
     assert repr(create_model(name)) == NAMED[name]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@cases("provider", PROVIDERS)
 def test_model_of_every_provider_has_its_name(provider: str) -> None:
     model: Any = create_model(f"{provider}:{'x.gguf' if provider == 'local' else 'a:b/c'}")
     assert model.name == ("x" if provider == "local" else "a:b/c")
@@ -70,7 +71,7 @@ def test_making_a_model_opens_no_socket(monkeypatch: pytest.MonkeyPatch) -> None
 KEYS = {"openai": "OPENAI_API_KEY", "groq": "GROQ_API_KEY", "gemini": "GEMINI_API_KEY", "huggingface": "HF_TOKEN"}
 
 
-@pytest.mark.parametrize("provider", KEYS)
+@cases("provider", KEYS)
 def test_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     monkeypatch.delenv(KEYS[provider], raising=False)
     model: Any = create_model(f"{provider}:x")
@@ -80,7 +81,7 @@ def test_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, p
     model.check_access()
 
 
-@pytest.mark.parametrize("provider", ["ollama", "lmstudio", "vllm", "llamacpp"])
+@cases("provider", ["ollama", "lmstudio", "vllm", "llamacpp"])
 def test_server_of_this_machine_needs_no_key(provider: str) -> None:
     model: Any = create_model(f"{provider}:x")
     model.check_access()
@@ -122,7 +123,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@cases("name", WRONG)
 def test_wrong_name_gets_the_remedy(name: str) -> None:
     with pytest.raises(InputError) as caught:
         create_model(name)
@@ -184,7 +185,7 @@ perplexity sonar | api.example.com gpt-5 | 127.0.0.1:8080 gpt-5 | llama.cpp smol
 """
 
 
-@pytest.mark.parametrize(("table", "native"), [(NATIVE, True), (NOT_NATIVE, False)])
+@cases(("table", "native"), [(NATIVE, True), (NOT_NATIVE, False)])
 def test_known_models_call_tools(table: str, native: bool) -> None:
     rows = [tuple(one.split()) for one in table.strip().replace("\n", " | ").split(" | ")]
     assert [(provider, name) for provider, name in rows if has_native_tool_calls(provider, name) is not native] == []
@@ -198,7 +199,7 @@ def test_unnamed_model_calls_no_tools() -> None:
 SAMPLING: dict[str, Any] = {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "seed": 1, "timeout": 3.0}
 
 
-@pytest.mark.parametrize("name", ["local", "local:x.gguf", "openai:gpt-5-mini"])
+@cases("name", ["local", "local:x.gguf", "openai:gpt-5-mini"])
 def test_sampling_options_are_those_of_every_model(name: str) -> None:
     options: Any = {**SAMPLING, "extra_body": {"min_p": 0.1}}
     identity: Any = create_model(name, **options)
@@ -215,7 +216,7 @@ NOT_LOCAL = {
 }
 
 
-@pytest.mark.parametrize("option", NOT_LOCAL)
+@cases("option", NOT_LOCAL)
 def test_option_that_a_local_model_lacks_is_refused(option: str) -> None:
     options: Any = {option: "low"}
     with pytest.raises(InputError, match=NOT_LOCAL[option]):

@@ -46,6 +46,7 @@ from tests.models.recorded_dialects import (
     TOOL_USE_REPLY,
     TOOL_USE_STREAM,
 )
+from tests.parameters import cases
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -151,14 +152,14 @@ def test_anthropic_package_sends_the_same_request() -> None:
     assert server.requests[0].url.path == f"/{anthropic_request.route(request)}"
 
 
-@pytest.mark.parametrize(("body", "reply"), [(MESSAGE, MESSAGE_REPLY), (TOOL_USE, TOOL_USE_REPLY)])
+@cases(("body", "reply"), [(MESSAGE, MESSAGE_REPLY), (TOOL_USE, TOOL_USE_REPLY)])
 def test_anthropic_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
     from anthropic.types import Message
 
     assert_same_message(Message.model_validate_json(body), reply)
 
 
-@pytest.mark.parametrize(("body", "reply"), [(MESSAGE_STREAM, MESSAGE_REPLY), (TOOL_USE_STREAM, TOOL_USE_REPLY)])
+@cases(("body", "reply"), [(MESSAGE_STREAM, MESSAGE_REPLY), (TOOL_USE_STREAM, TOOL_USE_REPLY)])
 def test_anthropic_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
     server = Server(body, "text/event-stream")
     with claude(server).messages.stream(
@@ -184,7 +185,7 @@ def assert_same_message(message: Message, reply: ModelReply) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "schema",
     [
         SCHEMA,
@@ -257,7 +258,7 @@ def test_openai_package_sends_the_same_request() -> None:
     )
 
 
-@pytest.mark.parametrize(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
+@cases(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
 def test_package_types_describe_returned_reasoning(
     protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]
 ) -> None:
@@ -276,16 +277,14 @@ def annotated(item: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{**part, "annotations": []} for part in item["content"]]}
 
 
-@pytest.mark.parametrize(("body", "reply"), [(RESPONSE, RESPONSE_REPLY), (RESPONSE_CALL, RESPONSE_CALL_REPLY)])
+@cases(("body", "reply"), [(RESPONSE, RESPONSE_REPLY), (RESPONSE_CALL, RESPONSE_CALL_REPLY)])
 def test_openai_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
     from openai.types.responses import Response
 
     assert_same_response(Response.model_validate_json(body), reply)
 
 
-@pytest.mark.parametrize(
-    ("body", "reply"), [(RESPONSE_STREAM, RESPONSE_REPLY), (RESPONSE_CALL_STREAM, RESPONSE_CALL_REPLY)]
-)
+@cases(("body", "reply"), [(RESPONSE_STREAM, RESPONSE_REPLY), (RESPONSE_CALL_STREAM, RESPONSE_CALL_REPLY)])
 def test_openai_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
     with gpt(Server(body, "text/event-stream")).responses.stream(model="gpt-9", input="hi") as stream:
         assert_same_response(stream.get_final_response(), reply)

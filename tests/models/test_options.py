@@ -27,6 +27,7 @@ from graphexec.models import (
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
 from tests.models.actors import HELLO, Script
 from tests.models.picky_server import PickyServer, Protocol
+from tests.parameters import cases
 
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {}})
 NOW = ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}})
@@ -49,18 +50,18 @@ def test_options_have_the_names_of_each_protocol() -> None:
     assert (anthropic["top_p"], anthropic["output_config"]) == (0.5, {"effort": "low"})
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@cases("protocol", ["chat", "responses", "anthropic"])
 def test_unset_options_are_not_sent(protocol: Protocol) -> None:
     sent = {*body_of(protocol)}
     assert not sent & {"top_p", "seed", "reasoning_effort", "reasoning", "output_config", "tool_choice", "include"}
 
 
-@pytest.mark.parametrize("protocol", ["responses", "anthropic"])
+@cases("protocol", ["responses", "anthropic"])
 def test_absent_option_may_be_in_the_extra_body(protocol: Protocol) -> None:
     assert body_of(protocol, extra_body={"seed": 3})["seed"] == 3
 
 
-@pytest.mark.parametrize("make", [OpenAIResponses, Anthropic])
+@cases("make", [OpenAIResponses, Anthropic])
 def test_absent_option_is_refused_with_its_remedy(make: Any) -> None:
     name = make.__name__
     message = f"{name} has seed=3, which its protocol does not have; leave it out, or pass extra_body={{'seed': ...}}"
@@ -102,7 +103,7 @@ def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (body["top_p"], body["seed"], body["min_p"], body["temperature"]) == (0.9, 1, 0.1, 0.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         ({"top_p": 1.5}, "top_p=1.5; give a number from 0 to 1"),
@@ -142,7 +143,7 @@ def test_extra_body_is_merged_with_the_request() -> None:
     assert responses["store"] is True
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "extra", "message"),
     [
         (OpenAICompatible, {"messages": []}, "messages in extra_body; each request writes it; leave it out"),
@@ -175,7 +176,7 @@ VALUES = st.recursive(
 NAMES = st.sampled_from(["stream_options", "thinking", "include", "reasoning", "output_config", "text", "a", ""])
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@cases("protocol", ["chat", "responses", "anthropic"])
 @given(extra=st.dictionaries(NAMES, VALUES, max_size=4))
 def test_any_extra_body_leaves_the_request_alone(protocol: Protocol, extra: dict[str, Any]) -> None:
     offering = ChatRequest([UserMessage("hi")], (ADD,), schema={"type": "object"})
@@ -258,7 +259,7 @@ CHOICES: list[tuple[str, Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("choice", "chat", "responses", "anthropic"), CHOICES)
+@cases(("choice", "chat", "responses", "anthropic"), CHOICES)
 def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses: Any, anthropic: Any) -> None:
     request = ChatRequest([UserMessage("hi")], OFFERING, tool_choice=choice)
     protocols: tuple[Protocol, ...] = ("chat", "responses", "anthropic")
@@ -266,7 +267,7 @@ def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses:
     assert sent == [chat, responses, anthropic]
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@cases("protocol", ["chat", "responses", "anthropic"])
 def test_tool_choice_must_be_offered(protocol: Protocol) -> None:
     for tools, offers in ((OFFERING, "add, now"), ((), "no tools")):
         with pytest.raises(BadRequestError, match=f"tool_choice='multiply': the request offers {offers}; write auto"):
@@ -276,7 +277,7 @@ def test_tool_choice_must_be_offered(protocol: Protocol) -> None:
     assert "tool_choice" not in body_of(protocol, ChatRequest([UserMessage("hi")], tool_choice="none"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("base_url", "provider"),
     [
         (None, "openai"),

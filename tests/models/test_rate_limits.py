@@ -20,6 +20,7 @@ from graphexec.models import Clock, ScriptedModel, Waited, WrappedModel, rate_li
 from graphexec.models.wrappers.rate_limits import Gate, Pace
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import Ask, Typewriter, all_modes, record_reports
+from tests.parameters import cases
 
 
 @all_modes
@@ -324,7 +325,7 @@ def test_progress_is_readable() -> None:
     assert str(Waited(1.25, "2 per second")) == "waited 1.2 s for a turn: 2 per second"
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_turn_after_the_run_deadline_stops_it(how: str) -> None:
     model = rate_limited(ScriptedModel(["Action: nothing\nAction Input: x"], repeat_last=True), per_minute=1)
     executor = AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=20)

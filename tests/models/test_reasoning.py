@@ -28,6 +28,7 @@ from graphexec.models.providers import anthropic_reply, openai_reply, responses_
 from tests.executor.actors import echo
 from tests.models.actors import HELLO
 from tests.models.picky_server import PickyServer, Protocol, openai_refusal
+from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")
 CALL = ToolCall("c1", "echo", '{"text": "hi"}')
@@ -54,7 +55,7 @@ def data_of(reply: ModelReply) -> Any:
     return json.loads(part.data)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@cases("protocol", PROTOCOLS)
 def test_reasoning_is_read_whole_and_streamed(protocol: Protocol) -> None:
     for reply in ("done", CALL):
         server = PickyServer(protocol, [reply] * 2, thoughts=THOUGHTS)
@@ -66,7 +67,7 @@ def test_reasoning_is_read_whole_and_streamed(protocol: Protocol) -> None:
         assert whole.content == ("done" if reply == "done" else "")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@cases("protocol", PROTOCOLS)
 def test_reasoning_returns_before_the_results_of_its_calls(protocol: Protocol) -> None:
     server = PickyServer(protocol, [CALL, "done"], thoughts=THOUGHTS)
     agent = create_tool_calling_agent(server.model(), [echo])
@@ -112,8 +113,8 @@ def conversation(reply: ModelReply) -> ChatRequest:
     return ChatRequest([UserMessage("q"), reply.message, *(ToolMessage(call.id, "x") for call in reply.tool_calls)])
 
 
-@pytest.mark.parametrize("source", PROTOCOLS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@cases("source", PROTOCOLS)
+@cases("protocol", PROTOCOLS)
 def test_reasoning_of_another_protocol_is_not_sent(source: Protocol, protocol: Protocol) -> None:
     """Both servers have the same address, as those of a provider with several protocols."""
     reply = PickyServer(source, [CALL], thoughts=THOUGHTS).model().complete(HELLO)
@@ -122,7 +123,7 @@ def test_reasoning_of_another_protocol_is_not_sent(source: Protocol, protocol: P
     assert (THOUGHTS[:15] in json.dumps(server.bodies[0])) == (source == protocol)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@cases("protocol", PROTOCOLS)
 def test_reasoning_of_another_provider_is_not_sent(protocol: Protocol) -> None:
     reply = PickyServer(protocol, [CALL], thoughts=THOUGHTS).model().complete(HELLO)
     parts = tuple(dataclasses.replace(part, provider="elsewhere") for part in reply.reasoning)
@@ -132,7 +133,7 @@ def test_reasoning_of_another_provider_is_not_sent(protocol: Protocol) -> None:
     assert THOUGHTS[:15] not in json.dumps(server.bodies)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@cases("protocol", PROTOCOLS)
 def test_reasoning_is_not_sent_without_calls(protocol: Protocol) -> None:
     reply = PickyServer(protocol, ["It is 4."], thoughts=THOUGHTS).model().complete(HELLO)
     server = PickyServer(protocol, ["done"])
@@ -189,7 +190,7 @@ def test_cached_reply_keeps_its_reasoning() -> None:
 class TestChatServers:
     """The forms of DeepSeek, vLLM, llama.cpp, OpenRouter, Mistral and Gemini."""
 
-    @pytest.mark.parametrize("member", ["reasoning_content", "reasoning"])
+    @cases("member", ["reasoning_content", "reasoning"])
     def test_member_is_read_under_each_name(self, member: str) -> None:
         reply = read_chat(**{member: "Hm."})
         assert ([part.text for part in reply.reasoning], data_of(reply)) == (["Hm."], {member: "Hm."})
@@ -242,12 +243,12 @@ class TestChatServers:
         summary = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
         assert [part.text for part in read_chat(content=[summary]).reasoning] == ["Hm."]
 
-    @pytest.mark.parametrize("kind", ["text", "output_text", None])
+    @cases("kind", ["text", "output_text", None])
     def test_text_parts_are_the_content(self, kind: str | None) -> None:
         named = {} if kind is None else {"type": kind}
         assert read_chat(content=[{"text": "a"} | named, {"type": "text", "text": "b"}]).content == "ab"
 
-    @pytest.mark.parametrize("kind", ["reasoning", "redacted_thinking", "tool_result", "citation", "Text"])
+    @cases("kind", ["reasoning", "redacted_thinking", "tool_result", "citation", "Text"])
     def test_other_parts_are_no_content(self, kind: str) -> None:
         parts = [{"type": kind, "text": "Final Answer: 5"}, {"type": "text", "text": "4"}]
         assert read_chat(content=parts).content == "4"
@@ -328,7 +329,7 @@ class TestResponses:
         pieces = list(draft.take(json.dumps(end)))
         assert [piece.reasoning for piece in pieces] == [part.text for part in draft.reply().reasoning] == ["Hm."]
 
-    @pytest.mark.parametrize("kind", ["reasoning_text", "summary_text", "thinking"])
+    @cases("kind", ["reasoning_text", "summary_text", "thinking"])
     def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
         parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
         message = {"type": "message", "content": parts}

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from graphexec import Agent, AgentExecutor, Done, Reported, tool
 from graphexec.agents import (
     create_chat_agent,
@@ -27,6 +25,7 @@ from graphexec.messages import ToolCall, Usage
 from graphexec.models import OptionRefused
 from graphexec.tools import AnyTool
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
+from tests.parameters import cases
 
 
 @tool
@@ -146,9 +145,9 @@ REFUSED: dict[Protocol, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("protocol", REFUSED)
-@pytest.mark.parametrize("name", KINDS)
+@cases("mode", MODES)
+@cases("protocol", REFUSED)
+@cases("name", KINDS)
 def test_every_agent_answers_on_a_reasoning_model(name: str, protocol: Protocol, mode: Any) -> None:
     kind = KINDS[name]
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
@@ -165,8 +164,8 @@ def test_every_agent_answers_on_a_reasoning_model(name: str, protocol: Protocol,
 
 
 # The prompt may contain the opening tag.
-@pytest.mark.parametrize("tags", [("<think>", "</think>"), ("", "\n</think>\n\n")])
-@pytest.mark.parametrize("name", KINDS)
+@cases("tags", [("<think>", "</think>"), ("", "\n</think>\n\n")])
+@cases("name", KINDS)
 def test_reasoning_in_the_content_misleads_no_agent(name: str, tags: tuple[str, str]) -> None:
     kind = KINDS[name]
     ways: list[tuple[Protocol, Any]] = [("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed)]
@@ -179,8 +178,8 @@ def test_reasoning_in_the_content_misleads_no_agent(name: str, tags: tuple[str, 
         assert [(step.action.tool, step.observation) for step in result.steps] == [(kind.tool.name, "hi")]
 
 
-@pytest.mark.parametrize("protocol", REFUSED)
-@pytest.mark.parametrize("name", KINDS)
+@cases("protocol", REFUSED)
+@cases("name", KINDS)
 def test_streamed_answer_has_no_reasoning(name: str, protocol: Protocol) -> None:
     kind = KINDS[name]
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
@@ -231,8 +230,8 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-@pytest.mark.parametrize("mode", [run_blocking, run_streamed_async])
-@pytest.mark.parametrize("shape", SHAPES)
+@cases("mode", [run_blocking, run_streamed_async])
+@cases("shape", SHAPES)
 def test_refusals_of_each_provider_are_understood(shape: str, mode: Any) -> None:
     kind = KINDS["react"]
     refuses = ("stop", "max_tokens", "temperature")

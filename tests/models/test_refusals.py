@@ -21,6 +21,7 @@ from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import record_reports
 from tests.models.picky_server import PickyServer, openai_refusal
+from tests.parameters import cases
 
 NOW = ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}})
 KNOWN = {parameter.path.rpartition(".")[2] for parameter in CHAT_COMPLETIONS.parameters} | {"max_completion_tokens"}
@@ -198,7 +199,7 @@ REFUSALS: list[tuple[object, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "names"), REFUSALS)
+@cases(("body", "names"), REFUSALS)
 def test_refusal_names_exactly_its_parameters(body: object, names: set[str]) -> None:
     assert names_in(body) == names
 
@@ -343,7 +344,7 @@ def test_threads_share_what_was_learned() -> None:
     assert (replies, server.refused) == (["a"] * 7, ["temperature"])
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@cases("protocol", ["chat", "responses", "anthropic"])
 def test_reply_is_cut_where_the_server_ignores_stop(protocol: Any) -> None:
     server = PickyServer(protocol, ["one STOP two"] * 2)
     request = ChatRequest(HELLO.messages, stop=("STOP",))
@@ -356,7 +357,7 @@ def test_reply_is_cut_where_the_server_ignores_stop(protocol: Any) -> None:
     assert whole.usage.completion_tokens == streamed.usage.completion_tokens == 4
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@cases("protocol", ["chat", "responses", "anthropic"])
 def test_single_stop_string_is_not_taken_apart(protocol: Any) -> None:
     single: Any = "STOP"
     server = PickyServer(protocol, ["Two words STOP here"])

@@ -21,6 +21,7 @@ from graphexec.models.secret import redact
 from tests.models.actors import LoopbackServer, Script, send_and_drop
 from tests.models.leaks import Search, record_log
 from tests.models.test_secrets import KEY, MODES, complete
+from tests.parameters import cases
 
 ODD = "k%2F+/=w%20a+b/c==Zq&<x>'\"\\q9"
 LONG = "eyJ0" + "Ab0-_%=/" * 250
@@ -44,14 +45,14 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("key", [KEY, ODD, LONG], ids=["usual", "odd", "long"])
+@cases("encoding", ENCODINGS)
+@cases("key", [KEY, ODD, LONG])
 def test_encoded_key_is_removed(key: str, encoding: str) -> None:
     shown = redact(f"the key <{ENCODINGS[encoding](key)}> is wrong", [Secret(key)])
     assert re.fullmatch(r"the key <\*\*\*.?> is wrong", shown)
 
 
-@pytest.mark.parametrize("text", ["\\", "%25", "&amp;", f"{KEY[0]}\\", KEY[:-1], f"{KEY}\\"])
+@cases("text", ["\\", "%25", "&amp;", f"{KEY[0]}\\", KEY[:-1], f"{KEY}\\"])
 def test_removing_keys_from_a_long_text_is_fast(text: str) -> None:
     endpoint = Endpoint("tiny", "https://models.example/v1", Secret(KEY))
     began = time.thread_time()
@@ -59,7 +60,7 @@ def test_removing_keys_from_a_long_text_is_fast(text: str) -> None:
     assert time.thread_time() - began < 0.5
 
 
-@pytest.mark.parametrize("before", range(0, 90, 7))
+@cases("before", range(0, 90, 7))
 def test_cut_text_shows_no_part_of_a_key(before: int) -> None:
     key = "sk-" + "Zq" * 40
     endpoint = Endpoint("tiny", "https://models.example/v1", Secret(key))
@@ -76,7 +77,7 @@ def test_long_name_of_an_encoding_is_not_shown() -> None:
         complete(model)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@cases("mode", MODES)
 def test_password_of_a_proxy_is_not_shown(
     mode: Callable[[RemoteModel], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +100,7 @@ def test_password_of_a_proxy_is_not_shown(
     assert search.hits == []
 
 
-@pytest.mark.parametrize("mode", MODES)
+@cases("mode", MODES)
 def test_password_of_an_invalid_proxy_is_not_shown(
     mode: Callable[[RemoteModel], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ from tests.models.hostile import (
     respond,
 )
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+from tests.parameters import cases
 
 LIMITS = ReplyLimits(bytes=10_000, calls=3, depth=20, values=1_000)
 
@@ -101,8 +102,8 @@ def check_attacks(protocol: Protocol, ask: Ask, attacks: dict[str, Attack]) -> N
 
 # A server may ignore that a request asks for a stream.
 @pytest.mark.medium
-@pytest.mark.parametrize("ask", [call_blocking, stream_async])
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+@cases("ask", [call_blocking, stream_async])
+@cases("protocol", PROTOCOLS)
 def test_hostile_replies_exceed_a_limit(protocol: Protocol, ask: Ask) -> None:
     check_attacks(protocol, ask, PLAIN)
 
@@ -159,7 +160,7 @@ def test_numbers_of_any_length_are_model_errors(ask: Ask) -> None:
             assert len(str(caught.value)) < 2_000
 
 
-@pytest.mark.parametrize("part", ["1", "{}"])
+@cases("part", ["1", "{}"])
 def test_long_lists_are_not_read_to_their_end(part: str) -> None:
     """Each of a hundred thousand parts, or of their errors, would take a kilobyte."""
     body = f'{{"choices": [{{"message": {{"tool_calls": [{",".join([part] * 50_000)}]}}}}]}}'.encode()
@@ -175,7 +176,7 @@ class TestLimits:
     def test_defaults(self) -> None:
         assert ReplyLimits() == ReplyLimits(bytes=8_388_608, calls=1_000, depth=64, values=250_000)
 
-    @pytest.mark.parametrize(
+    @cases(
         ("options", "words"),
         [
             ({"bytes": 0}, "bytes=0; give a whole number, 1 or more"),
@@ -230,7 +231,7 @@ def test_any_bytes_are_measured(data: bytes) -> None:
     find_excess(data, ReplyLimits(depth=1, values=1))
 
 
-@pytest.mark.parametrize("part", [b'{"a":', b'["', b'"a":1,', b'"\\"",'])
+@cases("part", [b'{"a":', b'["', b'"a":1,', b'"\\"",'])
 def test_measuring_takes_little_memory(part: bytes) -> None:
     data = b"{" * 65 + part * 100_000
     tracemalloc.start()

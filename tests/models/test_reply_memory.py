@@ -20,6 +20,7 @@ from tests.models.hostile import (
     once,
     respond,
 )
+from tests.parameters import cases
 
 # Seconds, and megabytes above what the process takes before the call.
 TIMEOUT = 5.0
@@ -115,7 +116,7 @@ CASES = [("complete", "acomplete", BODIES), ("stream", "astream", STREAMS)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@cases(
     ("protocol", "mode", "name"),
     [
         (protocol, mode, name)

@@ -32,6 +32,7 @@ from graphexec.models.providers.openai_responses import encode, route
 from graphexec.models.providers.responses_reply import ResponsesStream, decode
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
+from tests.parameters import cases
 
 PEER = Endpoint("gpt-9", "https://api.example/v1")
 ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
@@ -161,7 +162,7 @@ def test_messages_are_sent_in_order(messages: list[Message]) -> None:
     assert body.get("instructions", "") == "\n\n".join(system)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "reason", "finish"),
     [
         ("completed", None, "stop"),
@@ -198,7 +199,7 @@ def test_refusal_is_the_text_of_the_reply() -> None:
     assert reply.content == "I cannot"
 
 
-@pytest.mark.parametrize("indexes", [(0, 1), (3, 7), (None, None)], ids=["counted", "with gaps", "by id alone"])
+@cases("indexes", [(0, 1), (3, 7), (None, None)])
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
 
@@ -255,7 +256,7 @@ def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, .
     assert "".join(delta.content for delta in deltas) == streamed.content
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "fault"),
     [
         (b"", "nothing"),
@@ -274,7 +275,7 @@ def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "error"),
     [
         ("server_error", ServerError),

@@ -22,6 +22,7 @@ from graphexec.models import OpenAICompatible, Retried
 from tests.models.actors import HELLO, FakeTime, read_stream, scripted_server, sse
 from tests.models.call_modes import record_reports
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+from tests.parameters import cases
 
 GOOD = httpx.Response(200, content=CHAT)
 
@@ -52,11 +53,11 @@ def stream_async(model: OpenAICompatible, timeout: float | None = None) -> Model
     return asyncio.run(run())
 
 
-all_modes = pytest.mark.parametrize("ask", [call_blocking, call_async, stream_blocking, stream_async])
+all_modes = cases("ask", [call_blocking, call_async, stream_blocking, stream_async])
 
 
 @all_modes
-@pytest.mark.parametrize(
+@cases(
     "failure",
     [
         busy_response(),
@@ -79,7 +80,7 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: htt
 
 
 @all_modes
-@pytest.mark.parametrize(
+@cases(
     ("failure", "kind"),
     [
         (httpx.Response(400), BadRequestError),
@@ -110,7 +111,7 @@ def test_last_server_error_is_raised(ask: Ask) -> None:
 
 
 @all_modes
-@pytest.mark.parametrize(("after", "wait"), [("7", 7.0), ("0", 0.0), ("Thu, 01 Jan 1970 00:17:10 GMT", 30.0)])
+@cases(("after", "wait"), [("7", 7.0), ("0", 0.0), ("Thu, 01 Jan 1970 00:17:10 GMT", 30.0)])
 def test_server_determines_the_wait(ask: Ask, after: str, wait: float) -> None:
     time = FakeTime()
     assert ask(scripted_server(busy_response(after), GOOD, time=time)) == CHAT_REPLY

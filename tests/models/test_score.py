@@ -21,6 +21,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
+from tests.parameters import cases
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "score.py"
 # The script is not a module of the package, so its names have no types here; its other files are beside it.
@@ -64,7 +65,7 @@ def run(task: Any, *replies: ScriptedReply) -> Any:
     return SCORE["run_task"](executor_of(task, *replies), task)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("task", "replies"),
     [
         (BOOK, (calculate("352 - 187"), "165 pages are left.")),
@@ -78,21 +79,12 @@ def run(task: Any, *replies: ScriptedReply) -> Any:
             (ToolCall("1", "multiply", '{"a": 12, "b": 14}'), ToolCall("2", "add", '{"a": 168, "b": 100}'), "268"),
         ),
     ],
-    ids=[
-        "calculation",
-        "minus sign",
-        "conversion",
-        "unreadable call first",
-        "other case",
-        "refused first",
-        "two calls",
-    ],
 )
 def test_right_calls_and_right_answer_count(task: Any, replies: tuple[ScriptedReply, ...]) -> None:
     assert run(task, *replies).right
 
 
-@pytest.mark.parametrize(
+@cases(
     ("task", "replies"),
     [
         (BOOK, ("165",)),
@@ -201,7 +193,7 @@ def test_score_of_the_first_tasks_is_printed() -> None:
     assert (done.returncode, done.stderr) == (1, "fewer than 5 are right\n")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         (("--gguf", "nowhere.gguf"), "there is no file nowhere.gguf"),

@@ -28,6 +28,7 @@ from tests.models.actors import (
     send,
 )
 from tests.models.leaks import Search, record_log
+from tests.parameters import cases
 
 KEY = "sk-Qx7/vR2+zT9uLmN4pW8y"
 CLASSES = (OpenAICompatible, OpenAIResponses, Anthropic)
@@ -145,8 +146,8 @@ def make(kind: type[RemoteModel], act: Answer, time: FakeTime) -> RemoteModel:
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", CLASSES)
+@cases("mode", MODES)
+@cases("kind", CLASSES)
 def test_no_failure_shows_the_key(kind: type[RemoteModel], mode: Callable[[RemoteModel], object]) -> None:
     search = Search(KEY)
     with record_log() as log:
@@ -187,7 +188,7 @@ class TestSecret:
             Secret(KEY.encode())  # type: ignore[arg-type]  # pyright: ignore
 
 
-@pytest.mark.parametrize("key", [KEY, Secret(KEY), SecretStr(KEY)])
+@cases("key", [KEY, Secret(KEY), SecretStr(KEY)])
 def test_key_may_be_hidden(key: object) -> None:
     script = Script(httpx.Response(401))
     with httpx.Client(transport=script.transport) as client, pytest.raises(ModelError):
@@ -195,7 +196,7 @@ def test_key_may_be_hidden(key: object) -> None:
     assert script.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@cases("kind", CLASSES)
 def test_model_cannot_be_pickled_or_copied(kind: type[RemoteModel]) -> None:
     model = kind("tiny", api_key=KEY)
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
@@ -203,7 +204,7 @@ def test_model_cannot_be_pickled_or_copied(kind: type[RemoteModel]) -> None:
             attempt(model)
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
     [
         {"api_key": KEY, "temperature": "hot"},
@@ -216,9 +217,8 @@ def test_model_cannot_be_pickled_or_copied(kind: type[RemoteModel]) -> None:
         {"extra_headers": [KEY]},
         {"base_url": f"https://me:{KEY}@host/v1", "timeout": "long"},
     ],
-    ids=range(9),
 )
-@pytest.mark.parametrize("create", [*CLASSES, create_model])
+@cases("create", [*CLASSES, create_model])
 def test_wrong_options_show_no_secret(create: Callable[..., object], options: dict[str, object]) -> None:
     if create is create_model and "base_url" in options:
         return
@@ -229,7 +229,7 @@ def test_wrong_options_show_no_secret(create: Callable[..., object], options: di
     assert search.hits == []
 
 
-@pytest.mark.parametrize("key", [f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank"])
+@cases("key", [f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank"])
 def test_invalid_key_is_not_shown(key: str) -> None:
     model = OpenAICompatible("tiny", base_url="https://a.example", api_key=key)
     with pytest.raises(ModelError) as caught:
@@ -239,7 +239,7 @@ def test_invalid_key_is_not_shown(key: str) -> None:
     assert search.hits == []
 
 
-@pytest.mark.parametrize("mode", MODES)
+@cases("mode", MODES)
 def test_failures_on_sockets_show_no_key(mode: Callable[[RemoteModel], object]) -> None:
     search = Search(KEY)
     bad = send(response(ECHO.encode(), status="401 Unauthorized"))
@@ -272,8 +272,8 @@ def echo_request(request: httpx.Request) -> httpx.Response:
     return httpx.Response(400, json={"error": {"message": shown}}, headers={"location": str(request.url)})
 
 
-@pytest.mark.parametrize("name", EXTRA)
-@pytest.mark.parametrize("kind", CLASSES)
+@cases("name", EXTRA)
+@cases("kind", CLASSES)
 def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> None:
     script = Script(echo_request, echo_request)
     options: dict[str, Any] = {"base_url": "https://models.example/v1", "api_key": "unused"} | EXTRA[name]
@@ -305,7 +305,7 @@ def test_address_keeps_its_parameters() -> None:
     assert request.headers["authorization"] == "Basic bWU6cGEgc3M="
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "shown"),
     [
         ("https://me:p@ss@host/v1", "https://host/v1"),
@@ -322,7 +322,7 @@ def test_shown_address_has_no_credentials(url: str, shown: str) -> None:
     assert hide_credentials(url) == shown
 
 
-@pytest.mark.parametrize("mode", MODES)
+@cases("mode", MODES)
 def test_key_is_not_sent_to_another_host(mode: Callable[[RemoteModel], object]) -> None:
     hosts: list[str] = []
 
@@ -342,7 +342,7 @@ def test_key_is_not_sent_to_another_host(mode: Callable[[RemoteModel], object]) 
     assert hosts == ["api.anthropic.com"]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@cases("mode", MODES)
 def test_log_of_a_socket_has_no_key(mode: Callable[[RemoteModel], object]) -> None:
     # The client logs the URL, and the headers of the response.
     headers = f"Location: http://127.0.0.1/?key={KEY}\r\nX-Echo: Bearer {KEY}\r\nContent-Length: 0"

@@ -34,6 +34,7 @@ from tests.models.actors import HELLO, FakeTime, LoopbackServer, chunks, send
 from tests.models.leaks import Search, record_log
 from tests.models.recorded import CALLS, CHAT, STREAM
 from tests.models.test_secrets import CLASSES, ECHO, KEY, MODES, answer, make
+from tests.parameters import cases
 
 
 @tool
@@ -88,7 +89,7 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
     search.in_object(executor, "executor")
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@cases("kind", CLASSES)
 def test_failed_runs_show_no_key(kind: type[RemoteModel], tmp_path: Path) -> None:
     search = Search(KEY)
     reports: list[object] = []
@@ -121,7 +122,7 @@ def stalled(server: LoopbackServer, kind: type[RemoteModel]) -> RemoteModel:
     return kind("tiny", base_url=server.url, api_key=KEY)
 
 
-@pytest.mark.parametrize("kind", [OpenAICompatible, OpenAIResponses, Anthropic])
+@cases("kind", [OpenAICompatible, OpenAIResponses, Anthropic])
 def test_cancelled_call_shows_no_key(kind: type[RemoteModel]) -> None:
     search = Search(KEY)
 
@@ -167,7 +168,7 @@ def test_run_stopped_by_its_deadline_shows_no_key(tmp_path: Path) -> None:
     assert search.hits == []
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@cases("mode", ["sync", "async"])
 def test_exception_of_a_reader_shows_no_key(mode: str) -> None:
     # The user's code between two pieces of a stream.
     pieces = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n' * 3

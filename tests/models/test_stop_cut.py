@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec._parsing.reasoning import split_reasoning
 from graphexec.models.http.stop_cutter import StopCutter
+from tests.parameters import cases
 
 # Few characters, so that stop strings occur, overlap and appear partially.
 FEW = st.text("ab\n", max_size=12)
@@ -58,9 +58,7 @@ def test_closing_tag_revokes_a_cut_in_reasoning() -> None:
     assert (cut.done, cut.rest()) == (True, "")
 
 
-@pytest.mark.parametrize(
-    ("piece", "at_once"), [("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so")]
-)
+@cases(("piece", "at_once"), [("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so")])
 def test_only_possible_stop_beginning_is_held_back(piece: str, at_once: str) -> None:
     cut = StopCutter(("\nObservation",))
     assert cut.take(piece) == at_once

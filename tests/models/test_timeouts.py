@@ -35,6 +35,7 @@ from tests.models.actors import (
 )
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
 from tests.models.recorded import STREAM
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 
 EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
@@ -145,7 +146,7 @@ class TestSlowServers:
             asyncio.run(acall_all(urls, PROTOCOLS[0], 0.5, 10))
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+    @cases("protocol", PROTOCOLS)
     def test_calls_end_within_a_second_of_the_timeout(self, protocol: Protocol) -> None:
         with slow_servers() as urls:
             for name, url in urls.items():
@@ -153,7 +154,7 @@ class TestSlowServers:
             asyncio.run(acall_all(urls, protocol, 1.0, 2.0))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "phase"),
     [
         (httpx.ConnectTimeout("late"), "accept a connection"),

@@ -26,6 +26,7 @@ from graphexec.models.local.llama_process import Settings
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf, suggest_weights
 from tests.models.actors import HELLO, Act, LoopbackServer, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
+from tests.parameters import cases
 
 BYTES = b"GGUF" + bytes(range(256)) * 40
 TOY = Weights(
@@ -367,7 +368,7 @@ class TestFilesOfTheUsers:
         path.write_bytes(BYTES)
         assert check_gguf(path) == path
 
-    @pytest.mark.parametrize("content", [b"", b"GGU", b"PK\x03\x04"])
+    @cases("content", [b"", b"GGU", b"PK\x03\x04"])
     def test_other_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(content)
@@ -412,13 +413,11 @@ class TestFilesOfTheUsers:
 
 
 class TestMisspeltNames:
-    @pytest.mark.parametrize(
-        "name", ["smol", "smollm", "SmolLM2", "smollm2:135m", "smolm2-135m-instruct", "HuggingFaceTB/SmolLM2-360M"]
-    )
+    @cases("name", ["smol", "smollm", "SmolLM2", "smollm2:135m", "smolm2-135m-instruct", "HuggingFaceTB/SmolLM2-360M"])
     def test_similar_name_is_suggested(self, name: str) -> None:
         assert suggest_weights(name) == DEFAULT
 
-    @pytest.mark.parametrize(
+    @cases(
         "name",
         [
             "gpt-3.5-turbo-instruct",

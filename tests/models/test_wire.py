@@ -45,6 +45,7 @@ from tests.models.recorded import (
     OVERFLOW,
     STREAM,
 )
+from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
 ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
@@ -117,13 +118,13 @@ def test_stream_requests_the_usage() -> None:
     assert body["stream_options"] == {"include_usage": True}
 
 
-@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
+@cases("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
 def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
     assert encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-@pytest.mark.parametrize("arguments", ["{'a': 1}", '{"a": 1,}'])
+@cases("arguments", ["{'a': 1}", '{"a": 1,}'])
 def test_readable_arguments_are_sent_back_as_json(arguments: str) -> None:
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
     function = encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
@@ -153,10 +154,9 @@ def test_any_text_is_sent_unchanged(text: str) -> None:
     assert encode_body(ChatRequest([UserMessage(text)]))["messages"][0]["content"] == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "chat", "reply"),
     [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (COMPLETION, False, COMPLETION_REPLY)],
-    ids=["chat", "calls", "completion"],
 )
 def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool, reply: ModelReply) -> None:
     assert decode(body, PEER, chat=chat) == reply
@@ -166,7 +166,7 @@ def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(("body", "reply"), [(STREAM, CHAT_REPLY), (CALLS_STREAM, CALLS_REPLY)], ids=["text", "calls"])
+@cases(("body", "reply"), [(STREAM, CHAT_REPLY), (CALLS_STREAM, CALLS_REPLY)])
 def test_stream_is_a_reply_only_when_complete(body: bytes, reply: ModelReply) -> None:
     complete = False
     for end in range(len(body) + 1):
@@ -189,7 +189,7 @@ def test_chunks_may_be_cut_anywhere(cuts: list[int]) -> None:
     assert asyncio.run(aread_stream(scripted_server(streamed))) == CALLS_REPLY
 
 
-@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+@cases("newline", [b"\n", b"\r\n", b"\r"])
 def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
     body = STREAM.replace(b"\n", newline)
     assert read_stream(scripted_server(sse([body[i : i + 1] for i in range(len(body))])).stream(HELLO)) == CHAT_REPLY
@@ -218,7 +218,7 @@ def test_any_json_is_reply_or_model_error(body: object) -> None:
     assert is_readable(failure(lambda: scripted_server(httpx.Response(400, json=body)).complete(HELLO)))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "fault"),
     [
         (b"", "nothing"),
@@ -266,9 +266,7 @@ def call_chunk(**call: Any) -> dict[str, Any]:
 END: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
 
 
-@pytest.mark.parametrize(
-    "indexes", [(0, 1), (0, 0), (None, None), (3, 7)], ids=["counted", "always 0", "none", "with gaps"]
-)
+@cases("indexes", [(0, 1), (0, 0), (None, None), (3, 7)])
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
     reply = decode_stream(

@@ -40,6 +40,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, approve_tools
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
 from graphexec.tools import AnyTool
+from tests.parameters import cases
 
 Decide = Callable[[ReviewCall], Any]
 ALL: tuple[ReviewDecision, ...] = ("approve", "edit", "reject", "respond")
@@ -219,7 +220,7 @@ class TestEdits:
         (message,) = [one for one in request.messages if isinstance(one, AssistantMessage)]
         assert [json.loads(call.arguments) for call in message.tool_calls] == [{"path": "b"}, {"path": "x"}]
 
-    @pytest.mark.parametrize(
+    @cases(
         ("make", "reply", "edited"),
         [
             (create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', 'Input: {"path": "b"}'),
@@ -502,7 +503,7 @@ def test_every_stack_unplugs() -> None:
 
 
 class TestArguments:
-    @pytest.mark.parametrize(
+    @cases(
         ("tools", "message"),
         [
             ({"delete": ["aprove"]}, r"decisions=\['aprove'\] for delete; give some of approve, edit, reject, respond"),
@@ -519,7 +520,7 @@ class TestArguments:
         with pytest.raises(InputError, match=r"approve_tools names the tool delet, .* did you mean delete\?"):
             Scene(nodes=(approve_tools({"delet": ["approve"]}),))
 
-    @pytest.mark.parametrize(
+    @cases(
         ("arguments", "message"),
         [
             (("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),

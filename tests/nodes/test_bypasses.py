@@ -13,6 +13,7 @@ from graphexec.effects import ToolResult
 from graphexec.executor import Acted
 from graphexec.nodes import Piece, approve_tools, handoffs, map_agents, sub_agent, todo_list
 from tests.nodes.shelf import calls, make_executor, make_inner
+from tests.parameters import cases
 
 MAKERS: list[Callable[[AgentExecutor], Piece]] = [
     lambda inner: sub_agent(inner, "research", "Research."),
@@ -21,7 +22,7 @@ MAKERS: list[Callable[[AgentExecutor], Piece]] = [
 ]
 
 
-@pytest.mark.parametrize("make_piece", MAKERS)
+@cases("make_piece", MAKERS)
 def test_agents_of_pieces_need_their_own_approval(make_piece: Callable[[AgentExecutor], Piece]) -> None:
     """A tool that is gated in an executor could otherwise be called by a member of its team."""
     gate = approve_tools({"look_up": ["approve"]})
@@ -34,7 +35,7 @@ def test_agents_of_pieces_need_their_own_approval(make_piece: Callable[[AgentExe
     make_executor([gate, make_piece(gated)])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answers", "text"),
     [
         ((None, ToolResult("no", "rejected")), "2 answers for 1 actions; keep the actions"),
@@ -49,7 +50,7 @@ def test_answers_belong_to_actions(answers: Any, text: str) -> None:
         Acted(Run({}), (AgentAction("look_up", "x"),), answers)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("piece", "called", "statuses"),
     [
         (lambda: sub_agent(make_inner(), "research", "Research."), ("Research", '{"task": "a"}'), ["ok", "ok"]),

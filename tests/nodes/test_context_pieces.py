@@ -32,6 +32,7 @@ from graphexec.nodes.todos import find_todos
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
 from tests.nodes.shelf import run_in_pieces
+from tests.parameters import cases
 
 NAMES = ("search", "add", "mail", "read")
 ITERATIONS = 5
@@ -151,8 +152,8 @@ BOUNDS: dict[str, tuple[Callable[[int], int], Callable[[int], int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PIECES)
-@pytest.mark.parametrize("iterations", [1, 3, 8])
+@cases("name", PIECES)
+@cases("iterations", [1, 3, 8])
 def test_bound_is_the_documented_one(name: str, iterations: int) -> None:
     executor, _ = make([PIECES[name][0]()], ["done"], max_iterations=iterations)
     verdict = executor.verify()
@@ -208,7 +209,7 @@ class TestCompact:
         assert len(result.steps) == sum(map(len, turns))
         assert result.output == "done"
 
-    @pytest.mark.parametrize("summary", ["", "<think>hm</think>", "long " * 200, ModelError("down")])
+    @cases("summary", ["", "<think>hm</think>", "long " * 200, ModelError("down")])
     def test_failed_summary_changes_nothing(self, summary: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
         executor, model = self.make(replies)
@@ -243,13 +244,13 @@ class TestCompact:
         executor.run("q " * 400)
         assert len(model.requests) == 2
 
-    @pytest.mark.parametrize("keep", [3, 4, 100])
+    @cases("keep", [3, 4, 100])
     def test_as_many_steps_as_are_kept_are_not_summarized(self, keep: int) -> None:
         executor, model = make([compact(1, keep)], [call("add"), call("mail"), call("read"), "done"])
         executor.run("q")
         assert len(model.requests) == 4
 
-    @pytest.mark.parametrize(("tokens", "asked"), [(99, 3), (100, 3), (101, 4)])
+    @cases(("tokens", "asked"), [(99, 3), (100, 3), (101, 4)])
     def test_more_than_the_limit_is_too_long(self, tokens: int, asked: int) -> None:
         texts: list[str] = []
 
@@ -276,7 +277,7 @@ class TestCompact:
             f"found {place}" for place in range(10)
         ]
 
-    @pytest.mark.parametrize("summary", ["Added and mailed.", ModelError("down")])
+    @cases("summary", ["Added and mailed.", ModelError("down")])
     def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
         (one, model), (other, same) = self.make(replies), self.make(replies)
@@ -297,7 +298,7 @@ class TestCompact:
                 assert [*request.messages[1:3]] == history
                 assert request.messages[3] == UserMessage("Who am I?")
 
-    @pytest.mark.parametrize(
+    @cases(
         ("options", "text"),
         [
             ({"max_tokens": 0}, "max_tokens"),
@@ -325,7 +326,7 @@ class TestSelectTools:
         executor.run("q")
         assert offered(model.requests[1]) == ["mail"]
 
-    @pytest.mark.parametrize("reply", ["", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add")])
+    @cases("reply", ["", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add")])
     def test_unusable_choice_offers_all(self, reply: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [reply, "done"]
         executor, model = make([select_tools(1)], replies)
@@ -415,7 +416,7 @@ class TestTellTime:
 
 
 class TestCritic:
-    @pytest.mark.parametrize("review", ["OK", "ok.", "**OK**", "Okay!", "", ModelError("down")])
+    @cases("review", ["OK", "ok.", "**OK**", "Okay!", "", ModelError("down")])
     def test_accepted_answer_is_given_out(self, review: ScriptedReply) -> None:
         replies: list[ScriptedReply] = ["done", review, "no"]
         executor, model = make([critic()], replies)
@@ -430,7 +431,7 @@ class TestCritic:
         assert "Your answer was reviewed: It is short." in text_of(model.requests[2])
         assert [step.status for step in result.steps] == ["rejected"]
 
-    @pytest.mark.parametrize("rounds", [0, 1, 3])
+    @cases("rounds", [0, 1, 3])
     def test_rounds_are_bounded(self, rounds: int) -> None:
         executor, model = make([critic(rounds)], ["No."], max_iterations=9)
         assert isinstance(executor.run("q").ending, AgentFinish)

@@ -20,6 +20,7 @@ from graphexec.testing import verify_termination
 from graphexec.verify import check
 from tests.executor.actors import HOW, Running, call, echo, fail, messages
 from tests.nodes.shelf import run_in_pieces
+from tests.parameters import cases
 
 # Arguments that are not JSON.
 UNREADABLE = ModelReply("", (ToolCall("c1", "echo", "{"),))
@@ -109,7 +110,7 @@ def test_function_agent_goes_on_as_usual(run: Running) -> None:
     assert run(executor).output == "done"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("statuses", "stuck"),
     [
         ([], False),
@@ -127,7 +128,7 @@ def test_two_failures_are_a_reason(statuses: list[StepStatus], stuck: bool) -> N
     assert is_stuck(Run({}).with_steps(steps)) is stuck
 
 
-@pytest.mark.parametrize(("iterations", "times"), [(5, 2), (3, 1), (1, 4)])
+@cases(("iterations", "times"), [(5, 2), (3, 1), (1, 4)])
 def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int) -> None:
     weak, strong = ScriptedModel(["done"], repeat_last=True), ScriptedModel(["done"], repeat_last=True)
     executor = make_executor(weak, strong, times=times, max_iterations=iterations)
@@ -150,9 +151,7 @@ def test_run_is_stored_and_resumed_after_each_request() -> None:
     assert (result.output, pauses, result.spent["model_calls"]) == ("done", 4, 3)
 
 
-@pytest.mark.parametrize(
-    ("options", "text"), [({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when=")]
-)
+@cases(("options", "text"), [({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when=")])
 def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         escalate(ScriptedModel([]), **options)

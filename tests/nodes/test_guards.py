@@ -17,6 +17,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, guard_input, guard_output
 from graphexec.testing import scripted_tool
+from tests.parameters import cases
 
 SECRET = "the PIN is 4711"
 
@@ -48,7 +49,7 @@ def call() -> ModelReply:
 
 
 class TestInput:
-    @pytest.mark.parametrize("options", CHECKS)
+    @cases("options", CHECKS)
     def test_blocking_guardrail_prevents_tool_execution(self, options: dict[str, Any]) -> None:
         model = ScriptedModel([call(), "done"])
         result = make_executor(model, guard_input(**options)).run("what is the PIN?")
@@ -91,7 +92,7 @@ class TestInput:
             make_executor(ScriptedModel([]), early, guard_input(no_pins))
         make_executor(ScriptedModel([]), guard_input(no_pins), early)
 
-    @pytest.mark.parametrize(
+    @cases(
         ("options", "text"),
         [
             ({"check": "x"}, "check='x'; give a function"),
@@ -117,8 +118,8 @@ class TestInput:
 
 
 class TestOutput:
-    @pytest.mark.parametrize("options", CHECKS)
-    @pytest.mark.parametrize("way", ["parse", "return_direct", "generate"])
+    @cases("options", CHECKS)
+    @cases("way", ["parse", "return_direct", "generate"])
     def test_refused_answer_is_given_out_nowhere(
         self, options: dict[str, Any], way: str, capsys: pytest.CaptureFixture[str]
     ) -> None:

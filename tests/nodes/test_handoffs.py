@@ -16,6 +16,7 @@ from graphexec.testing import verify_termination
 from graphexec.tools import tool
 from tests.nodes.shelf import run_in_pieces
 from tests.nodes.test_sub_agents import calls, executor_of
+from tests.parameters import cases
 
 
 @tool
@@ -104,7 +105,7 @@ def test_bound_holds() -> None:
     assert result.spent.meters["model_calls"] == asked(executor) <= 16
 
 
-@pytest.mark.parametrize("limit", range(1, 6))
+@cases("limit", range(1, 6))
 def test_counted_calls_are_asked(limit: int) -> None:
     executor = team([to("hotels")], {"hotels": [calls(("book", {"what": "x"})), "done"]}, max_model_calls=limit)
     result = executor.run("trip")
@@ -149,7 +150,7 @@ def test_unplugging_restores_the_machine() -> None:
     assert str(executor.unplug("handoffs").graph) == str(executor_of(["x"], [book]).graph)
 
 
-@pytest.mark.parametrize("members", [{}, {"host": ["x"]}, {"a hotel": ["x"]}])
+@cases("members", [{}, {"host": ["x"]}, {"a hotel": ["x"]}])
 def test_invalid_members_are_refused(members: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="give each a name of its own"):
         team(["x"], members)

@@ -23,6 +23,7 @@ from graphexec.verify import UnprovedError, check
 from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, echo
 from tests.nodes.shelf import run_in_pieces
+from tests.parameters import cases
 
 
 def call(*tasks: str, call_id: str = "c1") -> ModelReply:
@@ -141,7 +142,7 @@ def test_run_is_stored_and_resumed_after_each_request() -> None:
     assert result.spent["model_calls"] == 2 + 2 + 2
 
 
-@pytest.mark.parametrize(("limit", "reason"), [(None, "finished"), (5, "model_calls")])
+@cases(("limit", "reason"), [(None, "finished"), (5, "model_calls")])
 def test_recorded_run_conforms_to_its_proof(limit: int | None, reason: str) -> None:
     executor = make_outer(make_child(), call("tea", "down", "lost"), max_model_calls=limit)
     certificate = executor.verify().certificate
@@ -157,7 +158,7 @@ def test_piece_is_drawn_in_its_group() -> None:
     assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "text"),
     [
         ({"name": "research all"}, "map_agents has name="),

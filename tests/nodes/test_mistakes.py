@@ -8,13 +8,14 @@ from graphexec import AgentFinish, GraphError, create_agent, node
 from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, approve_tools, critic, guard_input, handoffs
+from tests.parameters import cases
 
 
 def agent(nodes: Any) -> Any:
     return create_agent(ScriptedModel(["hi"]), kind="tool_calling", nodes=nodes)
 
 
-@pytest.mark.parametrize("nodes", [critic(), critic, "critic"])
+@cases("nodes", [critic(), critic, "critic"])
 def test_nodes_are_a_list(nodes: Any) -> None:
     with pytest.raises(InputError, match=r"nodes is .*; give a list of pieces: nodes="):
         agent(nodes)

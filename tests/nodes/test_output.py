@@ -32,6 +32,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import output_type
+from tests.parameters import cases
 
 
 class City(BaseModel):
@@ -75,7 +76,7 @@ def look_up(name: str) -> str:
 
 
 class TestAnswers:
-    @pytest.mark.parametrize(
+    @cases(
         ("kind", "reply", "expected"),
         [
             (City, PARIS, City(name="Paris", people=2)),
@@ -296,7 +297,7 @@ class TestRequests:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize("kind", [None, 5, "City", City(name="a", people=1), [int], lambda: 1, Unknown])
+    @cases("kind", [None, 5, "City", City(name="a", people=1), [int], lambda: 1, Unknown])
     def test_invalid_type_is_refused(self, kind: Any) -> None:
         with pytest.raises(InputError, match="output type"):
             output_type(kind)
@@ -393,7 +394,7 @@ def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> No
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_hostile_replies_never_raise(kind: Any) -> None:
     for reply in ("", "[" * 2_000, '{"name":' * 2_000, "\ud800", "NaN", "1e999", "9" * 5_000, "{}" * 2_000):
         check_replies(kind, [reply])

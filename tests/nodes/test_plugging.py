@@ -34,6 +34,7 @@ from graphexec.models import ScriptedModel
 from graphexec.nodes import HOMES, Piece
 from graphexec.testing import scripted_tool
 from graphexec.verify import UnprovedError
+from tests.parameters import cases
 
 
 def make_executor(*replies: ModelReply | str, **options: object) -> AgentExecutor:
@@ -210,7 +211,7 @@ class TestRemoval:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("stopping", ["force", "generate"])
+    @cases("stopping", ["force", "generate"])
     def test_refusal_ends_the_run_without_a_model(self, stopping: str) -> None:
         executor = make_executor(call("a"), early_stopping_method=stopping).plug(forbid)
         result = executor.run("hi")
@@ -300,7 +301,7 @@ class TestWrongPieces:
         with pytest.raises(GraphError, match=r"doubt has before='sing', .* did you mean sign\?"):
             make_executor().plug(sign, Piece("doubt", (doubt,), before="sing"))
 
-    @pytest.mark.parametrize(
+    @cases(
         ("given", "text"),
         [
             (lengthen, "lengthen is a function; call it, lengthen"),

@@ -18,6 +18,7 @@ from graphexec.models import FunctionModel, ScriptedModel
 from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes.privacy.patterns import PATTERNS
 from tests.nodes.shelf import run_in_pieces
+from tests.parameters import cases
 
 EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"
 PLANTED = (EMAIL, "bob.b@x.org", CARD, IBAN, PHONE, "sk-abcdefghijklmnopqrstuvwx")
@@ -168,7 +169,7 @@ class TestBothWays:
         assert asked.requests
         assert "@" not in sent(executor) + str(asked.requests)
 
-    @pytest.mark.parametrize("text", ["No personal data here", "", " "])
+    @cases("text", ["No personal data here", "", " "])
     def test_requests_without_personal_data_are_the_same(self, text: str) -> None:
         hiding, bare = (make_executor([call("x"), "done"], nodes=nodes) for nodes in ([redact_pii()], []))
         assert hiding.run(text).steps == bare.run(text).steps
@@ -223,7 +224,7 @@ class TestBothWays:
 
 
 class TestPatterns:
-    @pytest.mark.parametrize(
+    @cases(
         ("text", "kinds"),
         [
             ("a@b.co", "EMAIL"),
@@ -240,7 +241,7 @@ class TestPatterns:
     def test_shelf_finds(self, text: str, kinds: str) -> None:
         assert " ".join(kind for kind, find in PATTERNS.items() if [*find(text)]) == kinds
 
-    @pytest.mark.parametrize(
+    @cases(
         ("patterns", "text"),
         [
             (["MAIL"], "no pattern MAIL; it has EMAIL"),

@@ -29,6 +29,7 @@ from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from graphexec.verify import check
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
+from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -52,7 +53,7 @@ def count_naively(steps: Sequence[object], most: int) -> int:
 # ---- counting
 
 
-@pytest.mark.parametrize(
+@cases(
     ("letters", "times"),
     [
         ("", 0),
@@ -209,9 +210,7 @@ def test_warned_model_may_change_its_mind() -> None:
     assert [step.model_text for step in result.steps] == [None, f"hi\n{warning}"]
 
 
-@pytest.mark.parametrize(
-    ("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)]
-)
+@cases(("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)])
 def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, warned: int) -> None:
     executor = make_guarded_executor(
         scripted(act("echo", text="a")), max_iterations=20, warn_after=warn_after, stop_after=stop_after
@@ -276,8 +275,8 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
 # ---- the graph
 
 
-@pytest.mark.parametrize("parsing", [True, False])
-@pytest.mark.parametrize("stopping", ["force", "generate"])
+@cases("parsing", [True, False])
+@cases("stopping", ["force", "generate"])
 def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
     plain = AgentExecutor(
         agent=create_react_agent(ScriptedModel([DONE]), [echo]),
@@ -306,13 +305,13 @@ def test_the_picture_has_the_node() -> None:
     assert "stop_repeats" not in f"{executor.unplug('stop_repeats').graph:mermaid}"
 
 
-@pytest.mark.parametrize(("warn_after", "stop_after"), [(1, 3), (0, 3), (3, 2), (-1, -1), (2, 1)])
+@cases(("warn_after", "stop_after"), [(1, 3), (0, 3), (3, 2), (-1, -1), (2, 1)])
 def test_invalid_numbers_are_refused(warn_after: int, stop_after: int) -> None:
     with pytest.raises(InputError, match=r"stop_repeats has (warn|stop)_after="):
         stop_repeats(warn_after=warn_after, stop_after=stop_after)
 
 
-@pytest.mark.parametrize("number", ["2", 2.5, True, None])
+@cases("number", ["2", 2.5, True, None])
 def test_values_other_than_numbers_are_refused(number: Any) -> None:
     with pytest.raises(InputError, match=r"stop_repeats has warn_after=.*; give a whole number, 2 or more"):
         stop_repeats(warn_after=number)

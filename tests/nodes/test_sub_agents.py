@@ -18,6 +18,7 @@ from graphexec.nodes import handoffs, sub_agent
 from graphexec.testing import verify_termination
 from graphexec.tools import AnyTool, tool
 from tests.nodes.shelf import run_in_pieces
+from tests.parameters import cases
 
 
 @tool
@@ -126,7 +127,7 @@ def test_tool_errors_are_observed_inside() -> None:
     assert steps_of(executor) == [("research", "ok", "it burns")]
 
 
-@pytest.mark.parametrize("limit", range(1, 8))
+@cases("limit", range(1, 8))
 def test_counted_calls_are_asked(limit: int) -> None:
     """A limit in the middle stops the run there, and no call goes uncounted."""
     outer, inner = [task("a", "b"), "done"], [calls(("search", {"query": "x"})), "found"]
@@ -208,7 +209,7 @@ def test_machine_is_verified() -> None:
     verify_termination(executor, examples=10)
 
 
-@pytest.mark.parametrize("options", [{"calls": 0}, {"iterations": 0}])
+@cases("options", [{"calls": 0}, {"iterations": 0}])
 def test_invalid_numbers_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         sub_agent(executor_of(["x"], []), "research", "Research.", **options)

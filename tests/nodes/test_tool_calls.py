@@ -14,6 +14,7 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, limit_tool
+from tests.parameters import cases
 
 
 def call(*several: tuple[str, str]) -> ModelReply:
@@ -90,7 +91,7 @@ class TestLimitTool:
         scene = Scene(bad, call(("search", "broken")), call(("search", "a")), nodes=(limit_tool("search", 1),))
         assert [status for _, status in scene.run()] == ["bad_arguments", "error", "rejected"]
 
-    @pytest.mark.parametrize("calls", range(4))
+    @cases("calls", range(4))
     def test_limit_is_never_exceeded(self, calls: int) -> None:
         replies = [call(*[("Search", word) for word in words]) for words in ("ab", "c", "de")]
         scene = Scene(*replies, nodes=(limit_tool("search", calls),), tool_lookup="case_insensitive")
@@ -195,9 +196,7 @@ class TestAskUser:
         assert scene.run() == [("A", "ok"), ("B", "ok")]
 
 
-@pytest.mark.parametrize(
-    "piece", [limit_tool("search", 1), cache_tools("search"), ask_user(lambda _: "yes")], ids=["limit", "cache", "ask"]
-)
+@cases("piece", [limit_tool("search", 1), cache_tools("search"), ask_user(lambda _: "yes")])
 def test_bound_is_one_transition_for_each_iteration(piece: Piece) -> None:
     scene = Scene(nodes=(), max_iterations=5)
     # The tool of `ask_user` is one that the rules against repetitions know, so they are in both machines.

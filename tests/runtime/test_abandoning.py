@@ -13,6 +13,7 @@ from graphexec import AgentAction, AgentExecutor, Limits, tool
 from graphexec.errors import AbandonedError
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from graphexec.tools import AnyTool
+from tests.parameters import cases
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -22,9 +23,9 @@ def runs_of(executor: AgentExecutor) -> list[Callable[[], Any]]:
     return [lambda: executor.run("?"), lambda: asyncio.run(executor.arun("?"))]
 
 
-@pytest.mark.parametrize("how", [0, 1], ids=["sync", "async"])
-@pytest.mark.parametrize("timeout", [None, 3 * LONG], ids=["deadline", "deadline within a timeout"])
-@pytest.mark.parametrize("kind", ["async def", "def that returns a coroutine"])
+@cases("how", [0, 1])
+@cases("timeout", [None, 3 * LONG])
+@cases("kind", ["async def", "def that returns a coroutine"])
 def test_an_async_tool_is_cancelled_at_the_deadline(how: int, timeout: float | None, kind: str) -> None:
     cancelled = threading.Event()
 

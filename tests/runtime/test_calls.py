@@ -57,6 +57,7 @@ from tests.executor.actors import (
     run_sync,
     scripted,
 )
+from tests.parameters import cases
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -153,12 +154,12 @@ def stream_machine(world: RunContext, value: Start | Snapshot, **options: Any) -
     return done
 
 
-MACHINES = pytest.mark.parametrize("run_it", [run_machine, arun_machine, stream_machine])
+MACHINES = cases("run_it", [run_machine, arun_machine, stream_machine])
 
 
 @MACHINES
-@pytest.mark.parametrize("handler", [look, alook])
-@pytest.mark.parametrize("at_once", [1, 64])
+@cases("handler", [look, alook])
+@cases("at_once", [1, 64])
 def test_handlers_and_nodes_get_their_call(run_it: Any, handler: Callable[..., Any], at_once: int) -> None:
     done = run_it(make_run_context({Look: handler}, at_once=at_once), Start(), run_id="r")
     assert done.outcome == Finished(IDS)
@@ -190,7 +191,7 @@ def test_run_id_is_made_up_and_kept() -> None:
 
 
 @MACHINES
-@pytest.mark.parametrize("failing", ["r/1.0", "r/2.0", "r/2.1", "r/3.0"])
+@cases("failing", ["r/1.0", "r/2.0", "r/2.1", "r/3.0"])
 def test_id_survives_a_resume_from_json(run_it: Any, failing: str) -> None:
     attempts: list[str] = []
 
@@ -445,9 +446,9 @@ def test_span_is_around_each_call_once(run: Running, is_async: bool, options: di
     assert span.get() == "none"
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
-@pytest.mark.parametrize("tokens", [False, True], ids=["", "tokens"])
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
+@cases("how", ["sync", "async"])
+@cases("tokens", [False, True])
+@cases("seconds", [None, LONG])
 def test_span_is_around_the_calls_of_a_stream(how: str, tokens: bool, seconds: float | None) -> None:
     seen: list[str] = []
 

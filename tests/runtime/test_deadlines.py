@@ -32,6 +32,7 @@ from tests.kernel.machines import (
     Underway,
     without_handlers,
 )
+from tests.parameters import cases
 
 TEN = Limits(seconds=10)
 
@@ -125,7 +126,7 @@ def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None)
     return RunContext(handlers_for({Question: answer}), limits, clock=clock)
 
 
-@pytest.mark.parametrize(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
+@cases(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
 def test_clock_is_read_between_effects(seconds_each: float, answers: int) -> None:
     asked: list[str] = []
 
@@ -196,7 +197,7 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, over: threading.Event) -> 
     assert result.outcome.limit.reached >= SOON
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
+@cases("driver", ALL_DRIVERS)
 def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
     async def block(question: Question) -> str:
         await asyncio.get_running_loop().create_future()
@@ -236,7 +237,7 @@ def test_an_opaque_node_that_blocks_is_cut(driver: Driver, over: threading.Event
     assert isinstance(driver(Script(machine, Errand(), without_handlers(Limits(seconds=SOON)))).outcome, Stopped)
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
+@cases("driver", ALL_DRIVERS)
 def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
     def failing(question: Question) -> str:
         raise TimeoutError("mine")
@@ -245,7 +246,7 @@ def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
         driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: failing}, limits=TEN)))
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
+@cases("driver", ALL_DRIVERS)
 def test_handlers_know_the_seconds_left(driver: Driver) -> None:
     result: list[float | None] = []
     clock = FakeClock()
@@ -262,7 +263,7 @@ def test_handlers_know_the_seconds_left(driver: Driver) -> None:
     assert result == [None, None, None]
 
 
-@pytest.mark.parametrize("seconds", [None, 60.0])
+@cases("seconds", [None, 60.0])
 def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> None:
     threads: set[int] = set()
 

@@ -39,6 +39,7 @@ from tests.kernel.machines import (
     surveyors,
     without_handlers,
 )
+from tests.parameters import cases
 
 SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "clock": (
@@ -66,13 +67,13 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@cases("name", SCRIPTS)
 def test_every_driver_comes_to_the_same(name: str) -> None:
     script, outcome = SCRIPTS[name]
     assert run_script(script).outcome == outcome
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@cases("name", SCRIPTS)
 def test_every_driver_works_under_a_running_loop(name: str) -> None:
     script, outcome = SCRIPTS[name]
 
@@ -83,7 +84,7 @@ def test_every_driver_works_under_a_running_loop(name: str) -> None:
     assert asyncio.run(notebook()) == outcome
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@cases("name", SCRIPTS)
 def test_second_run_equals_the_first(name: str) -> None:
     script, outcome = SCRIPTS[name]
     one = script()
@@ -135,7 +136,7 @@ def test_drivers_that_disagree_are_found_out() -> None:
         run_script(lambda: Script(FETCH, Left(1), different))
 
 
-@pytest.mark.parametrize("odd_one", [drive_from_text, LIVE[1]], ids=lambda driver: driver.__name__)
+@cases("odd_one", [drive_from_text, LIVE[1]])
 def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
     def failing(_: Fetch) -> int:
         raise OSError("the line is dead")

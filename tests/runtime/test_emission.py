@@ -18,6 +18,7 @@ from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import iterate_sync
 from tests.models.actors import HELLO
 from tests.models.call_modes import Typewriter
+from tests.parameters import cases
 
 Work = Callable[[IO], Coroutine[Any, Any, None]]
 
@@ -33,7 +34,7 @@ def in_a_loop(work: Work) -> list[Any]:
     return asyncio.run(collect())
 
 
-HOW = pytest.mark.parametrize("how", [in_sync, in_a_loop])
+HOW = cases("how", [in_sync, in_a_loop])
 
 
 @given(st.lists(st.one_of(st.integers(), st.just("wait"))), st.integers(0, 3), st.sampled_from([in_sync, in_a_loop]))
@@ -108,7 +109,7 @@ def test_closing_a_sync_stream_cleans_up() -> None:
     assert list(items) == []
 
 
-@pytest.mark.parametrize("closing", ["aclose", "forget", "end of the loop"])
+@cases("closing", ["aclose", "forget", "end of the loop"])
 def test_closing_an_async_stream_waits_for_its_cleanup(closing: str) -> None:
     cleaned: list[str] = []
 
@@ -192,7 +193,7 @@ def numbers() -> Generator[int, None, None]:
     return iterate_sync(count(BLOCKING))
 
 
-@pytest.mark.parametrize("begin", [numbers, lambda: retrying(Typewriter(["abc"])).stream(HELLO)])
+@cases("begin", [numbers, lambda: retrying(Typewriter(["abc"])).stream(HELLO)])
 def test_sync_streams_outlive_the_loop_they_began_under(begin: Callable[[], Generator[Any, None, None]]) -> None:
     """An event loop closes async generators that began under it, but not a sync stream."""
 

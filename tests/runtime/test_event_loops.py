@@ -23,6 +23,7 @@ from graphexec.models import OpenAICompatible, retrying
 from graphexec.runtime.threads import run_on_own_loop
 from graphexec.tools import AnyTool
 from tests.executor.actors import act, answer, scripted
+from tests.parameters import cases
 
 REQUEST = ChatRequest([UserMessage("Hello")])
 
@@ -79,13 +80,13 @@ def step(call: Callable[[Path], Awaitable[Any]], folder: Path) -> None:
         gc.collect()
 
 
-@pytest.mark.parametrize("name", ASYNC_CALLS)
+@cases("name", ASYNC_CALLS)
 def test_async_call_without_asyncio_says_so(name: str, tmp_path: Path) -> None:
     with pytest.raises(EventLoopError, match=r"needs asyncio, and no event loop runs it; call a sync method, such as"):
         step(ASYNC_CALLS[name], tmp_path)
 
 
-@pytest.mark.parametrize("name", ASYNC_CALLS)
+@cases("name", ASYNC_CALLS)
 def test_async_call_under_trio_names_its_threads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trio = types.SimpleNamespace(lowlevel=types.SimpleNamespace(in_trio_run=lambda: True))
     monkeypatch.setitem(__import__("sys").modules, "trio", trio)
@@ -93,7 +94,7 @@ def test_async_call_under_trio_names_its_threads(name: str, tmp_path: Path, monk
         step(ASYNC_CALLS[name], tmp_path)
 
 
-@pytest.mark.parametrize(("found", "says"), [("curio", "curio runs it"), ("asyncio", "no event loop"), (None, "no ev")])
+@cases(("found", "says"), [("curio", "curio runs it"), ("asyncio", "no event loop"), (None, "no ev")])
 def test_error_names_the_library_that_runs_the_call(
     found: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,7 +266,7 @@ def test_tool_that_awaits_another_loop_gets_an_error(
     assert result.spent.seconds < DEADLINE / 2
 
 
-@pytest.mark.parametrize("run", RUNS[:3])
+@cases("run", RUNS[:3])
 def test_future_of_a_closed_loop_gets_an_error(run: Callable[[AgentExecutor], Any]) -> None:
     loop = asyncio.new_event_loop()
     future: asyncio.Future[str] = loop.create_future()
@@ -309,7 +310,7 @@ def test_error_is_retried_as_the_runtime_error_that_it_is(other_loop: asyncio.Ab
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("run", RUNS[:3])
+@cases("run", RUNS[:3])
 def test_function_that_needs_a_loop_must_be_async(run: Callable[[AgentExecutor], Any]) -> None:
     @tool
     def weather() -> str:

@@ -20,6 +20,7 @@ from graphexec.kernel.events import journal_of
 from graphexec.kernel.snapshot import snapshot_of
 from graphexec.runtime import supervision
 from graphexec.runtime.threads import count_abandoned, last_call
+from tests.parameters import cases
 from tests.stopwatch import eventually
 
 # Seconds that a test waits for an event that should happen at once.
@@ -142,7 +143,7 @@ def test_call_has_its_own_context() -> None:
     assert seen == [(2, "mine"), (4, "mine"), (6, "mine")]
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 4])
+@cases("place", [0, 1, 2, 4])
 def test_exception_of_a_tool_has_the_progress_of_its_run(place: int) -> None:
     calls: list[int] = []
 
@@ -160,7 +161,7 @@ def test_exception_of_a_tool_has_the_progress_of_its_run(place: int) -> None:
     assert asyncio.run(make_executor("aaaaa", blocking("a", lambda: "ok")).arun(snapshot)).output == "done"
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 4])
+@cases("place", [0, 1, 2, 4])
 def test_cancelled_run_ends_at_once(place: int) -> None:
     entered, free, ended = threading.Event(), threading.Event(), threading.Event()
     calls: list[int] = []
@@ -310,9 +311,7 @@ def test_event_loop_goes_on_meanwhile() -> None:
     assert asyncio.run(main()) == "done"
 
 
-@pytest.mark.parametrize(
-    "option", ["observers", "trim_intermediate_steps", "handle_parsing_errors", "handle_tool_errors", "on_error"]
-)
+@cases("option", ["observers", "trim_intermediate_steps", "handle_parsing_errors", "handle_tool_errors", "on_error"])
 def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
     threads: set[int] = set()
     decide = steps_of("aaaa")
@@ -355,8 +354,8 @@ def test_few_runs_go_on_in_threads_at_once() -> None:
     assert supervision.count_running() == 0
 
 
-@pytest.mark.parametrize("place", [1, 2, 3, 5, 9])
-@pytest.mark.parametrize("waits", [True, False], ids=["before its answer", "with its answer"])
+@cases("place", [1, 2, 3, 5, 9])
+@cases("waits", [True, False])
 def test_journal_and_snapshot_of_a_cancelled_run_agree(place: int, waits: bool) -> None:
     cancelled = threading.Event()
 
@@ -382,7 +381,7 @@ def test_journal_and_snapshot_of_a_cancelled_run_agree(place: int, waits: bool) 
     assert len(calls) - begun == 9 - len([one for one in replies if "observation" in one])
 
 
-@pytest.mark.parametrize("policy", ["observe", "raise"])
+@cases("policy", ["observe", "raise"])
 def test_tool_errors_are_handled_alike(policy: Any) -> None:
     def fail() -> str:
         raise ValueError("no")

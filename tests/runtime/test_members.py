@@ -42,6 +42,7 @@ from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
 from tests.executor.actors import until
+from tests.parameters import cases
 
 # Seconds to wait for an event that should happen at once.
 LONG = 20.0
@@ -240,8 +241,8 @@ class Siblings:
 
 @every_way
 @with_deadline
-@pytest.mark.parametrize("kind", ["def", "async def"])
-@pytest.mark.parametrize("as_json", [False, True], ids=["", "json"])
+@cases("kind", ["def", "async def"])
+@cases("as_json", [False, True])
 def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: str, as_json: bool) -> None:
     """The resume makes exactly two calls again, with their ids, and five are charged."""
     siblings = Siblings(kind)
@@ -268,7 +269,7 @@ def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: s
     assert [step.observation for step in end.outcome.steps] == ["first", "second", "third"]
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_a_failure_stops_the_other_calls(how: str) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
@@ -425,7 +426,7 @@ def test_instant_failure_keeps_finished_replies(
     assert done.spent[PAGES] == 6
 
 
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
+@cases("seconds", [None, LONG])
 def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other call's thread has ended, but its reply is not taken yet."""
     pool = vars(threads)["_Threads"]()
@@ -452,7 +453,7 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
     assert snapshot.open[0] == "DONE"
 
 
-@pytest.mark.parametrize("turns", range(6))
+@cases("turns", range(6))
 @with_deadline
 def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | None) -> None:
     """A task that ends some iterations of the event loop later is cancelled, or its reply is kept."""

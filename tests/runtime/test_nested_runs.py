@@ -41,6 +41,7 @@ from tests.executor.actors import (
     scripted,
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
+from tests.parameters import cases
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -103,7 +104,7 @@ def test_tokens_and_cost_are_shared(run: Running) -> None:
     assert (cost.reason, model.calls, cost.spent["cost"]) == ("cost", 4 + 3, 3.0)
 
 
-@pytest.mark.parametrize("kind", ["threads", "tasks"])
+@cases("kind", ["threads", "tasks"])
 def test_simultaneous_inner_runs_spend_exactly_the_limit(kind: str) -> None:
     model = Caller()
     inner = inner_of(model, max_iterations=15)
@@ -166,7 +167,7 @@ def test_failing_inner_run_is_charged(run: Running, is_async: bool) -> None:
     assert spent_in_replay(result) == result.spent
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@cases("is_async", [False, True])
 def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
     model = Caller(answers_after=2)
     inner = inner_of(model)
@@ -185,7 +186,7 @@ def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
     assert (model.calls, result.spent["model_calls"]) == (9, 11)
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@cases("is_async", [False, True])
 def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
     travels: list[Travel] = []
 
@@ -407,7 +408,7 @@ def test_consumer_of_a_stream_is_not_in_a_call() -> None:
         assert {current_call() for _ in outer.stream("q", tokens=tokens)} == {None}
 
 
-@pytest.mark.parametrize("kind", ["stream", "chunks", "iter"])
+@cases("kind", ["stream", "chunks", "iter"])
 def test_inner_run_of_a_stream_is_charged(kind: str) -> None:
     inner = inner_of(Caller(), max_iterations=15)
     model = Caller()
@@ -458,8 +459,8 @@ def test_leftover_task_goes_no_further() -> None:
     assert model.calls == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"max_execution_time": LONG}, {"observers": [ignore]}])
-@pytest.mark.parametrize("when", ["in the next call", "after the run"])
+@cases("options", [{}, {"max_execution_time": LONG}, {"observers": [ignore]}])
+@cases("when", ["in the next call", "after the run"])
 def test_leftover_task_begins_nothing(options: dict[str, Any], when: str) -> None:
     model = Caller()
 
@@ -497,8 +498,8 @@ def test_leftover_task_begins_nothing(options: dict[str, Any], when: str) -> Non
     assert model.calls == 0
 
 
-@pytest.mark.parametrize("kind", ["context", "host"])
-@pytest.mark.parametrize("fails", [False, True])
+@cases("kind", ["context", "host"])
+@cases("fails", [False, True])
 def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
     model, released, begun = Caller(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
@@ -549,7 +550,7 @@ def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
 # ---- deadlines
 
 
-@pytest.mark.parametrize(("own", "reason"), [(100.0, "seconds"), (None, "seconds"), (3.0, "finished")])
+@cases(("own", "reason"), [(100.0, "seconds"), (None, "seconds"), (3.0, "finished")])
 def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str) -> None:
     clock = VirtualClock()
     left: list[float | None] = []
@@ -701,7 +702,7 @@ def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchr
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("lock", [calls.sharing, actions.extending], ids=["charges", "steps"])
+@cases("lock", [calls.sharing, actions.extending])
 def test_forked_process_holds_no_lock_of_another_thread(lock: Any) -> None:
     held, inner = threading.Event(), inner_of(Caller(answers_after=2))
     outer = caller_of(Caller(answers_after=2), delegate_to(lambda: inner, is_async=False))

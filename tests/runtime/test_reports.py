@@ -23,6 +23,7 @@ from graphexec.runtime import IO, Handler, RunContext, arun, astream, make_run_c
 from graphexec.runtime.progress import Listener, listen_with, wants_pieces
 from tests.drivers import LIVE, FakeClock, Script, run_script
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
+from tests.parameters import cases
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -54,7 +55,7 @@ def streamed(
     return events
 
 
-EVERY_WAY = pytest.mark.parametrize(("how", "pieces"), [(how, on) for how in ("sync", "async") for on in (False, True)])
+EVERY_WAY = cases(("how", "pieces"), [(how, on) for how in ("sync", "async") for on in (False, True)])
 
 
 def thinking(question: Question) -> str:
@@ -74,8 +75,8 @@ async def thinking_too(question: Question) -> str:
 
 
 @EVERY_WAY
-@pytest.mark.parametrize("handler", [thinking, thinking_too])
-@pytest.mark.parametrize("limits", [Limits(), Limits(seconds=LONG)])
+@cases("handler", [thinking, thinking_too])
+@cases("limits", [Limits(), Limits(seconds=LONG)])
 def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler: Any, limits: Limits) -> None:
     events = streamed(
         INTERVIEW, Topic("tea", 2), make_run_context({Question: handler}, limits=limits), how=how, pieces=pieces
@@ -89,7 +90,7 @@ def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler
             assert (one.node, one.effect) == (asked.node, asked.effect)
 
 
-@pytest.mark.parametrize("handler", [thinking, thinking_too])
+@cases("handler", [thinking, thinking_too])
 def test_every_driver_emits_the_same_events(handler: Any) -> None:
     result = run_script(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), drivers=LIVE)
     assert len(news(result.events)) == 4
@@ -113,7 +114,7 @@ def test_unobserved_run_has_no_listener() -> None:
 
 
 @EVERY_WAY
-@pytest.mark.parametrize("limits", [Limits(), Limits(seconds=LONG)])
+@cases("limits", [Limits(), Limits(seconds=LONG)])
 def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) -> None:
     def answer(call: CallTool) -> ToolResult:
         report(call.name)
@@ -129,7 +130,7 @@ def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) 
 
 
 @EVERY_WAY
-@pytest.mark.parametrize("kind", ["def", "async def"])
+@cases("kind", ["def", "async def"])
 def test_reports_precede_an_exception(how: str, pieces: bool, kind: str) -> None:
     def broken(question: Question) -> str:
         report("trying")
@@ -220,7 +221,7 @@ def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], floa
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
 
-@pytest.mark.parametrize("seconds", [None, LONG])
+@cases("seconds", [None, LONG])
 def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
     model = StreamingModel()
     with closing(stream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)) as events:
@@ -239,7 +240,7 @@ def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
     assert model.closed.is_set()
 
 
-@pytest.mark.parametrize("seconds", [None, LONG])
+@cases("seconds", [None, LONG])
 def test_pieces_arrive_on_the_loop_as_produced(seconds: float | None) -> None:
     async def scenario() -> None:
         model = StreamingModel()
@@ -274,14 +275,14 @@ def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> N
     assert news(events) == ["a notice"]
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_model_streams_only_for_pieces(how: str) -> None:
     model = StreamingModel()
     assert news(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=False)) == []
     assert model.made == 0
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_sync_and_async_events_are_equal(how: str) -> None:
     def once() -> list[str]:
         model = StreamingModel()
@@ -307,7 +308,7 @@ class Breaking(StreamingModel):
         raise OSError("the line is dead")
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
     seen: list[Event[Any]] = []
     with pytest.raises(OSError, match="the line is dead"):
@@ -318,7 +319,7 @@ def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
 # ---- consumers that close the stream
 
 
-@pytest.mark.parametrize("seconds", [None, LONG])
+@cases("seconds", [None, LONG])
 def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
     abandoned = threading.Event()
     model = StreamingModel()
@@ -344,7 +345,7 @@ def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
     assert model.made == 2
 
 
-@pytest.mark.parametrize("seconds", [None, LONG])
+@cases("seconds", [None, LONG])
 def test_closing_an_async_stream_cancels_its_call(seconds: float | None) -> None:
     async def scenario() -> StreamingModel:
         model = StreamingModel()
@@ -361,7 +362,7 @@ def test_closing_an_async_stream_cancels_its_call(seconds: float | None) -> None
     assert model.made == 1
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@cases("how", ["sync", "async"])
 def test_deadline_cuts_a_streamed_reply(how: str) -> None:
     model = StreamingModel()
     model.going.release()

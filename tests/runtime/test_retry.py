@@ -20,6 +20,7 @@ from graphexec.runtime.io import run_sync
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
+from tests.parameters import cases
 
 waits = st.floats(0, 1e300)
 
@@ -71,7 +72,7 @@ def in_a_loop(one: Try, by: RetryPolicy, **settings: Any) -> int:
     return asyncio.run(run())
 
 
-HOW = pytest.mark.parametrize("how", [in_sync, in_a_loop])
+HOW = cases("how", [in_sync, in_a_loop])
 How = Callable[..., int]
 
 
@@ -133,7 +134,7 @@ def test_each_wait_has_its_own_jitter(how: How) -> None:
 
 
 @HOW
-@pytest.mark.parametrize("error", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3)])
+@cases("error", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3)])
 def test_other_errors_are_raised_at_once(how: How, error: BaseException) -> None:
     one = Try(error)
     with pytest.raises(type(error)) as raised:

@@ -19,6 +19,7 @@ from graphexec.kernel import END, Cut, Done, ask_all, charged, edges, graph, nod
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
+from tests.parameters import cases
 
 LONG = 20.0
 
@@ -27,7 +28,7 @@ def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
     raise StopAsyncIteration
 
 
-@pytest.mark.parametrize("way", ["iter", "stream_chunks", "stream_answer"])
+@cases("way", ["iter", "stream_chunks", "stream_answer"])
 def test_stop_async_iteration_does_not_end_a_stream(way: str) -> None:
     executor = AgentExecutor(agent=raising, tools=[])
     with pytest.raises(RuntimeError, match="StopAsyncIteration"):
@@ -166,7 +167,7 @@ ANSWERS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("function", ANSWERS)
+@cases("function", ANSWERS)
 def test_function_is_as_good_as_a_handler(function: Any) -> None:
     asked = run(INTERVIEW, Topic("tea"), make_run_context({Question: function}))
     plain: Any = {Question: function}

@@ -42,6 +42,7 @@ from graphexec.runtime.threads import count_abandoned
 from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, until
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch, eventually
 
 # Seconds to wait for an event that should happen at once, and seconds of the deadlines, before which the first calls of
@@ -450,7 +451,7 @@ print("interrupted", interrupted > 0)
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("seed", [1, 2])
+@cases("seed", [1, 2])
 def test_random_interrupts_leave_resumable_snapshots(seed: int) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", INTERRUPTS, str(seed), "100"],

@@ -13,6 +13,7 @@ import pytest
 from graphexec import AgentExecutor, Snapshot, snapshot_of, tool
 from graphexec.runtime.tasks import CallTaskGroup, abandon, start
 from tests.executor.actors import act, answer, scripted
+from tests.parameters import cases
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -34,11 +35,11 @@ WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("timeout", [None, LONG], ids=["", "tool timeout"])
-@pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("way", WAYS)
+@cases("kind", [KeyboardInterrupt, SystemExit])
+@cases("timeout", [None, LONG])
+@cases("seconds", [None, LONG])
+@cases("count", [1, 3])
+@cases("way", WAYS)
 def test_interrupt_in_a_task_keeps_the_snapshot(
     way: str, count: int, seconds: float | None, timeout: float | None, kind: type[BaseException]
 ) -> None:

@@ -24,6 +24,7 @@ from graphexec.runtime.tasks import call_in_thread, start
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
 from tests.executor.actors import act, answer, call_of, scripted
+from tests.parameters import cases
 
 # Seconds that a run may take, in the scenarios that reach their deadline; and for which a test waits.
 SOON, LONG = 0.02, 20.0
@@ -309,14 +310,14 @@ async def finish() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-@pytest.mark.parametrize("names", GROUPS, ids="+".join)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@cases("names", GROUPS)
+@cases("scenario", SCENARIOS)
 def test_nothing_is_left_unretrieved(scenario: Scenario, names: tuple[str, ...]) -> None:
     assert run_scenario(scenario, names) == []
 
 
-@pytest.mark.parametrize("names", GROUPS, ids="+".join)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@cases("names", GROUPS)
+@cases("scenario", SCENARIOS)
 def test_nothing_is_left_unretrieved_in_a_closed_loop(scenario: Scenario, names: tuple[str, ...]) -> None:
     messages = run_scenario(scenario, names, closes_early=True)
     assert [message for message in messages if not any(one in message for one in OF_A_CLOSED_LOOP)] == []
@@ -326,8 +327,8 @@ def run_on_loop(executor: AgentExecutor, text: str) -> RunResult:
     return asyncio.run(executor.arun(text))
 
 
-@pytest.mark.parametrize("kind", ["agent", "tool", "handler"])
-@pytest.mark.parametrize("drive", [AgentExecutor.run, run_on_loop], ids=["sync", "async"])
+@cases("kind", ["agent", "tool", "handler"])
+@cases("drive", [AgentExecutor.run, run_on_loop])
 def test_late_coroutine_is_closed(kind: str, drive: Callable[[AgentExecutor, str], RunResult]) -> None:
     released = threading.Event()
     late: list[Coroutine[Any, Any, str]] = []

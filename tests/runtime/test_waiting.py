@@ -45,6 +45,7 @@ from tests.kernel.machines import (
     model_of,
     reporter,
 )
+from tests.parameters import cases
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
@@ -75,7 +76,7 @@ def test_late_call_is_abandoned(over: threading.Event) -> None:
     assert wait_for(over.wait, SOON) is NOT_DONE
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0])
+@cases("seconds", [0.0, -1.0])
 def test_without_time_nothing_is_begun(seconds: float) -> None:
     begun: list[int] = []
     assert wait_for(lambda: begun.append(1), seconds) is NOT_DONE
@@ -88,7 +89,7 @@ def test_far_future_deadline_is_accepted() -> None:
     assert wait_for_all([lambda: 3], 1e300, at_once=1) == (3,)
 
 
-@pytest.mark.parametrize("raised", [TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3)])
+@cases("raised", [TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3)])
 def test_exception_of_a_call_is_raised(raised: BaseException) -> None:
     def fail() -> None:
         raise raised
@@ -160,7 +161,7 @@ class Crowd:
             self.inside -= 1
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 5])
+@cases("at_once", [1, 2, 5])
 def test_exactly_at_once_calls_run_concurrently(at_once: int) -> None:
     crowd = Crowd(at_once)
     wait_for_all([crowd.visit] * (at_once * 3), None, at_once=at_once)
@@ -174,7 +175,7 @@ def test_exactly_at_once_calls_run_concurrently(at_once: int) -> None:
     assert crowd.most == at_once
 
 
-@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+@cases("driver", LIVE)
 def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
     crowd = Crowd(3)
 
@@ -316,7 +317,7 @@ def test_stop_iteration_in_a_thread_becomes_runtime_error() -> None:
         asyncio.run(call_in_thread(fail))
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
+@cases("driver", ALL_DRIVERS)
 def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
     empty: Iterator[str] = iter(())
     with pytest.raises((RuntimeError, StopIteration)):
@@ -440,8 +441,8 @@ def test_busy_async_run_yields_to_other_tasks() -> None:
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="no one")
 
 
-@pytest.mark.parametrize("seconds", [None, LONG])
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
+@cases("seconds", [None, LONG])
+@cases("driver", ALL_DRIVERS)
 def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | None) -> None:
     from graphexec import Limits
 
@@ -466,7 +467,7 @@ def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | N
     assert seen == ["me"] * 6
 
 
-@pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
+@cases("driver", LIVE)
 def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
     seen: list[str] = []
 
@@ -535,7 +536,7 @@ def test_functions_become_handlers() -> None:
     assert reporter().handlers.keys() == made.keys()
 
 
-@pytest.mark.parametrize("several", [1, 3])
+@cases("several", [1, 3])
 def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
     cancelled = threading.Semaphore(0)
 

@@ -29,6 +29,7 @@ from graphexec.executor.result import Ending
 from graphexec.runtime import run
 from tests.drivers import limit_of, run_script
 from tests.executor.actors import script_of
+from tests.parameters import cases
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
 from tests.semantics.reference import TAKES, Expected, Settings, interpret
 
@@ -230,7 +231,7 @@ def test_executor_matches_the_reference_loop(
 
 # Minutes each: several processes share them.
 @pytest.mark.slow
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@cases("flavour", FLAVOURS)
 @settings(max_examples=1000)
 @given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings())
 def test_executor_matches_the_reference_loop_thoroughly(
@@ -277,15 +278,15 @@ LAST_WORDS: dict[str, Turn] = {
 }
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("trap", TRAPS)
+@cases("flavour", FLAVOURS)
+@cases("trap", TRAPS)
 def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
     turns, given = TRAPS[trap]
     check(turns, LATE, given, flavour)
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("words", LAST_WORDS)
+@cases("flavour", FLAVOURS)
+@cases("words", LAST_WORDS)
 def test_a_stopped_run_has_these_last_words(words: str, flavour: Flavour) -> None:
     for limit in (Settings(iterations=2), Settings(model_calls=1), Settings(tool_calls=1), Settings(seconds=0)):
         check([ECHO], LAST_WORDS[words], dataclasses.replace(limit, early_stopping="generate"), flavour)

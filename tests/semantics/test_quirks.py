@@ -44,6 +44,7 @@ from tests.executor.actors import (
     statuses,
     until,
 )
+from tests.parameters import cases
 from tests.semantics.endings import FINAL, finish_of
 
 
@@ -51,7 +52,7 @@ def unreadable(steps: Any, inputs: Any) -> Any:
     raise ParseError("no", llm_output="garbage")
 
 
-@pytest.mark.parametrize("limit", [None, 20.0])
+@cases("limit", [None, 20.0])
 def test_q1_tool_timeout_error_is_not_the_deadline(limit: float | None) -> None:
     @tool
     def connect() -> str:
@@ -110,13 +111,12 @@ def test_q3_generate_works_for_every_agent() -> None:
         assert (result.outcome.output, result.outcome.generated) == ("the last word", True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "output"),
     [
         ("Action: echo\nAction Input: a", "Agent stopped due to iteration limit or time limit."),
         ("It is 42, I think.", "It is 42, I think."),
     ],
-    ids=["an action is none", "what cannot be read is taken as it is"],
 )
 def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
     result = run_executor(
@@ -197,7 +197,7 @@ def fix(error: ParseError) -> str:
     return "Fix it!"
 
 
-@pytest.mark.parametrize("policy", ["Fix it!", fix], ids=["text", "function"])
+@cases("policy", ["Fix it!", fix])
 def test_q11_parse_feedback_reaches_tool_calling_model(policy: Any) -> None:
     model = ScriptedModel([ToolCall("c", "echo", '{"text": '), "done"])
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=policy)

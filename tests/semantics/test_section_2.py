@@ -26,6 +26,7 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 from tests.semantics.endings import STOPPED, finish_of, stop_of
 
 
@@ -53,7 +54,7 @@ def test_row_1_memory_and_inputs_precede_planning(run: Running) -> None:
     assert not model.requests
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3])
+@cases("limit", [0, 1, 3])
 def test_row_2_stops_when_iterations_are_used_up(limit: int) -> None:
     result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=limit)
@@ -95,7 +96,7 @@ def test_row_5_finish_ends_the_run() -> None:
     assert (finish_of(result).return_values, finish_of(result).log) == (finish.return_values, "I know")
 
 
-@pytest.mark.parametrize("listed", [False, True])
+@cases("listed", [False, True])
 def test_row_6_single_action_equals_a_list(listed: bool) -> None:
     ran: list[str] = []
 
@@ -176,7 +177,7 @@ def test_row_14_each_step_costs_one_iteration() -> None:
     assert (result.spent.iterations, len(result.outcome.steps)) == (2, 6)
 
 
-@pytest.mark.parametrize(("method", "output"), [("force", STOPPED), ("generate", "after 2")])
+@cases(("method", "output"), [("force", STOPPED), ("generate", "after 2")])
 def test_row_15_early_stopping_makes_the_response(method: Literal["force", "generate"], output: str) -> None:
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
         return answer(f"after {len(steps)}") if "conclude" in inputs else act("echo", text="a")

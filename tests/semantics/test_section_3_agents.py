@@ -27,6 +27,7 @@ from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, 
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, messages
+from tests.parameters import cases
 
 
 @tool(name="Intermediate Answer")
@@ -78,7 +79,7 @@ AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", AGENTS)
+@cases("kind", AGENTS)
 def test_an_agent_has_its_stop_words_and_scratchpad(kind: str) -> None:
     make, text, stop, scratchpad = AGENTS[kind]
     tools: list[AnyTool] = [look_up if kind == "self ask" else echo]
@@ -116,7 +117,7 @@ def test_tool_calling_renders_steps_as_messages() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", AGENTS)
+@cases("kind", AGENTS)
 def test_create_refuses_prompt_without_required_variable(kind: str) -> None:
     make, *_ = AGENTS[kind]
     with pytest.raises(InputError, match="the prompt lacks"):
@@ -231,13 +232,13 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
 }
 
 
-@pytest.mark.parametrize("edge", EDGES)
+@cases("edge", EDGES)
 def test_a_parser_reads(edge: str) -> None:
     read, text, expected = EDGES[edge]
     assert in_short(read, text) == expected
 
 
-@pytest.mark.parametrize("read", [react.read, mrkl.read], ids=["react", "mrkl"])
+@cases("read", [react.read, mrkl.read])
 def test_text_protocol_names_what_is_missing(read: Read) -> None:
     missing = {
         "I think.": "Invalid Format: Missing 'Action:' after 'Thought:'",

@@ -13,6 +13,7 @@ from graphexec import AgentExecutor, AgentFinish, create_react_agent, tool
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 from graphexec.models import ScriptedModel
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
+from tests.parameters import cases
 
 
 def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:
@@ -44,13 +45,13 @@ LANGCHAINS_DEFAULTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("limit", ["3", True, 1.5])
+@cases("limit", ["3", True, 1.5])
 def test_fractional_iterations_are_refused(limit: Any) -> None:
     with pytest.raises(LimitsError, match="give a whole number"):
         AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=limit)
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
     [
         {"handle_parsing_errors": None},
@@ -59,7 +60,6 @@ def test_fractional_iterations_are_refused(limit: Any) -> None:
         {"trim_intermediate_steps": "last"},
         {"return_direct": "all"},
     ],
-    ids=str,
 )
 def test_invalid_option_is_refused(options: Any) -> None:
     with pytest.raises(InputError, match="; give"):

@@ -29,6 +29,7 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 from tests.semantics.endings import finish_of
 
 # ---- 3.5 Plan
@@ -57,7 +58,7 @@ def shown_with(trim: Any) -> list[list[str]]:
     return shown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("trim", "last"),
     [
         (-1, ["a", "b", "c"]),
@@ -97,7 +98,7 @@ def test_yielded_chunks_are_added() -> None:
     assert (observations(result), result.spent.iterations) == (["a", "b"], 2)
 
 
-@pytest.mark.parametrize("returned", [None, "text", {"output": "x"}, [answer()]])
+@cases("returned", [None, "text", {"output": "x"}, [answer()]])
 def test_invalid_decision_is_refused_with_remedy(returned: Any) -> None:
     with pytest.raises(AgentError, match="; return a"):
         run_executor(lambda: AgentExecutor(agent=lambda steps, inputs: returned, tools=[]))
@@ -112,13 +113,12 @@ def test_lookup_is_exact() -> None:
     assert statuses(result) == ["unknown_tool", "unknown_tool", "ok"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tools", "observation"),
     [
         ([], "nope is not a valid tool, try one of []."),
         ([echo, fail], "nope is not a valid tool, try one of [echo, fail]."),
     ],
-    ids=["no tools", "two"],
 )
 def test_unknown_tool_is_an_observation(tools: Any, observation: str) -> None:
     result = run_executor(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
@@ -131,7 +131,7 @@ def test_tool_takes_input_by_name_or_as_string() -> None:
     assert observations(result) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("value", [3, None, 1.5, ["a"], {"a": 1}, ""], ids=repr)
+@cases("value", [3, None, 1.5, ["a"], {"a": 1}, ""])
 def test_observation_is_the_unconverted_result(value: Any) -> None:
     @tool
     def give() -> Any:
@@ -219,7 +219,7 @@ def test_return_direct_needs_a_single_new_step() -> None:
     assert observations(result) == ["a", "42"]
 
 
-@pytest.mark.parametrize("order", [1, -1])
+@cases("order", [1, -1])
 def test_return_direct_is_ignored_for_two_actions(order: int) -> None:
     batch = [act("direct", text="42"), act("echo", text="a")][::order]
     result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
@@ -288,7 +288,7 @@ ASYNC: dict[str, Callable[[AgentExecutor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", [*SYNC, *ASYNC])
+@cases("door", [*SYNC, *ASYNC])
 def test_memory_is_loaded_and_saved_once(door: str) -> None:
     memory = Noting()
     executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], memory=memory)

@@ -40,6 +40,7 @@ from tests.executor.actors import (
     statuses,
     until,
 )
+from tests.parameters import cases
 from tests.semantics.endings import FINAL, STOPPED
 
 # ---- 3.3 Limits and stopping
@@ -52,7 +53,7 @@ def test_zero_limit_stops_before_the_first_plan(run: Running, limits: Any) -> No
     assert (result.output, result.spent["model_calls"]) == (STOPPED, 0)
 
 
-@pytest.mark.parametrize("limits", [{"max_iterations": -1}, {"max_execution_time": -0.5}])
+@cases("limits", [{"max_iterations": -1}, {"max_execution_time": -0.5}])
 def test_a_negative_limit_is_refused(limits: Any) -> None:
     with pytest.raises(LimitsError, match="give 0 or more"):
         AgentExecutor(agent=scripted(answer()), tools=[], **limits)
@@ -137,7 +138,7 @@ MAKE: dict[str, tuple[Callable[..., Agent], str]] = {
     "chat": (create_chat_agent, '```\n{"action": "echo", "action_input": "a"}\n```'),
     "structured chat": (create_structured_chat_agent, '```\n{"action": "echo", "action_input": "a"}\n```'),
 }
-EACH = pytest.mark.parametrize("kind", MAKE)
+EACH = cases("kind", MAKE)
 
 
 @EACH
@@ -173,7 +174,7 @@ def test_generate_ends_a_scratchpad_as_langchain_does() -> None:
     assert prompt(model.requests[1]).endswith(f"\nObservation: a\nThought:\n\n{FINAL}")
 
 
-@pytest.mark.parametrize("method", ["finish", "", None])
+@cases("method", ["finish", "", None])
 def test_unknown_early_stopping_method_is_refused(method: Any) -> None:
     with pytest.raises(InputError, match="give 'force' or 'generate'"):
         AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
@@ -207,7 +208,7 @@ SENT = ParseError("no", observation="Say it again.", llm_output="garbage")
 NOT_SENT = ParseError("no")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("policy", "error", "observation", "log"),
     [
         (True, SENT, "Say it again.", "garbage"),
@@ -216,7 +217,6 @@ NOT_SENT = ParseError("no")
         ("", SENT, "", "garbage"),
         (fix, NOT_SENT, "no: fix it!", "no"),
     ],
-    ids=["true, sent to the model", "true, otherwise", "text", "empty text", "function"],
 )
 def test_policy_returns_the_observation(policy: Any, error: ParseError, observation: str, log: str) -> None:
     result = run_executor(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
@@ -231,7 +231,7 @@ def test_false_raises_with_error_and_remedy() -> None:
     assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
 
 
-@pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
+@cases("returned", [None, 3, {"query": "x"}])
 def test_policy_must_return_a_string(returned: Any) -> None:
     with pytest.raises(InputError, match="return a string, the feedback for the model"):
         run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned))

@@ -33,6 +33,7 @@ from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
 from tests.executor.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
+from tests.parameters import cases
 from tests.semantics.endings import STOPPED
 
 
@@ -265,7 +266,7 @@ def test_stop_adds_a_final_chunk() -> None:
     assert (chunks[-1]["output"], chunks[-1]["messages"]) == (STOPPED, [AssistantMessage("")])
 
 
-@pytest.mark.parametrize("seen", [0, 1, 2])
+@cases("seen", [0, 1, 2])
 def test_resumed_stream_repeats_no_step(seen: int) -> None:
     executor = two_steps()
     pauses = [

@@ -24,6 +24,7 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 from tests.semantics.endings import STOPPED, finish_of
 
 
@@ -72,7 +73,7 @@ def test_unknown_tool_suggests_the_closest_name() -> None:
     assert observations(result) == ["Echo is not a valid tool, try one of [echo]. Did you mean echo?"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("batch", "output"),
     [
         ([act("echo", text="a"), act("direct", text="b")], "b"),
@@ -155,7 +156,7 @@ def test_max_iterations_defaults_to_15() -> None:
         AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=None)
 
 
-@pytest.mark.parametrize("stopped_by", [{"max_iterations": 1}, {"max_execution_time": 0}])
+@cases("stopped_by", [{"max_iterations": 1}, {"max_execution_time": 0}])
 def test_stopped_text_is_one(stopped_by: Any) -> None:
     executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], **stopped_by)
     assert executor.run("q").output == STOPPED

@@ -17,6 +17,7 @@ from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_v
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.scripted import NEVER, After, scripted_tool
 from graphexec.tools import AnyTool
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 
 
@@ -64,7 +65,7 @@ def test_clock_keeps_time_between_coroutines() -> None:
     assert repr(clock) == "<VirtualClock at 111 s>"
 
 
-@pytest.mark.parametrize("limit", [1, 0.3, 7.25, 100_000])
+@cases("limit", [1, 0.3, 7.25, 100_000])
 def test_endless_run_ends_exactly_at_its_time_limit(limit: float) -> None:
     clock = VirtualClock(1000)
     executor = on_loop_time(calling("never", tools=[scripted_tool("never", [NEVER])], max_execution_time=limit), clock)

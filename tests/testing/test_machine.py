@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from graphexec.testing import executor_machine
+from tests.parameters import cases
 from tests.testing.test_properties import DEFECTS, WRITER, Draft, Fetch, executor_of, looking_up, seeded
 from tests.verify.orders import FIVE, ORDERS, Order, Pay, Ship
 
@@ -20,7 +21,7 @@ TestOrders = pytest.mark.medium(
 )
 
 
-@pytest.mark.parametrize("defect", ["the check is <= for <", "the run's clock stands still"])
+@cases("defect", ["the check is <= for <", "the run's clock stands still"])
 def test_state_machine_finds_a_defect(defect: str) -> None:
     owner, name, made = DEFECTS[defect]
     # Any: Hypothesis creates the class, which has its settings.

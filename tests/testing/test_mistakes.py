@@ -10,6 +10,7 @@ import pytest
 from graphexec import AgentExecutor, create_tool_calling_agent, tool
 from graphexec.errors import InputError
 from graphexec.testing import ScriptedModel, verify_termination
+from tests.parameters import cases
 
 
 @tool
@@ -34,7 +35,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@cases("mistake", MISTAKES)
 def test_mistake_is_refused_with_remedy(mistake: str) -> None:
     make, text = MISTAKES[mistake]
     with pytest.raises(InputError) as caught:

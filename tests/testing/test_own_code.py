@@ -35,6 +35,7 @@ from graphexec.testing.own_code import watchdog
 from graphexec.testing.own_code.watchdog import HangError, Watchdog
 from graphexec.tools import AnyTool
 from graphexec.verify.explorer.oracle import Replies
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 
 
@@ -72,7 +73,7 @@ def test_a_tool_with_replies_is_not_called() -> None:
     verify_termination(executor_of(pay), replies={CallTool: [ToolResult("paid")]}, examples=5)
 
 
-@pytest.mark.parametrize("as_messages", [True, False])
+@cases("as_messages", [True, False])
 def test_a_memory_may_remember(as_messages: bool) -> None:
     agent = create_tool_calling_agent(ScriptedModel([]), [add])
     if not as_messages:
@@ -165,7 +166,7 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
         verify_termination(longer, start=Draft(), examples=5)
 
 
-@pytest.mark.parametrize("patience", [0, -1, "soon"])
+@cases("patience", [0, -1, "soon"])
 def test_invalid_patience_is_refused(patience: Any) -> None:
     with pytest.raises(InputError, match="patience"):
         verify_termination(executor_of(add), patience=patience)
@@ -203,7 +204,7 @@ def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
 
 
 # A busy machine may let a thread wait for its turn while it is looked at.
-@pytest.mark.parametrize("looks_without_a_turn", [0, 8])
+@cases("looks_without_a_turn", [0, 8])
 def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     turns, looks, used_time = [0], itertools.count(), watchdog._used_time  # pyright: ignore[reportPrivateUsage]
 
@@ -319,7 +320,7 @@ def decide_twice(steps: Any, inputs: Any) -> Any:
     return AgentFinish({"output": "done"}) if len(steps) > 1 else AgentAction("ponder", {"text": "a"})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "text"),
     [
         ("add", r"stateful is 'add'; give a list of names: \['add'\]"),

@@ -45,6 +45,7 @@ from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
 from tests.kernel.machines import INSISTENT, Asking
+from tests.parameters import cases
 from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
@@ -89,7 +90,7 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> AgentExecutor:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(
+@cases(
     ("kind", "settings"),
     [
         *((kind, {}) for kind in AGENTS),

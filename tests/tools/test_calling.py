@@ -35,8 +35,9 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 Run = Callable[[AgentExecutor], RunResult]
 
 
@@ -52,13 +53,13 @@ def raising(kind: str, error: BaseException, **settings: Any) -> AnyTool:
     return tool(name="raises", **settings)(blocking if kind == "def" else awaiting)
 
 
-KIND = pytest.mark.parametrize("kind", ["def", "async def"])
+KIND = cases("kind", ["def", "async def"])
 
 
 @KIND
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("limit", [None, 30.0])
-@pytest.mark.parametrize(
+@cases("count", [1, 2])
+@cases("limit", [None, 30.0])
+@cases(
     ("error", "message"),
     [
         (ValueError("bad"), "raises failed: ValueError: bad"),
@@ -97,8 +98,8 @@ def test_exception_is_an_observation(
 
 @HOW
 @KIND
-@pytest.mark.parametrize("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3)])
-@pytest.mark.parametrize("limit", [None, 30.0])
+@cases("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3)])
+@cases("limit", [None, 30.0])
 def test_interrupt_and_exit_are_raised(run: Run, kind: str, error: BaseException, limit: float | None) -> None:
     executor = AgentExecutor(
         agent=scripted([act("echo", text="a"), act("raises")]),
@@ -116,7 +117,7 @@ def test_stop_iteration_is_equal_in_all_drivers(run: Run) -> None:
 
 
 @HOW
-@pytest.mark.parametrize("timeout", [None, 20])
+@cases("timeout", [None, 20])
 def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> None:
     async def greet(text: str) -> str:
         """Greet."""
@@ -136,8 +137,8 @@ def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> Non
 
 @HOW
 @KIND
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("settings", [{}, {"timeout": 20}])
+@cases("count", [1, 2])
+@cases("settings", [{}, {"timeout": 20}])
 def test_on_error_raise_raises_the_tools_exception(run: Run, kind: str, count: int, settings: dict[str, Any]) -> None:
     error = LookupError("mine")
     executor = AgentExecutor(
@@ -179,7 +180,7 @@ def test_return_direct_answers_after_a_single_call() -> None:
     assert observations(result) == ["42"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "turn",
     [
         [act("direct", text="a"), act("direct", text="b")],
@@ -189,7 +190,6 @@ def test_return_direct_answers_after_a_single_call() -> None:
         act("nope", text="a"),
         act("Direct", text="a"),
     ],
-    ids=["two direct", "one of two", "failed", "bad arguments", "unknown", "another case"],
 )
 def test_return_direct_requires_one_successful_call(turn: Any) -> None:
     result = run_executor(
@@ -233,7 +233,7 @@ def make_tools(*names: str) -> dict[str, AnyTool]:
 ALONE = "Write its name alone; the arguments belong in the input."
 
 
-@pytest.mark.parametrize(
+@cases(
     ("requested", "suggested"),
     [
         ("web_serch", " Did you mean web_search?"),
@@ -299,7 +299,7 @@ def test_case_insensitive_lookup_rejects_ambiguous_names() -> None:
         make_tool_handler(tools, lookup="case_insensitive")
 
 
-@pytest.mark.parametrize("wrong", ["fuzzy", ["exact"], None])
+@cases("wrong", ["fuzzy", ["exact"], None])
 def test_invalid_lookup_is_rejected(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
         make_tool_handler({}, lookup=wrong)
@@ -322,7 +322,7 @@ class Point:
     y: int
 
 
-@pytest.mark.parametrize(
+@cases(
     ("returned", "shown"),
     [
         (42, "42"),
@@ -339,7 +339,6 @@ class Point:
         ("naïve ☃ 日本 \U0001f600", "naïve ☃ 日本 \U0001f600"),
         ("x" * 1_000_000, "x" * 1_000_000),
     ],
-    ids=lambda one: repr(one)[:80],
 )
 def test_any_observation_is_kept_and_shown_as_text(returned: Any, shown: str) -> None:
     def give() -> Any:
@@ -356,7 +355,7 @@ def test_any_observation_is_kept_and_shown_as_text(returned: Any, shown: str) ->
         assert prompt(model.requests[1]).endswith(f"\nObservation: {shown}\nThought: ")
 
 
-@pytest.mark.parametrize("returned", [42, None, "", {"a": [1, {"b": None}]}, "☃", [1.5, True]])
+@cases("returned", [42, None, "", {"a": [1, {"b": None}]}, "☃", [1.5, True]])
 def test_json_observation_survives_serialization(returned: Any) -> None:
     def give() -> Any:
         """Give it."""

@@ -16,6 +16,7 @@ from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, format_number
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, make_today, today
 from graphexec.tools.units import UNITS, UnknownUnitError, convert, find_unit
+from tests.parameters import cases
 
 _NUMBERS = st.one_of(
     st.integers(0, 10**6).map(str),
@@ -93,7 +94,7 @@ def test_calculator_handles_any_text(text: str) -> None:
     assert len(message) <= 310
 
 
-@pytest.mark.parametrize(
+@cases(
     ("expression", "answer"),
     [
         ("37 * 48", "1776"),
@@ -125,7 +126,7 @@ def test_calculator_accepts_common_spellings(expression: str, answer: str | None
         assert calculator(expression) == answer
 
 
-@pytest.mark.parametrize(
+@cases(
     ("expression", "message"),
     [
         ("", "is empty; write one such as (2 + 3) * 4"),
@@ -157,7 +158,7 @@ def test_hostile_expression_is_fast() -> None:
     assert time.process_time() - begun < 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "source", "target", "observation"),
     [
         (5, "miles", "km", "5 mi = 8.04672 km"),
@@ -180,7 +181,7 @@ def test_units_are_converted_in_any_spelling(value: float, source: str, target: 
     assert convert_units(value, source, target) == observation
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "source", "target", "message"),
     [
         (1, "kilometrs", "m", "'kilometrs' is not a unit that is known here; did you mean kilometers?"),

@@ -23,6 +23,7 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools import ToolOptions
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
+from tests.parameters import cases
 
 
 # Any: type checkers reject functions without annotations.
@@ -82,7 +83,7 @@ FUNCTIONS: list[tuple[Any, str, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "signature", "result"), FUNCTIONS)
+@cases(("function", "signature", "result"), FUNCTIONS)
 def test_tool_takes_a_plain_function(function: Any, signature: str, result: object) -> None:
     made: AnyTool = Tool(name="Find", func=function, description="Find it.")
     assert (made.signature, made.description) == (f"Find({signature})", "Find it.")
@@ -119,7 +120,7 @@ ASYNC: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("functions", "blocking", "awaited"), ASYNC)
+@cases(("functions", "blocking", "awaited"), ASYNC)
 def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: str, awaited: str) -> None:
     made: AnyTool = Tool(name="find", description="Find it.", **functions)
     for run, observed in ((run_sync, blocking), (run_async, awaited)):
@@ -149,7 +150,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "says"), REFUSED)
+@cases(("arguments", "says"), REFUSED)
 def test_invalid_tool_is_refused_with_the_remedy(arguments: dict[str, Any], says: str) -> None:
     given: dict[str, Any] = {"name": "find", "description": "Find it.", **arguments}
     with pytest.raises(ToolDefinitionError, match=says):
@@ -184,7 +185,7 @@ def test_from_function_takes_a_schema_of_arguments() -> None:
     assert result.output == "awaited x 10"
 
 
-@pytest.mark.parametrize("schema", [{"type": "object"}, int, 3])
+@cases("schema", [{"type": "object"}, int, 3])
 def test_from_function_refuses_another_schema(schema: Any) -> None:
     says = r"web has args_schema=.*, which is not a model of pydantic 2; write .* or tool_from_schema\("
     with pytest.raises(ToolDefinitionError, match=says):
@@ -242,7 +243,7 @@ CALLABLES: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("called", "signature", "description"), CALLABLES)
+@cases(("called", "signature", "description"), CALLABLES)
 def test_every_callable_is_a_tool(called: Any, signature: str, description: str) -> None:
     made: AnyTool = tool(called)
     assert (made.signature, made.description) == (signature, description)
@@ -312,7 +313,7 @@ HABITS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "says"), HABITS)
+@cases(("arguments", "says"), HABITS)
 def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         Tool("find", pair, **arguments)

@@ -19,6 +19,7 @@ from graphexec.tools import tool_from_schema
 from graphexec.tools.schemas import copy_schema, format_schema, normalize_schema
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
+from tests.parameters import cases
 
 # Any: the package has no types.
 Validator: Any = importlib.import_module("jsonschema").Draft202012Validator
@@ -81,7 +82,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "says"), INVALID)
+@cases(("arguments", "says"), INVALID)
 def test_invalid_arguments_are_described_to_the_model(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=r"^take was not called: ") as caught:
         with_schema(WEATHER).read(arguments)
@@ -137,7 +138,7 @@ SHORT: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "short"), SHORT)
+@cases(("schema", "short"), SHORT)
 def test_signature_has_a_short_form(schema: Any, short: str) -> None:
     assert format_schema(schema) == short
 
@@ -167,7 +168,7 @@ SAME: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", SAME)
+@cases("schema", SAME)
 def test_references_lead_to_definitions(schema: dict[str, Any]) -> None:
     made = with_schema(schema)
     assert "place" in made.names
@@ -218,7 +219,7 @@ DEPENDING: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", DEPENDING)
+@cases("schema", DEPENDING)
 def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
     made = with_schema(schema)
     assert made.read({"a": "x"}) == {"a": "x"}
@@ -226,8 +227,8 @@ def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
         made.read({"a": "x", "b": "y"})
 
 
-@pytest.mark.parametrize("closed", [{}, {"additionalProperties": True}, {"unevaluatedProperties": True}])
-@pytest.mark.parametrize("last", [of(a={"type": "string"}), {"$ref": "#/$defs/s0"}])
+@cases("closed", [{}, {"additionalProperties": True}, {"unevaluatedProperties": True}])
+@cases("last", [of(a={"type": "string"}), {"$ref": "#/$defs/s0"}])
 def test_doubled_parts_are_merged_once(closed: dict[str, Any], last: dict[str, Any]) -> None:
     # The last schema is a part of the first one 2**30 times, and again in the first one or not.
     parts = [{"$ref": f"#/$defs/s{number + 1}"} for number in range(30)]
@@ -332,7 +333,7 @@ def test_any_document_is_a_schema_or_refused(document: dict[str, Any]) -> None:
     assert normalize_schema(copy_schema(made.parameters, "take"), "take") == made.parameters
 
 
-@pytest.mark.parametrize("pattern", ["(a", f"a{{{'9' * 5000}}}", "a{99999999999}", "(" * 3000 + ")" * 3000])
+@cases("pattern", ["(a", f"a{{{'9' * 5000}}}", "a{99999999999}", "(" * 3000 + ")" * 3000])
 def test_invalid_pattern_is_refused(pattern: str) -> None:
     text: dict[str, Any] = {"type": "string", "pattern": pattern}
     draft = {"$schema": "http://json-schema.org/draft-04/schema#"}
@@ -358,7 +359,7 @@ def test_deep_schema_is_refused() -> None:
         with_schema({"properties": {"a": deep}})
 
 
-@pytest.mark.parametrize("levels", [100, 200, 400])
+@cases("levels", [100, 200, 400])
 def test_too_many_levels_are_an_error(levels: int) -> None:
     deep: dict[str, Any] = {}
     for _ in range(levels):
@@ -387,7 +388,7 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("pattern", UNREADABLE)
+@cases("pattern", UNREADABLE)
 def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
     made = with_schema(of(a={"type": "string", "pattern": pattern}))
     assert made.parameters["properties"]["a"]["pattern"] == pattern
@@ -397,8 +398,8 @@ def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
         made.read({"a": 3})
 
 
-@pytest.mark.parametrize("pattern", UNREADABLE)
-@pytest.mark.parametrize(
+@cases("pattern", UNREADABLE)
+@cases(
     "schema",
     [
         {"patternProperties": {"PATTERN": {"type": "string"}}, "additionalProperties": False},
@@ -436,14 +437,14 @@ COSTLY = [
 
 
 @pytest.mark.filterwarnings("ignore:Possible nested set")
-@pytest.mark.parametrize(("pattern", "refused"), COSTLY)
+@cases(("pattern", "refused"), COSTLY)
 def test_pattern_is_checked_in_bounded_time(pattern: str, refused: bool) -> None:
     made = with_schema(of(a={"type": "string", "pattern": pattern}))
     with pytest.raises(InvalidArgumentsError, match="does not match") if refused else contextlib.nullcontext():
         made.read({"a": f"{LONG}!"})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "refused"),
     [
         ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, False),
@@ -467,7 +468,7 @@ def test_unreadable_pattern_leaves_other_properties_closed() -> None:
         made.read({"a": "x", "b": 1})
 
 
-@pytest.mark.parametrize("pattern", ["[", "(", ")", "*", "a)", "([a-z]"])
+@cases("pattern", ["[", "(", ")", "*", "a)", "([a-z]"])
 def test_pattern_of_no_dialect_is_refused(pattern: str) -> None:
     with pytest.raises(ToolDefinitionError, match="is not a 'regex'"):
         with_schema(of(a={"pattern": pattern}))
@@ -497,7 +498,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "function", "says"), REFUSED)
+@cases(("parameters", "function", "says"), REFUSED)
 def test_invalid_schema_is_refused_with_the_remedy(parameters: Any, function: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
         tool_from_schema("take", "Take it.", parameters, function)

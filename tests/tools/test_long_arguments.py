@@ -27,6 +27,7 @@ from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.units import UNITS
 from tests.counting import count_calls
 from tests.executor.actors import act, answer, observations, reply_of, run_executor, scripted, statuses
+from tests.parameters import cases
 
 MEGABYTE = 1_000_000
 # Seconds of processor time.
@@ -104,7 +105,7 @@ def test_every_everyday_tool_is_known_here() -> None:
     assert {"calculator", "convert_units", "today"} <= BUILTIN.keys()
 
 
-@pytest.mark.parametrize("name", BUILTIN)
+@cases("name", BUILTIN)
 @given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8))
 @settings(max_examples=25, deadline=None)
 def test_builtin_tool_answers_a_megabyte_at_once(name: str, fragment: str) -> None:
@@ -125,7 +126,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@cases("name", PLAIN)
 @given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8))
 @settings(max_examples=25, deadline=None)
 def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> None:
@@ -155,7 +156,7 @@ def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> Non
             assert not re.search("recursion|Exceeds the limit|MemoryError", str(result.observation))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("expression", "says"),
     [
         ("9**9**9**9", "the number is too large; stay below 10**308"),
@@ -247,7 +248,7 @@ def limited(**options: Any) -> AnyTool:
     return take
 
 
-@pytest.mark.parametrize(
+@cases(
     ("of_tool", "of_executor", "taken"),
     [
         (None, {}, 900_000),
@@ -321,7 +322,7 @@ def test_other_forms_of_tools_take_the_limit() -> None:
         assert "it takes at most 5" in result.observation
 
 
-@pytest.mark.parametrize("most", [0, -1, 2.5, "100", True])
+@cases("most", [0, -1, 2.5, "100", True])
 def test_invalid_limit_is_rejected(most: Any) -> None:
     says = "give a whole number of characters, 1 or more, or None for"
     with pytest.raises(ToolDefinitionError, match=f"a tool has max_tool_input=.*; {says} the executor's"):
@@ -347,7 +348,7 @@ def test_arguments_are_measured_as_json(value: Any) -> None:
     assert not has_few_characters(value) or length < FEW
 
 
-@pytest.mark.parametrize("part", ["x" * 101, 10**18, -(10**18), [], {}, 1j])
+@cases("part", ["x" * 101, 10**18, -(10**18), [], {}, 1j])
 def test_only_short_parts_are_not_measured(part: Any) -> None:
     assert has_few_characters({"name": "x" * 100, "count": 10**18 - 1, "size": 0.5, "is_new": True, "to": None})
     assert has_few_characters({f"{number}" * 100: "x" * 100 for number in range(7)})

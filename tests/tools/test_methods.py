@@ -16,6 +16,7 @@ from graphexec.tools import tools_of
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, echo, run_async, run_sync, scripted
+from tests.parameters import cases
 
 
 class Shop:
@@ -85,7 +86,7 @@ class Bakery(Shop):
 NAMES = ["price", "order", "round_up", "tax", "name", "branches"]
 
 
-@pytest.mark.parametrize("run", [run_sync, run_async])
+@cases("run", [run_sync, run_async])
 def test_method_is_called_on_its_object(run: Any) -> None:
     shop, other = Shop(3), Shop(4)
     for one, observed in ((shop, "tea costs 3"), (other, "tea costs 4")):
@@ -153,7 +154,7 @@ def test_tools_of_a_module_are_its_public_ones() -> None:
     assert tools_of(module) == (echo,)
 
 
-@pytest.mark.parametrize("empty", [types.ModuleType("empty"), object(), str, 3])
+@cases("empty", [types.ModuleType("empty"), object(), str, 3])
 def test_source_without_tools_is_refused(empty: object) -> None:
     with pytest.raises(ToolDefinitionError, match="has no tools; write @tool above the functions"):
         tools_of(empty)
@@ -235,7 +236,7 @@ LANGCHAIN = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "signature", "ways", "argument"), LANGCHAIN)
+@cases(("schema", "signature", "ways", "argument"), LANGCHAIN)
 def test_tool_of_langchain_is_invoked(schema: Any, signature: str, ways: tuple[str, str], argument: str) -> None:
     given: list[Any] = [LangChainTool(schema)]
     (made,) = to_tools(given)
@@ -253,7 +254,7 @@ class FirstVersion:
         return {"title": "Question", **SCHEMA}
 
 
-@pytest.mark.parametrize("schema", [Question, FirstVersion, SCHEMA, None])
+@cases("schema", [Question, FirstVersion, SCHEMA, None])
 def test_tool_of_langchain_may_return_directly(schema: Any) -> None:
     for direct in (False, True):
         (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
@@ -269,7 +270,7 @@ class Aliased(BaseModel):
     nested: Question | None = None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "invoked"),
     [
         ({"query": "tea"}, {"query": "tea", "nested": None}),
@@ -299,9 +300,7 @@ class FailingTool(LangChainTool):
         raise ValueError("it is closed")
 
 
-@pytest.mark.parametrize(
-    ("handled", "observed"), [(False, "search failed: ValueError: it is closed"), ("Try later.", "Try later.")]
-)
+@cases(("handled", "observed"), [(False, "search failed: ValueError: it is closed"), ("Try later.", "Try later.")])
 def test_tool_of_langchain_handles_its_errors(handled: str | bool, observed: str) -> None:
     tools = to_tools([FailingTool(Question, handle_tool_error=handled)])
     result = run_sync(AgentExecutor(agent=scripted(act("search", query="tea"), answer()), tools=tools))
@@ -314,7 +313,7 @@ class Unserializable(BaseModel):
     called: Callable[[], int]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "says"),
     [
         (Unserializable, "search has an argument without a JSON schema"),
@@ -327,7 +326,7 @@ def test_unusable_schema_of_langchain_is_refused(schema: Any, says: str) -> None
         to_tools([LangChainTool(schema)])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wrong", "says"),
     [
         (3, "tools is 3; give a list of tools"),

@@ -15,6 +15,7 @@ from graphexec.effects import CallTool
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, echo, observations, reply_of, run_executor, scripted
+from tests.parameters import cases
 
 
 def summed_up(run: Run) -> str:
@@ -62,7 +63,7 @@ def traced(function: Callable[..., str]) -> Callable[..., str]:
 
 wrapped = tool(name="wrapped")(traced(note.function))
 TOOLS: list[AnyTool] = [note, anote, noted_in_time, noted_twice, tool(optionally), wrapped]
-EACH = pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
+EACH = cases("one", TOOLS)
 
 
 @EACH

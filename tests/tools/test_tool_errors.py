@@ -31,8 +31,9 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", [run_sync, run_async])
 Run = Callable[[AgentExecutor], RunResult]
 KINDS = ("def", "async def")
 
@@ -61,7 +62,7 @@ def explain(error: Exception) -> str:
     return f"that did not work: {error.args[0]}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_function_makes_observation_from_exception(kind: str) -> None:
     result = run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=explain)))
     assert observations(result) == ["that did not work: no page"] * 3
@@ -83,7 +84,7 @@ def test_executor_policy_is_the_default_for_tools() -> None:
 
 
 @HOW
-@pytest.mark.parametrize(("own", "default"), [("raise", explain), (None, "raise")])
+@cases(("own", "default"), [("raise", explain), (None, "raise")])
 def test_raise_policy_ends_the_run(run: Run, own: Any, default: Any) -> None:
     error = LookupError("mine")
     with pytest.raises(LookupError) as raised:
@@ -92,7 +93,7 @@ def test_raise_policy_ends_the_run(run: Run, own: Any, default: Any) -> None:
 
 
 @HOW
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_exception_of_the_policy_ends_the_run(run: Run, kind: str) -> None:
     def fatal(error: Exception) -> str:
         raise PermissionError("stop it") from error
@@ -113,7 +114,7 @@ def test_invalid_policy_result_names_the_tool(run: Run) -> None:
         run(executor_with(raising(LookupError("no"), on_error=silent)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_cancelled_error_is_not_passed_to_the_policy(kind: str) -> None:
     result = run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=explain)))
     assert observations(result) == ["raises failed: CancelledError: odd"] * 3
@@ -129,8 +130,8 @@ class DeclinedError(Exception):
     """An exception class of the user."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("policy", ["observe", explain])
+@cases("kind", KINDS)
+@cases("policy", ["observe", explain])
 def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any) -> None:
     result = run_executor(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == ["ValueError"] * 3
@@ -179,7 +180,7 @@ def test_snapshot_and_records_keep_the_error() -> None:
     assert [step["error"] for step in records[-1]["steps"]] == ["LookupError"] * 3
 
 
-@pytest.mark.parametrize("policy", ["ignore", 3, True, ["observe"]])
+@cases("policy", ["ignore", 3, True, ["observe"]])
 def test_invalid_policy_is_rejected(policy: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=r"raises has on_error=.*; give 'observe', 'raise', or a function"):
         raising(LookupError("no"), on_error=policy)

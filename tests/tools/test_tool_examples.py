@@ -17,6 +17,7 @@ from graphexec.errors import ToolDefinitionError
 from graphexec.messages import ChatRequest
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, ToolExample, tool_from_schema
+from tests.parameters import cases
 
 
 def make_forecast(examples: Any, **options: Any) -> AnyTool:
@@ -57,7 +58,7 @@ def test_tool_from_a_schema_has_examples() -> None:
 NO_STRING: Any = 3
 
 
-@pytest.mark.parametrize(
+@cases(
     ("examples", "message"),
     [
         ("Oslo", 'has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of Tool'),
@@ -72,7 +73,7 @@ def test_examples_that_are_no_list_are_refused(examples: Any, message: str) -> N
     assert str(raised.value).startswith(f"forecast {message}")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("example", "message"),
     [
         ("Oslo", 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
@@ -106,7 +107,7 @@ AGENTS: Mapping[str, Callable[..., Agent]] = {
 }
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@cases("name", AGENTS)
 def test_every_agent_shows_the_examples(name: str) -> None:
     @tool(name="Intermediate Answer", examples=[{"question": "How high is Ærø?"}, {"question": "Who?", "best_of": 2}])
     def search(question: str, best_of: int = 1) -> str:

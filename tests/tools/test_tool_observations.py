@@ -47,6 +47,7 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 
 
 class Reading(BaseModel):
@@ -102,7 +103,7 @@ RETURNED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("returned", "text"), RETURNED, ids=lambda value: type(value).__name__)
+@cases(("returned", "text"), RETURNED)
 def test_object_is_kept_and_shown_as_json(returned: Any, text: str) -> None:
     @tool
     def give() -> Any:
@@ -151,7 +152,7 @@ def resumed(returned: object) -> AgentStep:
     return executor.run(Snapshot.from_json(text, executor.graph)).steps[0]
 
 
-@pytest.mark.parametrize("returned", [value for value, _ in RETURNED], ids=lambda value: type(value).__name__)
+@cases("returned", [value for value, _ in RETURNED])
 def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
     for one in (returned, [returned], {"key": returned}):
         assert format_observation(resumed(one).observation) == format_observation(one)
@@ -163,7 +164,7 @@ def test_images_beside_odd_text_survive_a_resume() -> None:
         assert split_observation(resumed(returned).observation) == split_observation(returned)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("returned", "stored"),
     [
         (Aliased(city_name="Oslo"), {"city": "Oslo"}),
@@ -259,7 +260,7 @@ def in_our_words(error: Exception) -> str:
     return f"give failed: ValueError: {error}"
 
 
-@pytest.mark.parametrize("policy", ["observe", in_our_words])
+@cases("policy", ["observe", in_our_words])
 def test_text_of_an_exception_is_shortened(policy: Any) -> None:
     @tool(max_observation=30, on_error=policy)
     def give() -> str:
@@ -313,7 +314,7 @@ def test_return_direct_result_is_not_shortened() -> None:
         assert run(AgentExecutor(agent=scripted(act("give")), tools=[one])).output == "x" * 100
 
 
-@pytest.mark.parametrize("most", [0, -1, 2.5, "100", True])
+@cases("most", [0, -1, 2.5, "100", True])
 def test_invalid_length_is_rejected(most: Any) -> None:
     says = "give a whole number of characters, 1 or more, or None for"
     with pytest.raises(ToolDefinitionError, match=f"a tool has max_observation=.*; {says} the executor's"):

@@ -36,6 +36,7 @@ from tests.executor.actors import (
     run_sync,
     scripted,
 )
+from tests.parameters import cases
 
 CALL = CallTool("flaky", {})
 
@@ -74,12 +75,12 @@ def call_in_virtual_time(one: AnyTool) -> ToolResult:
     return run_virtually(call_async(one))
 
 
-KIND = pytest.mark.parametrize("kind", ["def", "async def"])
-HOW = pytest.mark.parametrize("how", [call_blocking, call_in_virtual_time])
+KIND = cases("kind", ["def", "async def"])
+HOW = cases("how", [call_blocking, call_in_virtual_time])
 
 
 @KIND
-@pytest.mark.parametrize("timeout", [None, 20])
+@cases("timeout", [None, 20])
 def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -> None:
     errors = OSError("a"), ValueError("b")
 
@@ -165,7 +166,7 @@ def test_a_first_wait_above_a_minute_is_kept() -> None:
 
 @HOW
 @KIND
-@pytest.mark.parametrize(("on", "calls_made"), [(OSError, 2), ((KeyError, OSError), 2), (KeyError, 1)])
+@cases(("on", "calls_made"), [(OSError, 2), ((KeyError, OSError), 2), (KeyError, 1)])
 def test_only_selected_errors_are_retried(
     how: Callable[[AnyTool], ToolResult], kind: str, on: Any, calls_made: int
 ) -> None:
@@ -183,9 +184,9 @@ def test_cancelled_error_of_the_tool_is_not_retried(how: Callable[[AnyTool], Too
     assert calls == [1]
 
 
-@pytest.mark.parametrize("run", [run_sync, run_async])
+@cases("run", [run_sync, run_async])
 @KIND
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
+@cases("error", [KeyboardInterrupt(), SystemExit(3)])
 def test_interrupt_is_not_retried(run: Callable[[AgentExecutor], Any], kind: str, error: BaseException) -> None:
     one, calls = flaky(error, kind=kind, retries=3)
     with pytest.raises(type(error)):
@@ -198,7 +199,7 @@ def in_the_end(error: Exception) -> str:
 
 
 @HOW
-@pytest.mark.parametrize("policy", ["raise", in_the_end])
+@cases("policy", ["raise", in_the_end])
 def test_on_error_is_called_after_the_last_attempt(how: Callable[[AnyTool], ToolResult], policy: Any) -> None:
     errors = [OSError("a"), OSError("b")]
     one, calls = flaky(*errors, retries=1, on_error=policy)
@@ -327,8 +328,8 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
 
 
 # Only modes in which no thread of ours can still be ending.
-@pytest.mark.parametrize(("how", "kind"), [(call_blocking, "def"), (call_in_virtual_time, "async def")])
-@pytest.mark.parametrize("failures", [1, 3])
+@cases(("how", "kind"), [(call_blocking, "def"), (call_in_virtual_time, "async def")])
+@cases("failures", [1, 3])
 def test_error_of_a_tool_is_garbage_collected(how: Callable[[AnyTool], ToolResult], kind: str, failures: int) -> None:
     """The error is freed without the garbage collector, so there are no reference cycles."""
 
@@ -355,7 +356,7 @@ def test_tool_is_called_once_by_default() -> None:
     assert calls == [1]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "says"),
     [
         ({"retries": -1}, "flaky has retries=-1; give a whole number, 0 for none"),

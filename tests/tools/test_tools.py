@@ -31,6 +31,7 @@ from tests.executor.actors import (
     scripted,
     statuses,
 )
+from tests.parameters import cases
 
 
 class Address(BaseModel):
@@ -127,7 +128,7 @@ def test_function_receives_validated_arguments() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("called", "given_input", "read"),
     [
         (echo, "plain text", {"text": "plain text"}),
@@ -156,7 +157,7 @@ def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: s
     assert called.read(given_input) == read
 
 
-@pytest.mark.parametrize(
+@cases(
     ("called", "given_input", "says"),
     [
         (search, {"limit": 2}, "query: Field required"),
@@ -208,15 +209,13 @@ def test_truncated_json_is_never_a_string_argument(
             called.read(opening + beginning)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}']
-)
+@cases("text", ['{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}'])
 def test_broken_object_of_a_tool_is_no_string(text: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=r"its input is not a JSON object with text"):
         echo.read(text)
 
 
-@pytest.mark.parametrize("text", ['{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "', "{{a}", "'{'"])
+@cases("text", ['{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "', "{{a}", "'{'"])
 def test_text_with_brackets_is_a_string(text: str) -> None:
     assert echo.read(text) == {"text": text}
 
@@ -343,19 +342,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "says"), REFUSED)
+@cases(("function", "says"), REFUSED)
 def test_invalid_function_is_rejected_with_the_remedy(function: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
         tool(function)
 
 
-@pytest.mark.parametrize(("options", "says"), WRONG)
+@cases(("options", "says"), WRONG)
 def test_invalid_option_is_rejected_with_the_remedy(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=f"^{says}"):
         tool(**options)
 
 
-@pytest.mark.parametrize("wrong", [None, 3, "search", {"search": search}])
+@cases("wrong", [None, 3, "search", {"search": search}])
 def test_invalid_list_of_tools_is_rejected(wrong: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=f"^tools is {re.escape(repr(wrong))}; give a list of tools"):
         tools_by_name(wrong)
@@ -369,7 +368,7 @@ def test_invalid_tool_and_duplicate_name_are_rejected() -> None:
         AgentExecutor(agent=scripted(answer()), tools=[echo, tool(name="echo")(search.function)])
 
 
-@pytest.mark.parametrize("error", [TypeError, ZeroDivisionError, KeyError])
+@cases("error", [TypeError, ZeroDivisionError, KeyError])
 def test_unexpected_validator_error_is_an_observation(error: type[Exception]) -> None:
     def picky(value: object) -> object:
         raise error("odd")

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.parameters import cases
+
 WRONG = Path(__file__).parent / "wrong"
 
 # File, line and code of each error.
@@ -55,9 +57,7 @@ def found_by_pyright() -> Errors:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("checker", "find"), [("mypy", found_by_mypy), ("pyright", found_by_pyright)], ids=["mypy", "pyright"]
-)
+@cases(("checker", "find"), [("mypy", found_by_mypy), ("pyright", found_by_pyright)])
 def test_checkers_reject_exactly_the_marked_lines(checker: str, find: Any) -> None:
     found, expected = find(), marked_errors(checker)
     assert expected

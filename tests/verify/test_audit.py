@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from graphexec.verify import Bound, Certificate, verify
 from graphexec.verify.audit.audit import Audit, audit
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.stub_nodes import Instruction, StubMachine
+from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify import machines
 from tests.verify.traces import Trace, acting, proof_of, trace_of, written
@@ -377,7 +377,7 @@ def test_only_current_node_can_be_left() -> None:
     assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == ["plan is left, but the run is not at this node"]
 
 
-@pytest.mark.parametrize("status", ["error", "interrupted"])
+@cases("status", ["error", "interrupted"])
 def test_run_that_ended_before_first_node_conforms(status: str) -> None:
     trace, proof = two_steps()
     found = audit([trace[0], trace[-1] | {"status": status, "spent": trace[1]["spent"]}], proof)
@@ -429,7 +429,7 @@ def test_the_clock_does_not_go_back() -> None:
     assert found_facts[0].startswith("seconds goes back from 7 to 0")
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, None, "1", True])
+@cases("count", [-1, 1.5, None, "1", True])
 def test_invalid_count_is_reported(count: object) -> None:
     trace, proof = two_steps()
     trace[-1]["spent"]["model_calls"] = count
@@ -463,8 +463,8 @@ def ending_with(error: type[BaseException], at: int) -> AgentExecutor:
     return AgentExecutor(agent=decide, tools=[])
 
 
-@pytest.mark.parametrize("at", [0, 2, 4])
-@pytest.mark.parametrize(("error", "status"), [(ValueError, "error"), (KeyboardInterrupt, "interrupted")])
+@cases("at", [0, 2, 4])
+@cases(("error", "status"), [(ValueError, "error"), (KeyboardInterrupt, "interrupted")])
 def test_interrupted_run_conforms(error: type[BaseException], status: str, at: int) -> None:
     executor = ending_with(error, at)
     found = audit(trace_of(executor), proof_of(executor))

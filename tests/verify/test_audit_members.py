@@ -21,6 +21,7 @@ from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from graphexec.verify.audit.audit import Audit, audit
+from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify.traces import Trace, acting, proof_of, trace_of
 
@@ -137,7 +138,7 @@ def test_failed_tool_keeps_other_results() -> None:
     assert audit(trace, proof_of(in_turn)).violations == ()
 
 
-@pytest.mark.parametrize("concurrency", [1, 2, 8])
+@cases("concurrency", [1, 2, 8])
 def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
     executor = calling("quick", "slow", "slow", max_execution_time=0.1, tool_concurrency=concurrency)
     trace = recorded(executor)
@@ -253,7 +254,7 @@ def test_recorded_result_has_nested_charges() -> None:
     assert recorded_charges == [record["within"] for record in recorded(executor) if "within" in record]
 
 
-@pytest.mark.parametrize("by", [1, -1])
+@cases("by", [1, -1])
 def test_changed_nested_charges_are_reported(by: int) -> None:
     executor, _ = nesting(2)
     trace, proof = recorded(executor), proof_of(executor)

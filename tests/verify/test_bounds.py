@@ -13,6 +13,7 @@ from graphexec.models import ScriptedModel
 from graphexec.verify import CODES, Bounds, UnprovedError
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import to_guarded_program
+from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS
@@ -90,8 +91,8 @@ def _back(to: Any) -> Any:
     return edges(bad.tock_ending, on(bad.A, to) | on(bad.Over, END))
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 2])
-@pytest.mark.parametrize("own", [0, 1, 3])
+@cases("iterations", [0, 1, 2])
+@cases("own", [0, 1, 3])
 def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) -> None:
     limits = Limits(budgets={"research.iterations": own, "tasks": iterations})
     bounds = bounds_of(bad.CHILD_COUNTED, limits)
@@ -154,7 +155,7 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
     assert "Set max_tokens, or agent_limits(tokens=...)" not in why
 
 
-@pytest.mark.parametrize(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
+@cases(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
 def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
     bound = bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from graphexec.verify.explorer.oracle import example_of
+from tests.parameters import cases
 
 
 class Colour(enum.Enum):
@@ -22,7 +22,7 @@ class Point(BaseModel):
     next: Point | None
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
     [
         str,

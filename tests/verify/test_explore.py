@@ -76,6 +76,7 @@ from tests.kernel.machines import (
 )
 from tests.kernel.machines import Errand as Outing
 from tests.kernel.machines import Stopped as Left
+from tests.parameters import cases
 from tests.verify import errands
 from tests.verify.errands import (
     CONTENTS,
@@ -112,8 +113,8 @@ def explored(limits: Limits, kind: Kind = "react", tools: Any = (look_up,), **op
     return explore(executor.graph, limits, READY, replies_of(executor), **options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
+@cases("kind", KINDS)
+@cases("iterations", [0, 1, 3, 15])
 def test_executor_takes_few_transitions_per_iteration(iterations: int, kind: Kind) -> None:
     found = explored(Limits(iterations=iterations), kind)
     # A structured agent's rules are four more nodes, one of which asks for the answer after repeated calls.
@@ -200,7 +201,7 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
     assert pruned.states <= every.states
 
 
-@pytest.mark.parametrize("rule", ["no_repeats", "no_immediate_repeats"])
+@cases("rule", ["no_repeats", "no_immediate_repeats"])
 def test_pruning_keeps_calls_that_rules_look_at(rule: RuleName) -> None:
     agent = create_tool_calling_agent(ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
     executor = AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True)
@@ -212,7 +213,7 @@ def test_pruning_keeps_calls_that_rules_look_at(rule: RuleName) -> None:
     assert pruned.model_calls == 3
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 2, 3, 15])
+@cases("iterations", [0, 1, 2, 3, 15])
 def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     # From each plan: the answer, a raised error and a cancellation end it, and what cannot be read leads to the next. A
     # call of look_up has three results that do so, an unknown tool has one; of answer_with one is the answer and two go
@@ -223,7 +224,7 @@ def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     assert explored(Limits(iterations=iterations), tools=(look_up, answer_with)).paths == runs
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 2])
+@cases("iterations", [0, 1, 2])
 def test_exhaustive_search_follows_every_run(iterations: int) -> None:
     found = explored(Limits(iterations=iterations))
     assert explored(Limits(iterations=iterations), prune=False).runs == found.paths
@@ -315,7 +316,7 @@ def test_deadline_cuts_every_effect() -> None:
     assert found.longest == 10
 
 
-@pytest.mark.parametrize("crashes", [0, 1, 3])
+@cases("crashes", [0, 1, 3])
 def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
     found = explored(Limits(iterations=2), crashes=crashes)
     assert found.model_calls == 2 + crashes
@@ -324,7 +325,7 @@ def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
     assert limited.model_calls == 2
 
 
-@pytest.mark.parametrize("restarts", [0, 1, 2])
+@cases("restarts", [0, 1, 2])
 def test_restarts_stay_within_limit(restarts: int) -> None:
     found = explored(Limits(iterations=2, restarts=restarts))
     assert found.endless is None
@@ -386,7 +387,7 @@ def test_too_many_states_are_refused() -> None:
 as_explore: Any = explore
 
 
-@pytest.mark.parametrize(
+@cases(
     ("explored_wrongly", "text"),
     [
         (
@@ -459,7 +460,7 @@ def approved(executor: AgentExecutor, *properties: Assertion, **options: Any) ->
     return explore(executor.graph, limits, READY, replies_of(executor), properties=properties, **options)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "name"),
     [(crashing, "KeyError"), (asking_twice, "UndeclaredCountError"), (undeclared, "UndeclaredOutcomeError")],
 )
@@ -511,7 +512,7 @@ def stubborn_asking() -> Graph[Form, Any]:
 REPLIED = Choice("replies", "yes", "yes")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("choices", "raises"),
     [
         ([REPLIED], True),
@@ -522,7 +523,7 @@ REPLIED = Choice("replies", "yes", "yes")
         ([Choice("cuts", "", Cut()), REPLIED], False),
     ],
 )
-@pytest.mark.parametrize("name", ["stored", lambda: None])
+@cases("name", ["stored", lambda: None])
 def test_run_is_repeated_from_its_choices(choices: list[Choice], name: Any, raises: bool) -> None:
     error = raised_by(stubborn_asking(), Limits(seconds=2.0), Form(name), choices)
     assert isinstance(error, KeyError) == raises
@@ -640,8 +641,8 @@ def test_failure_at_end_of_run_becomes_test() -> None:
         run_pasted(as_test(failure))
 
 
-@pytest.mark.parametrize("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
-@pytest.mark.parametrize("kind", KINDS)
+@cases("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
+@cases("kind", KINDS)
 def test_executor_failures_become_tests(kind: Kind, limits: Limits) -> None:
     executor = executor_of(kind, (look_up, answer_with))
     twice = never_without(calls_tool("look_up"), before=~calls_tool("look_up") & left("check_return_direct"))
@@ -916,7 +917,7 @@ DIFFERENT: list[tuple[object, object]] = [
 ]
 
 
-@pytest.mark.parametrize("words", [frozenset({"word", "other word"}), None])
+@cases("words", [frozenset({"word", "other word"}), None])
 def test_distinguishable_values_have_different_shapes(words: frozenset[str] | None) -> None:
     assert all(shape(one, words) != shape(other, words) for one, other in DIFFERENT)
     assert all(hash(shape(one, words)) == hash(shape(one, words)) for one, _ in [*SAME, *DIFFERENT])

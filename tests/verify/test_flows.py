@@ -35,6 +35,7 @@ from graphexec.messages import CompletionRequest
 from graphexec.verify import check
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
+from tests.parameters import cases
 from tests.verify.flows import calling
 
 
@@ -300,8 +301,8 @@ def test_run_limits_override_budget_limits() -> None:
     }
 
 
-@pytest.mark.parametrize("cause", ["x", "iterations", "seconds", "restarts", "fan_out"])
-@pytest.mark.parametrize("kind", ["gate", "within"])
+@cases("cause", ["x", "iterations", "seconds", "restarts", "fan_out"])
+@cases("kind", ["gate", "within"])
 def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
     none = Limits(iterations=None, fan_out=None)
@@ -351,7 +352,7 @@ MORE = (
 AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted()"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "asks", "assumed"),
     [
         (Limits(), None, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE)),
@@ -371,7 +372,7 @@ def test_proof_lists_its_assumptions(limits: Limits, asks: Any, assumed: tuple[s
     )
 
 
-@pytest.mark.parametrize("limits", [Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])
+@cases("limits", [Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])
 def test_unbounded_effects_are_unproved(limits: Limits) -> None:
     verdict = asking(charged(when_spent=Halted)(think)).verify(limits)
     assert (verdict.status, verdict.certificate, verdict.assumptions) == ("unproved", None, ())
@@ -564,7 +565,7 @@ def test_fault_of_draft_has_path_if_reachable() -> None:
     assert drafted.verify().certificate is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "hint"),
     [
         ({"frist": 1}, "the machine has no budget frist; did you mean first?"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-import pytest
-
 from graphexec import (
     END,
     AgentExecutor,
@@ -40,6 +38,7 @@ from graphexec.kernel import rename, reserved
 from graphexec.memory import BufferMemory
 from graphexec.nodes import stop_repeats
 from tests.executor.actors import answer, scripted
+from tests.parameters import cases
 
 
 @node
@@ -72,9 +71,9 @@ PROOFREAD = edges(proofread, on(AgentFinish, END) | on(StoppedResponse, END))
 BOTH: list[Node[Any, Any]] = [parse, check_return_direct]
 
 
-@pytest.mark.parametrize("handling", [True, False])
-@pytest.mark.parametrize("method", ["force", "generate"])
-@pytest.mark.parametrize("memory", [None, BufferMemory()])
+@cases("handling", [True, False])
+@cases("method", ["force", "generate"])
+@cases("memory", [None, BufferMemory()])
 def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: BufferMemory | None) -> None:
     stock = executor(early_stopping_method=method, handle_parsing_errors=handling, memory=memory)
     assert not warnings(stock.graph)

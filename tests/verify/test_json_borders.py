@@ -31,7 +31,7 @@ from graphexec.verify.reports.sarif import sarif
 from graphexec.verify.reports.subject import Subject
 from graphexec.verify.reports.text import text
 from tests.executor.actors import echo
-from tests.parameters import mark_except
+from tests.parameters import cases, mark_except
 
 HUGE = 10**5000
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -41,7 +41,7 @@ LIMITS = [
     {"tool_calls": HUGE, "fan_out": HUGE},
     {"tokens": HUGE, "restarts": HUGE},
 ]
-in_large_limits = pytest.mark.parametrize("limits", LIMITS, ids=" and ".join)
+in_large_limits = cases("limits", LIMITS)
 
 
 def executor_of(**options: Any) -> AgentExecutor:
@@ -98,7 +98,7 @@ def test_run_of_huge_counts_is_shown() -> None:
     assert "4.0e+5000 tokens (2.0e+5000 + 2." in shown
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         Usage(HUGE, 1),
@@ -109,7 +109,6 @@ def test_run_of_huge_counts_is_shown() -> None:
         Exhausted("cost", 1.5, HUGE),
         Snapshot("plan", None, sequence=HUGE, spent=Spent(restarts=HUGE)),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_value_with_huge_counts_has_a_repr(value: object) -> None:
     assert "1.0e+5000" in repr(value)
@@ -139,7 +138,7 @@ def _with(data: Any, path: tuple[Any, ...], text: str) -> str:
     return json.dumps(copy).replace('"#here"', text)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:8])
+@cases("value", VALUES)
 def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
     certificate = AGENT_EXECUTOR.verify(Limits(iterations=3)).certificate
     assert certificate is not None
@@ -174,7 +173,7 @@ def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
                 draw_all(recording)
 
 
-@pytest.mark.parametrize("text", [DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}"])
+@cases("text", [DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}"])
 def test_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(CertificateError):
         Certificate.from_json(text)

@@ -17,6 +17,7 @@ from graphexec.verify.proof.flow import Flow, Transition, caps_of, is_enabled, l
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import rank_nodes
+from tests.parameters import cases
 from tests.verify.flows import calling, longest_run
 
 NO_LIMIT = Limits(iterations=None)
@@ -118,7 +119,7 @@ LOOPS_WHEN_STOPPED = flow_with(
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flow", "text"),
     [
         (
@@ -229,7 +230,7 @@ ANOTHER = 'a budget that nothing resets: @metered(when_spent=ToEND, budget=Budge
 STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterations", "seconds"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flow", "remedy"),
     [
         (
@@ -349,7 +350,7 @@ def test_loop_of_stopped_visits_has_its_own_code() -> None:
     assert len(finding.witness.stem) == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flow", "limits", "text"),
     [
         (
@@ -426,7 +427,7 @@ def test_witness_stays_short_under_large_limits() -> None:
 # ---- bounds
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flow", "limits", "texts"),
     [
         (
@@ -516,7 +517,7 @@ def test_transition_bound_has_form_and_number(flow: Flow, limits: Limits, texts:
     assert bound_texts(flow, limits) == texts
 
 
-@pytest.mark.parametrize(
+@cases(
     ("most", "limits", "text"),
     [
         (199, NO_LIMIT, "x + 1 = 200 (exact)"),
@@ -547,7 +548,7 @@ def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert transitions == "6 (at most)"
 
 
-@pytest.mark.parametrize("budgets", [6, 7, 20])
+@cases("budgets", [6, 7, 20])
 def test_closed_form_of_many_budgets_is_a_sum(budgets: int) -> None:
     others = [str(number) for number in range(budgets - 2)]
     chain = [one for here, there in itertools.pairwise([*others, "a"]) for one in (way(here, there, here),)]
@@ -569,7 +570,7 @@ CALLING = flow_with(
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "models", "tools"),
     [
         (Limits(), "iterations = 15 (exact)", "fan_out*iterations = 15,000 (exact)"),
@@ -593,7 +594,7 @@ def test_calls_are_bounded_by_smaller_limit(limits: Limits, models: str, tools: 
     assert bound_texts(CALLING, limits)[1:] == (models, tools)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flow", "limits", "tools"),
     [
         (CALLING, Limits(), Bound("fan_out*iterations", 15_000, exact=True, value=15_000)),

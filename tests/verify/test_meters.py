@@ -48,6 +48,7 @@ from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import prove_flow
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
+from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify.machines import GOLD, SILVER, Buy, Weigh
 from tests.verify.orders import (
@@ -146,7 +147,7 @@ class Scan(Effect[int]):
         return (reply,)
 
 
-@pytest.mark.parametrize("pages", [0, 1, None])
+@cases("pages", [0, 1, None])
 def test_measured_meter_stops_visit_when_used_up(pages: int | None) -> None:
     scanning: Any = dataclasses.replace(pay, effects=(Scan,))
     row: Any = edges(scanning, on(Paid, END) | on(Refused, scanning) | on(Cancelled, END))
@@ -173,7 +174,7 @@ def test_unreachable_charge_is_zero() -> None:
     assert str(certificate.bounds.meters["payments"]) == "0 (exact)"
 
 
-@pytest.mark.parametrize("seconds", [None, 5])
+@cases("seconds", [None, 5])
 def test_reserved_visit_may_ask_for_nothing(seconds: int | None) -> None:
     silent: Any = reserved(when_spent=Cancelled, asks=0)(dataclasses.replace(pay, when_spent=None, spent_outcome=None))
     row: Any = edges(silent, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
@@ -264,7 +265,7 @@ def test_difference_names_limits_and_bounds_of_meters() -> None:
     assert "~ bound payments: was no bound, now payments = 5 (at most)" in str(changes).splitlines()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "written"),
     [
         (FIVE, "Limits({Meter('payments'): 5})"),
@@ -283,7 +284,7 @@ def test_a_pasted_test_has_limits_on_meters(limits: Limits, written: str) -> Non
     assert found.failures[0].choices == (Choice("replies", "bool 1", True),)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "written"),
     [
         (Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
@@ -342,14 +343,14 @@ def trace_of(accepted: Sequence[bool], limits: Limits) -> tuple[list[dict[str, A
     return read_trace(recorder.recording.to_json_lines()), certificate
 
 
-@pytest.mark.parametrize("accepted", [[True], [False, False, True], [False] * 5])
-@pytest.mark.parametrize("limits", [FIVE, Limits({PAYMENTS: 5, PARCELS: 1}), Limits({PAYMENTS: 5, WEIGHT: 9})])
+@cases("accepted", [[True], [False, False, True], [False] * 5])
+@cases("limits", [FIVE, Limits({PAYMENTS: 5, PARCELS: 1}), Limits({PAYMENTS: 5, WEIGHT: 9})])
 def test_run_with_custom_meters_conforms(accepted: list[bool], limits: Limits) -> None:
     records, proof = trace_of(accepted, limits)
     assert str(audit(records, proof)).startswith("CONFORMS")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("meter", "more", "fact"),
     [
         ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
@@ -387,8 +388,8 @@ def asking(least: int, most: int, *effects: type[Effect[Any]]) -> Graph[Any, Any
     return graph(row, start=several)
 
 
-@pytest.mark.parametrize("effects", [(Buy,), (Weigh,), (Buy, Weigh)])
-@pytest.mark.parametrize(("least", "most"), [(0, 1), (1, 2), (0, 3), (2, 3)])
+@cases("effects", [(Buy,), (Weigh,), (Buy, Weigh)])
+@cases(("least", "most"), [(0, 1), (1, 2), (0, 3), (2, 3)])
 def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type[Effect[Any]], ...]) -> None:
     machine = asking(least, most, *effects)
     for gold, silver in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5)):

@@ -35,6 +35,7 @@ from graphexec.kernel.effects import NestedRuns
 from graphexec.verify import Certificate, Verdict, check
 from graphexec.verify.checker.check import check_certificate
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
+from tests.parameters import cases
 
 
 def proof(executor: AgentExecutor) -> Verdict:
@@ -208,9 +209,9 @@ def test_a_certificate_of_other_inner_executors_is_refused() -> None:
         check(certificate, other.graph)
 
 
-@pytest.mark.parametrize("meter", ["model_calls", "tool_calls"])
-@pytest.mark.parametrize("change", [-1, 1])
-@pytest.mark.parametrize("where", ["meters", "alone"])
+@cases("meter", ["model_calls", "tool_calls"])
+@cases("change", [-1, 1])
+@cases("where", ["meters", "alone"])
 def test_numbers_that_include_nested_runs_are_checked(where: str, change: int, meter: str) -> None:
     executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
     certificate = proof(executor).certificate

@@ -27,6 +27,7 @@ from graphexec.executor import (
 from graphexec.kernel import Edge
 from graphexec.testing.strategies import graphs as sound_graphs
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
+from tests.parameters import cases
 from tests.verify.machines import graphs
 from tests.verify.writing import WRITER
 
@@ -315,7 +316,7 @@ def test_paths_may_avoid_a_node() -> None:
 # ---- mistakes
 
 
-@pytest.mark.parametrize(
+@cases(
     ("asked", "message"),
     [
         (lambda: dominates(PAYMENTS, "ask_frist", pay), "the graph has no node ask_frist; did you mean ask_first?"),

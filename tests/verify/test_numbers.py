@@ -23,6 +23,7 @@ from graphexec.verify.checker.check import check_certificate, check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import prove_flow
+from tests.parameters import cases
 from tests.verify.test_random_machines import FREELY, some_limits
 
 FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
@@ -59,7 +60,7 @@ def test_forged_number_is_refused(name: str, number: Any) -> None:
         check(with_bound(certificate, name, number=number), AGENT_EXECUTOR)
 
 
-@pytest.mark.parametrize("number", [3, float("nan"), -1, True, "9.05"])
+@cases("number", [3, float("nan"), -1, True, "9.05"])
 def test_forged_seconds_are_refused(number: Any) -> None:
     with pytest.raises(CertificateError, match=r"a run can take 9\.05 seconds"):
         check(with_bound(certified(), "seconds", number=number), AGENT_EXECUTOR)
@@ -72,7 +73,7 @@ def test_missing_meter_is_refused() -> None:
         check(dataclasses.replace(certificate, bounds=bounds), AGENT_EXECUTOR)
 
 
-@pytest.mark.parametrize("form", ["3*iterations", "4*iterations + 1", "14*budget", "fan_out", "1 - 2*iterations"])
+@cases("form", ["3*iterations", "4*iterations + 1", "14*budget", "fan_out", "1 - 2*iterations"])
 def test_a_form_without_its_value_is_refused(form: str) -> None:
     with pytest.raises(CertificateError, match="closed form"):
         check(with_bound(certified(), "transitions", form=form), AGENT_EXECUTOR)
@@ -161,7 +162,7 @@ def rounds(count: int, limit: int) -> int:
     return 0 if not count else 1 + limit * (1 + rounds(count - 1, limit))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 60])
+@cases("count", [1, 2, 3, 7, 60])
 def test_nested_resets_are_bounded(count: int) -> None:
     certificate, _ = prove_flow(nested(count, 3), Limits(iterations=None))
     assert certificate is not None
@@ -170,7 +171,7 @@ def test_nested_resets_are_bounded(count: int) -> None:
     assert certificate.bounds.transitions.exact == (count < 7)
 
 
-@pytest.mark.parametrize("fan_out", [None, 3])
+@cases("fan_out", [None, 3])
 def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     """Their calls are neither unbounded nor made again after crashes."""
     ways = [Transition(node, "Done", END.name, most=None, effect_charges=((("coins", 1),),)) for node in ("b", "c")]
@@ -182,7 +183,7 @@ def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     assert certificate.bounds.meters["coins"].number in (None, 0)
 
 
-@pytest.mark.parametrize(("fan_out", "number"), [(1, 1), (2, 2)])
+@cases(("fan_out", "number"), [(1, 1), (2, 2)])
 def test_visit_beyond_fan_out_counts_nothing(fan_out: int, number: int) -> None:
     coins = ((("coins", 1),),)
     ways = (
@@ -277,7 +278,7 @@ def test_long_limits_are_written() -> None:
         machine.verify(Limits({Meter("alpha"): 10**5000}))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("slope", "fault"),
     [
         (("tokens", 1), "it depends on something that has no limit"),

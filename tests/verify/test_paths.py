@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import networkx as nx
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.verify.paths import find_cycle, find_path, label_edges
+from tests.parameters import cases
 
 Pair = tuple[int, int]
 
@@ -45,7 +45,7 @@ def test_cycles_are_the_shortest(pairs: list[Pair]) -> None:
                 assert [end for _, end in cycle] == [*(begin for begin, _ in cycle[1:]), node]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("edges", "labels"),
     [
         ("1:a-b 2:a-b", "1"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphexec.effects import agent_limits
 from graphexec.kernel import END, Limits
 from graphexec.verify.checker.check import check_certificate
@@ -13,6 +11,7 @@ from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
+from tests.parameters import cases
 from tests.verify.flows import calling
 
 NO_LIMIT = Limits(iterations=None)
@@ -58,7 +57,7 @@ def test_gate_opens_when_entry_budget_is_spent() -> None:
     assert steps(product, "b", 0) == [("Toa", "a", (0,)), ("ToEND", "END", (0,))]
 
 
-@pytest.mark.parametrize("limits", [Limits(iterations=None, seconds=9), Limits(iterations=None, restarts=0)])
+@cases("limits", [Limits(iterations=None, seconds=9), Limits(iterations=None, restarts=0)])
 def test_time_or_crash_may_open_gate_anytime(limits: Limits) -> None:
     assert steps(Product(ENTRY, limits), "a", 2) == [("Tob", "b", (1,)), ("gate", "END", (2,))]
 
@@ -232,7 +231,7 @@ CLOCKED = flow_with(
 )
 
 
-@pytest.mark.parametrize(("seconds", "begin", "possible"), [(5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ())])
+@cases(("seconds", "begin", "possible"), [(5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ())])
 def test_time_is_left_or_not(seconds: float, begin: tuple[int, ...], possible: tuple[int, ...]) -> None:
     assert sure(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", begin)
     assert Product(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", possible)
@@ -352,7 +351,7 @@ def _nothing(move: CountedMove) -> int:
     return 0
 
 
-@pytest.mark.parametrize(("limit", "longest"), [(0, 1), (1, 3), (5, 11)])
+@cases(("limit", "longest"), [(0, 1), (1, 3), (5, 11)])
 def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> None:
     product = Product(ENTRY, Limits(iterations=None, budgets={"x": limit}))
     most = [product.most(weight)[product.begin] for weight in (_step, _spends, _shut, _nothing)]
@@ -421,7 +420,7 @@ def test_cost_limit_does_not_surely_stop_visit() -> None:
     assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]
 
 
-@pytest.mark.parametrize("least", [1, 2, 3])
+@cases("least", [1, 2, 3])
 def test_sure_visit_asks_for_no_fewer_effects_than_its_node(least: int) -> None:
     kinds = ((("model_calls", 1),),)
     spends = (("model_calls", least),)

@@ -13,6 +13,7 @@ from graphexec.verify.proof import potential
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.prove import prove_flow
 from tests.counting import count_calls
+from tests.parameters import cases
 from tests.verify.test_numbers import nested
 
 SPENT = (("iterations", 1),)
@@ -83,7 +84,7 @@ def test_cost_is_linear_in_the_machine(make: Callable[[int], Flow], count: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [chain, ring, loops_in_a_row])
+@cases("make", [chain, ring, loops_in_a_row])
 def test_cost_of_large_machines_is_linear(make: Callable[[int], Flow]) -> None:
     check_growth(make, 2_500)
 

@@ -23,6 +23,7 @@ from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from graphexec.verify.proof.polynomial import Polynomial, most
 from graphexec.verify.proof.ranking import Core, components, exhaustible_budgets, rank_nodes
+from tests.parameters import cases
 from tests.verify.flows import calling, flows, limits, longest_run
 
 # ---- transitions in short: a --> b, spending and resetting
@@ -58,7 +59,7 @@ def test_isolated_node_is_a_component() -> None:
     assert sorted((names, inside) for names, inside in components(["a", "b"], [])) == [(["a"], []), (["b"], [])]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ways", "limited", "found"),
     [
         ([], "x", ()),
@@ -166,7 +167,7 @@ def test_checker_accepts_falling_rank() -> None:
     check_ranks(certificate(LOOP, {"a": ((5, ("x",)), (3, ())), "b": ((5, ("x",)), (4, ()), (7, ()))}, x=3))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("a", "b"),
     [
         (((1, ()),), ((1, ()),)),
@@ -186,12 +187,12 @@ def spent_once(rank_a: Rank, rank_b: Rank, **given: float | None) -> Certificate
     return certificate(ways, {"a": rank_a, "b": rank_b}, **given)
 
 
-@pytest.mark.parametrize("left", [("x",), ("x", "z"), ("z", "x")])
+@cases("left", [("x",), ("x", "z"), ("z", "x")])
 def test_checker_counts_whole_limits(left: tuple[str, ...]) -> None:
     check_ranks(spent_once(((1, left),), ((1, left),), x=1, z=0))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("left", "left_then", "given"),
     [
         # Not the same sum of the same budgets.
@@ -393,7 +394,7 @@ def test_certificate_fields_may_have_any_order() -> None:
     assert Certificate.from_json(json.dumps(dict(reversed(data.items())))) == certificate
 
 
-@pytest.mark.parametrize("accident", [{"sha256": "0"}, {"sha256": None}, {"limits": {"iterations": 3}}])
+@cases("accident", [{"sha256": "0"}, {"sha256": None}, {"limits": {"iterations": 3}}])
 def test_changed_certificate_has_a_clear_message(accident: dict[str, Any]) -> None:
     certificate = AGENT_EXECUTOR.verify(Limits()).certificate
     assert certificate is not None
@@ -413,7 +414,7 @@ def test_a_certificate_without_a_digest_is_refused() -> None:
         Certificate.from_json(json.dumps(data))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("bound", "text"),
     [
         (Bound(None, None), "no bound"),
@@ -446,7 +447,7 @@ def number(value: int) -> Polynomial:
     return polynomial.number(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("made", "text"),
     [
         (number(0), "0"),

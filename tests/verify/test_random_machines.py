@@ -21,6 +21,7 @@ from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, Drawn
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
 from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.parameters import cases
 from tests.verify.execution import adversary, execute
 
 # More transitions than the longest proven run of these machines has. A run that never ends is followed as far at
@@ -282,7 +283,7 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", [1, 2, 3])
+@cases("part", [1, 2, 3])
 def test_prover_and_engine_agree(part: int) -> None:
     """As precise as an exhaustive search: 98 of 100 machines that end are proved, and none is refuted."""
     statuses: Counter[str] = Counter()

@@ -27,6 +27,7 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
+from tests.parameters import cases
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
@@ -50,7 +51,7 @@ MACHINES: dict[str, Graph[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
+@cases("iterations", [0, 1, 3, 15])
 def test_table_takes_four_transitions_per_iteration(iterations: int) -> None:
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=iterations))
     assert found.longest == 4 * iterations + 2
@@ -107,7 +108,7 @@ def test_table_without_limits_has_endless_run() -> None:
     assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
 
 
-@pytest.mark.parametrize("limits", [agent_limits(tokens=4), agent_limits(model_calls=4)])
+@cases("limits", [agent_limits(tokens=4), agent_limits(model_calls=4)])
 def test_undeclared_count_may_be_zero(limits: Limits) -> None:
     assert explore_table(PROMPTS, limits).endless is not None
     assert explore_table(ASKING_ONCE, limits).longest == 5
@@ -157,7 +158,7 @@ BOOK: Graph[Chapter, Enough] = graph(
 )
 
 
-@pytest.mark.parametrize("chapters", [0, 1, 3])
+@cases("chapters", [0, 1, 3])
 def test_edge_resets_budget(chapters: int) -> None:
     assert explore_table(BOOK, Limits(iterations=chapters)).longest == 3 * chapters + 1
     more = Limits(iterations=chapters, budgets={"revisions": 4})
@@ -204,7 +205,7 @@ def test_engine_follows_edges_of_reached_limits() -> None:
     assert execute(AGENT_EXECUTOR, Witness(stem, (), Limits(seconds=1.0)), 100) == 4
 
 
-@pytest.mark.parametrize(
+@cases(
     ("witness", "message"),
     [
         (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
@@ -251,9 +252,7 @@ class Nothing(enum.Enum):
     pass
 
 
-@pytest.mark.parametrize(
-    "kind", [Colour, Word, Pair, Page, Refusing, Slotted, Draft, int, str, tuple, object, ValueError]
-)
+@cases("kind", [Colour, Word, Pair, Page, Refusing, Slotted, Draft, int, str, tuple, object, ValueError])
 def test_bare_instance_runs_no_class_code(kind: type) -> None:
     assert type(bare(kind)) is kind
 
@@ -263,13 +262,13 @@ class Unmade(abc.ABC):
     def made(self) -> None: ...
 
 
-@pytest.mark.parametrize("kind", [Nothing, Unmade])
+@cases("kind", [Nothing, Unmade])
 def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
     with pytest.raises(InputError, match="cannot be an outcome"):
         bare(kind)
 
 
-@pytest.mark.parametrize("restarts", [0, 1, 3])
+@cases("restarts", [0, 1, 3])
 def test_crash_costs_at_most_one_repeated_call(restarts: int) -> None:
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, restarts=restarts))
     assert found.longest == 10
@@ -307,13 +306,13 @@ def test_visit_may_ask_for_several_kinds() -> None:
     assert "Prompt" not in explore_table(asking(3, 3, CallModel, CallTool), one_of_each).endings
 
 
-@pytest.mark.parametrize(("limits", "most"), [(agent_limits(tool_calls=2), 4), (Limits(fan_out=2), None)])
+@cases(("limits", "most"), [(agent_limits(tool_calls=2), 4), (Limits(fan_out=2), None)])
 def test_sequential_effects_are_charged_up_to_limit(limits: Limits, most: int | None) -> None:
     found = explore_table(asking(4, most, CallTool), limits)
     assert (found.tool_calls, set(found.endings)) == (2, {"Stopped"})
 
 
-@pytest.mark.parametrize(("tool_calls", "found", "enough"), [(None, 8, 8), (3, 3, 8), (20, 20, 21)])
+@cases(("tool_calls", "found", "enough"), [(None, 8, 8), (3, 3, 8), (20, 20, 21)])
 def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: int) -> None:
     wide, narrow = (
         explore_table(asking(0, None, CallTool), agent_limits(tool_calls=tool_calls, fan_out=fan_out))
@@ -328,10 +327,8 @@ def test_token_limit_stops_batch_of_calls() -> None:
     assert (found.model_calls, set(found.endings)) == (2, {"Prompt", "Stopped"})
 
 
-@pytest.mark.parametrize("effects", [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)])
-@pytest.mark.parametrize(
-    ("least", "most"), [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most]
-)
+@cases("effects", [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)])
+@cases(("least", "most"), [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most])
 def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type[Effect[Any]], ...]) -> None:
     machine = asking(least, most, *effects)
     for models, tools in product((None, 0, 1, 2), repeat=2):

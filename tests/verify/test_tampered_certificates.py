@@ -18,6 +18,7 @@ from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof.certificate import Potential
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.prove import prove_flow
+from tests.parameters import cases
 from tests.verify.tampering import (
     CHANGES,
     COUNTING,
@@ -256,14 +257,14 @@ INVALID = [
 ]
 
 
-@pytest.mark.parametrize("tampering", [*NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID], ids=str)
+@cases("tampering", [*NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID])
 def test_tampered_certificate_is_refused(tampering: Tampering) -> None:
     machine, _ = MACHINES[tampering.machine]
     with pytest.raises(CertificateError, match=tampering.message):
         check(Certificate.from_json(tampering.apply()), machine)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@cases("name", MACHINES)
 def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
     certificate = Certificate.from_json(sealed(proof_data(name)))
     check(certificate, MACHINES[name][0])
@@ -273,7 +274,7 @@ def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 900 + "1" + "}" * 900], ids=len)
+@cases("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 900 + "1" + "}" * 900])
 def test_certificate_with_deep_json_is_refused(text: str) -> None:
     data = proof_data("agent")
     for path in dict.fromkeys(path[:4] for path in paths(data)):
@@ -282,13 +283,13 @@ def test_certificate_with_deep_json_is_refused(text: str) -> None:
                 Certificate.from_json(sealed(changed(data, path, "#here"), **{"#here": text}))
 
 
-@pytest.mark.parametrize("text", [b"\xff\xfe", b'{"graphexec_certificate": "\xc3"}', b"\x00", b""])
+@cases("text", [b"\xff\xfe", b'{"graphexec_certificate": "\xc3"}', b"\x00", b""])
 def test_undecodable_bytes_are_refused(text: Any) -> None:
     with pytest.raises(CertificateError):
         Certificate.from_json(text)
 
 
-@pytest.mark.parametrize("iterations", [0, 1])
+@cases("iterations", [0, 1])
 def test_gate_without_counter_may_open(iterations: int) -> None:
     """A table of states without the iterations does not know that some are left, so that no gate is taken."""
     certificate = TIDYING.verify(Limits(iterations=iterations)).certificate
@@ -316,9 +317,7 @@ def test_gate_counts_any_amount_left() -> None:
         check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
 
 
-@pytest.mark.parametrize(
-    "potential", [Potential({"a": (1, (("y", 1),))}), Potential({}, states=(("a", (), 3),))], ids=["lines", "states"]
-)
+@cases("potential", [Potential({"a": (1, (("y", 1),))}), Potential({}, states=(("a", (), 3),))])
 def test_loop_that_resets_its_budget_has_no_potential(potential: Potential) -> None:
     """Its rank is another budget's, and its potential is that of the one that is full again after each round."""
     ways = (

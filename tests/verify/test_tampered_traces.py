@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor
 from graphexec.verify.audit.audit import audit
+from tests.parameters import cases
 from tests.verify.tampering import CHANGES, GONE, HUGE, JSON, Path, changed, exchange, paths
 from tests.verify.test_audit import ending_with
 from tests.verify.test_audit_members import calling, nesting, recorded
@@ -50,7 +51,7 @@ def facts(run: str, tampered: Any) -> list[str]:
     return [violation.fact for violation in audit(tampered, proof_of(executor_of(run))).violations]
 
 
-@pytest.mark.parametrize("run", RUNS)
+@cases("run", RUNS)
 def test_unchanged_trace_conforms(run: str) -> None:
     assert facts(run, trace(run)) == []
 
@@ -266,7 +267,7 @@ ORDER = [
 ]
 
 
-@pytest.mark.parametrize("tampering", [*STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER], ids=str)
+@cases("tampering", [*STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER])
 def test_tampered_trace_is_refused(tampering: Tampering) -> None:
     records = trace(tampering.run)
     found = facts(tampering.run, tampering.change(records, tampering.place.of(records)))

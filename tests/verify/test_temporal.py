@@ -32,6 +32,7 @@ from graphexec.verify.explorer.temporal import (
     never_without,
     predicate,
 )
+from tests.parameters import cases
 from tests.verify.errands import Approved, Errand, Replied, approve
 
 MODEL = CallModel(CompletionRequest("What next?"))
@@ -130,7 +131,7 @@ def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: 
         assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Replied, Errand}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("what", "places"),
     [
         (entered("decide"), [0]),
@@ -170,7 +171,7 @@ def is_quiet(event: Event[Any]) -> bool:
     return type(event) is Entered
 
 
-@pytest.mark.parametrize(
+@cases(
     ("names", "text"),
     [
         ((["a", "b"],), "calls_tool is given ['a', 'b']; give names of tools"),

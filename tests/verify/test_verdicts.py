@@ -14,6 +14,7 @@ from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReach
 from graphexec.verify import Certificate, check
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import execute
 
@@ -47,7 +48,7 @@ REFUTED: dict[str, tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Lim
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUTED)
+@cases("case", REFUTED)
 def test_nonterminating_machine_is_refuted_until_fixed(case: str) -> None:
     machine, limits, code, node, fixed, fixed_limits = REFUTED[case]
     verdict = machine.verify(limits)
@@ -82,8 +83,8 @@ def test_machine_that_only_limits_end_gets_warning() -> None:
     assert bad.STOPPING_OR_NOT.verify(FIFTEEN).findings == ()
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
-@pytest.mark.parametrize("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR], ids=["tolerant", "strict"])
+@cases("iterations", [0, 1, 3, 15])
+@cases("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR])
 def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterations: int) -> None:
     limits = Limits(iterations=iterations, fan_out=4)
     bounds = machine.verify(limits).bounds
@@ -108,7 +109,7 @@ def test_call_limit_bounds_loop_like_iterations() -> None:
     assert not STRICT_AGENT_EXECUTOR.verify(agent_limits(iterations=None, tool_calls=4)).proved
 
 
-@pytest.mark.parametrize("limits", [FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60)])
+@cases("limits", [FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60)])
 def test_verdict_has_graph_and_limits(limits: Limits) -> None:
     verdict = AGENT_EXECUTOR.verify(limits)
     assert verdict.graph is AGENT_EXECUTOR
@@ -152,7 +153,7 @@ def test_certificate_survives_json_and_fits_one_machine() -> None:
         check(certificate, STRICT_AGENT_EXECUTOR)
 
 
-@pytest.mark.parametrize("node", ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"])
+@cases("node", ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"])
 def test_a_certificate_with_another_rank_is_refused(node: str) -> None:
     certificate = AGENT_EXECUTOR.verify().certificate
     assert certificate is not None
@@ -174,7 +175,7 @@ def test_certificate_without_counted_limit_is_refused() -> None:
             check(forged, AGENT_EXECUTOR)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "says"),
     [
         ("", "this is not a certificate"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from graphexec import AgentFinish, ParseError
 from graphexec.agents import react
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
@@ -14,6 +12,7 @@ from graphexec.agents.reading.json_text import find_decisions
 from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, Spelling
 from graphexec.messages import ModelReply
 from tests.agents.langchain.record import RECORDED, WRITTEN
+from tests.parameters import cases
 
 READ = {
     module.__name__.rpartition(".")[2]: module.read
@@ -44,7 +43,7 @@ DIFFERENT: dict[str, dict[str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CASES)
+@cases("kind", CASES)
 def test_langchains_own_replies_are_read_the_same_way(kind: str) -> None:
     expected = {text: CASES[kind][text] for text in WRITTEN[kind] if CASES[kind][text]} | DIFFERENT.get(kind, {})
     assert {text: read(kind, text) for text in expected} == expected
@@ -85,7 +84,7 @@ def begins(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs or theirs.strip().startswith(ours[:-1].strip()))
 
 
-@pytest.mark.parametrize("kind", CASES)
+@cases("kind", CASES)
 def test_every_difference_is_explained(kind: str) -> None:
     differences = {
         text: (theirs, ours)
