@@ -24,21 +24,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from graphexec import (
-    All,
-    Answered,
-    Asked,
-    Done,
-    Effect,
-    Event,
-    Exhausted,
-    Graph,
-    Snapshot,
-    Spent,
-    StoppedResponse,
-    advance,
-    begin,
-)
+import graphexec as gx
+from graphexec import advance
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import compile_program
@@ -51,9 +38,9 @@ S = TypeVar("S")
 F = TypeVar("F")
 
 
-def limit_of(ending: object) -> Exhausted:
+def limit_of(ending: object) -> gx.Exhausted:
     """Return the limit that stopped a run; the ending has to have one."""
-    assert isinstance(ending, StoppedResponse)
+    assert isinstance(ending, gx.StoppedResponse)
     assert ending.limit is not None
     return ending.limit
 
@@ -75,8 +62,8 @@ class FakeClock:
 class Script(Generic[S, F]):
     """A graph, the value or snapshot to start from, and the context of the run."""
 
-    graph: Graph[S, F]
-    value: S | Snapshot
+    graph: gx.Graph[S, F]
+    value: S | gx.Snapshot
     run_context: RunContext
 
 
@@ -84,8 +71,8 @@ class Script(Generic[S, F]):
 class DriverResult(Generic[F]):
     """The result of a run with one driver: its end, and its events if the driver observed them."""
 
-    done: Done[F]
-    events: tuple[Event[F], ...] = ()
+    done: gx.Done[F]
+    events: tuple[gx.Event[F], ...] = ()
     # The snapshot before each effect, as JSON; only `drive_from_text` sets it.
     texts: tuple[str, ...] = ()
 
@@ -94,17 +81,17 @@ class DriverResult(Generic[F]):
         return self.done.outcome
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> gx.Spent:
         return self.done.spent
 
     @property
-    def asked(self) -> tuple[Effect[Any], ...]:
+    def asked(self) -> tuple[gx.Effect[Any], ...]:
         """The requested effects, in order."""
         return self.asked_after(0)
 
-    def asked_after(self, requests: int) -> tuple[Effect[Any], ...]:
+    def asked_after(self, requests: int) -> tuple[gx.Effect[Any], ...]:
         """Return the effects requested after the first `requests` requests; a batch is one request."""
-        asked = [event for event in self.events if isinstance(event, Asked)]
+        asked = [event for event in self.events if isinstance(event, gx.Asked)]
         return tuple(event.effect for event in asked if event.call is None or event.call.sequence > requests)
 
 
@@ -124,7 +111,7 @@ def drive_stream(script: Script[S, F]) -> DriverResult[F]:
 
 
 def drive_astream(script: Script[S, F]) -> DriverResult[F]:
-    async def collected() -> list[Event[F]]:
+    async def collected() -> list[gx.Event[F]]:
         return [event async for event in astream(script.graph, script.value, script.run_context)]
 
     return _result_of(asyncio.run(collected()))
@@ -138,25 +125,25 @@ def drive_from_text(script: Script[S, F]) -> DriverResult[F]:
     """
     graph, context = script.graph, script.run_context
     limits = context.limits
-    first = script.value if isinstance(script.value, Snapshot) else begin(graph, script.value)
+    first = script.value if isinstance(script.value, gx.Snapshot) else gx.begin(graph, script.value)
     began = context.clock() - first.spent.seconds
     texts = [first.to_json()]
-    events: list[Event[F]] = []
+    events: list[gx.Event[F]] = []
 
-    def reload() -> PendingEffect | Done[F]:
-        return advance(graph, Snapshot.from_json(texts[-1], graph), limits)
+    def reload() -> PendingEffect | gx.Done[F]:
+        return advance(graph, gx.Snapshot.from_json(texts[-1], graph), limits)
 
     while isinstance(state := reload(), PendingEffect):
-        events += [Asked(call.node, call.effect, call) for call in state.calls if call.effect is not None]
+        events += [gx.Asked(call.node, call.effect, call) for call in state.calls if call.effect is not None]
         worlds = context.handlers_of(compile_program(graph, limits).worlds)
         replies = _answer_pending(context, worlds.get(state.snapshot.node, context.handlers), state, began)
         at = context.clock() - began
         again = reload()
         assert isinstance(again, PendingEffect), "after a reload, the engine asks for the same effect"
         assert again.snapshot == state.snapshot
-        if not isinstance(state.effect, All) or len(state.calls) == 1:
+        if not isinstance(state.effect, gx.All) or len(state.calls) == 1:
             (reply,) = replies
-            whole = (reply,) if isinstance(state.effect, All) else reply
+            whole = (reply,) if isinstance(state.effect, gx.All) else reply
             after = again.cut(at=at) if isinstance(reply, Cut) else again.reply(whole, at=at)
             texts.append(after.to_json())
             continue
@@ -164,7 +151,7 @@ def drive_from_text(script: Script[S, F]) -> DriverResult[F]:
             pending = advance(graph, again.snapshot, limits)
             assert isinstance(pending, PendingEffect), "the other members are pending"
             after = pending.reply_member(call.member, reply, at=at)
-            again = dataclasses.replace(pending, snapshot=Snapshot.from_json(after.to_json(), graph))
+            again = dataclasses.replace(pending, snapshot=gx.Snapshot.from_json(after.to_json(), graph))
         texts.append(again.snapshot.to_json())
     return DriverResult(state, tuple(events), tuple(texts))
 
@@ -186,7 +173,7 @@ def run_script(script: Callable[[], Script[S, F]], *, drivers: Sequence[Driver] 
             error = next((one for one in (attempt, first) if isinstance(one, Exception)), None)
             raise AssertionError(f"{name}: {_summarize(attempt)}\n{first_name}: {_summarize(first)}") from error
     results = [attempt for _, attempt in attempts if isinstance(attempt, DriverResult)]
-    observed = [one for one in results if one.events and isinstance(one.events[-1], Done)]
+    observed = [one for one in results if one.events and isinstance(one.events[-1], gx.Done)]
     for one in observed[1:]:
         assert _without_times(one.events) == _without_times(observed[0].events), "the events differ"
     for one in results:
@@ -199,9 +186,9 @@ def run_script(script: Callable[[], Script[S, F]], *, drivers: Sequence[Driver] 
     return dataclasses.replace(whole, texts=stored[0].texts if stored else ())
 
 
-def _result_of(events: Sequence[Event[F]]) -> DriverResult[F]:
+def _result_of(events: Sequence[gx.Event[F]]) -> DriverResult[F]:
     done = events[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, gx.Done)
     return DriverResult(done, tuple(events))
 
 
@@ -225,13 +212,13 @@ def _summarize(attempt: DriverResult[Any] | Exception) -> object:
 
 def _to_json(outcome: object) -> object:
     try:
-        return json.loads(Snapshot("end", outcome).to_json())["value"]
+        return json.loads(gx.Snapshot("end", outcome).to_json())["value"]
     except ValueError:
         # JSON cannot express it: compare the objects themselves.
         return outcome
 
 
-def _without_times(events: Sequence[Event[Any]]) -> list[object]:
+def _without_times(events: Sequence[gx.Event[Any]]) -> list[object]:
     return _sort_batches([_without_seconds(event) for event in events])
 
 
@@ -241,7 +228,7 @@ def _sort_batches(events: list[Any]) -> list[object]:
     for request, group in itertools.groupby(events, _request_of):
         several = list(group)
         if request:
-            answered = [event for event in several if isinstance(event, Answered)]
+            answered = [event for event in several if isinstance(event, gx.Answered)]
             last = answered[-1].spent if answered else None
             several = [dataclasses.replace(one, spent=last) if one in answered else one for one in several]
             several.sort(key=lambda event: (type(event).__name__ == "Answered", event.call.member))
@@ -254,10 +241,10 @@ def _request_of(event: Any) -> object:
     return call and call.sequence
 
 
-def _without_seconds(event: Event[Any]) -> object:
-    if isinstance(event, Answered):
+def _without_seconds(event: gx.Event[Any]) -> object:
+    if isinstance(event, gx.Answered):
         event = dataclasses.replace(event, seconds=0)
-    if isinstance(event, Done):
+    if isinstance(event, gx.Done):
         spent = dataclasses.replace(event.spent, seconds=0)
         return dataclasses.replace(event, snapshot=dataclasses.replace(event.snapshot, spent=spent))
     if hasattr(event, "spent"):
@@ -267,7 +254,7 @@ def _without_seconds(event: Event[Any]) -> object:
     return event
 
 
-def _class_names(effects: Sequence[Effect[Any]]) -> list[str]:
+def _class_names(effects: Sequence[gx.Effect[Any]]) -> list[str]:
     return [type(effect).__name__ for effect in effects]
 
 

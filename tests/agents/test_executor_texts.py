@@ -9,21 +9,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    Agent,
-    AgentExecutor,
-    AgentFinish,
-    ParseError,
-    StoppedResponse,
-    create_react_agent,
-    edges,
-    node,
-    on,
-    replace,
-    splice,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.errors import InputError
@@ -36,14 +22,14 @@ from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, 
 from tests.parameters import cases
 
 
-def executor(**options: Any) -> AgentExecutor:
+def executor(**options: Any) -> gx.AgentExecutor:
     given: dict[str, Any] = {"agent": scripted(answer()), "tools": [], **options}
-    return AgentExecutor(**given)
+    return gx.AgentExecutor(**given)
 
 
-def of_several_inputs() -> AgentExecutor:
-    agent = create_react_agent(ScriptedModel([]), [])
-    return executor(agent=Agent(agent.ask, agent.read, model=agent.model, input_keys=("question", "language")))
+def of_several_inputs() -> gx.AgentExecutor:
+    agent = gx.create_react_agent(ScriptedModel([]), [])
+    return executor(agent=gx.Agent(agent.ask, agent.read, model=agent.model, input_keys=("question", "language")))
 
 
 # Invalid on purpose, so typed as Any.
@@ -126,12 +112,12 @@ def test_invalid_final_state_is_named() -> None:
     class Verdict:
         text: str
 
-    @node
-    def judge(finish: AgentFinish) -> Verdict:
+    @gx.node
+    def judge(finish: gx.AgentFinish) -> Verdict:
         return Verdict(finish.output)
 
     plain = executor()
-    judged: Any = splice(plain.graph, edges(judge, on(Verdict, END)), after=parse, on=AgentFinish)
+    judged: Any = gx.splice(plain.graph, gx.edges(judge, gx.on(Verdict, gx.END)), after=parse, on=gx.AgentFinish)
     with pytest.raises(InputError) as caught:
         plain.with_graph(judged)
     assert str(caught.value) == (
@@ -146,9 +132,9 @@ def test_executor_repr_shows_tools_and_machine() -> None:
 
 
 @cases("run", [run_sync, run_async])
-def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any]) -> None:
+def test_policy_must_return_a_string(run: Callable[[gx.AgentExecutor], Any]) -> None:
     model = ScriptedModel(["garbage"])
-    made = executor(agent=create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
+    made = executor(agent=gx.create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(InputError) as caught:
         run(made)
     assert str(caught.value) == "handle_parsing_errors returned 3; return a string, the feedback for the model"
@@ -166,7 +152,7 @@ def test_each_limit_sets_its_meter() -> None:
 
 
 @cases("run", [run_sync, run_async])
-def test_result_has_its_limits(run: Callable[[AgentExecutor], Any]) -> None:
+def test_result_has_its_limits(run: Callable[[gx.AgentExecutor], Any]) -> None:
     assert run(executor(max_iterations=3)).limits == Limits(iterations=3)
 
 
@@ -178,13 +164,13 @@ def test_tools_and_concurrency_are_as_passed() -> None:
 
 
 def test_string_is_the_only_input() -> None:
-    agent = create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
-    asked = Agent(agent.ask, agent.read, model=agent.model, input_keys=())
+    agent = gx.create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
+    asked = gx.Agent(agent.ask, agent.read, model=agent.model, input_keys=())
     assert executor(agent=asked).invoke("q") == {"input": "q", "output": "42"}
 
 
 def test_batch_accepts_inputs_and_raises_exceptions() -> None:
-    def picky(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    def picky(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
         if inputs["input"] == "bad":
             raise LookupError(inputs["input"])
         return answer(inputs["input"])
@@ -200,7 +186,7 @@ def test_async_batch_limits_concurrent_runs() -> None:
     under_way = 0
     most = 0
 
-    async def waiting(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    async def waiting(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -237,12 +223,12 @@ def test_unproved_machine_is_rejected_with_its_verdict() -> None:
 
 
 def test_each_machine_needs_its_own_proof() -> None:
-    @node
-    def hurry(reached: LimitReached) -> StoppedResponse:
-        return StoppedResponse("hurried", reached.limit, reached.run)
+    @gx.node
+    def hurry(reached: LimitReached) -> gx.StoppedResponse:
+        return gx.StoppedResponse("hurried", reached.limit, reached.run)
 
     one = executor(max_iterations=1, agent=scripted(act("echo", text="a")), tools=[echo])
-    other = one.with_graph(replace(one.graph, rename(hurry, "stopped_response")))
+    other = one.with_graph(gx.replace(one.graph, rename(hurry, "stopped_response")))
     certificate = other.verify().certificate
     assert certificate is not None
     assert other.run_context.ranks == certificate.ranks
@@ -257,21 +243,21 @@ def test_each_machine_needs_its_own_proof() -> None:
 
 def test_final_parse_error_has_reason_and_model_output() -> None:
     def read(reply: Any) -> Any:
-        raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
+        raise gx.ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
 
-    agent = create_react_agent(ScriptedModel(["gibberish"]), [])
-    with pytest.raises(ParseError) as caught:
-        executor(agent=Agent(agent.ask, read, model=agent.model)).run("q")
+    agent = gx.create_react_agent(ScriptedModel(["gibberish"]), [])
+    with pytest.raises(gx.ParseError) as caught:
+        executor(agent=gx.Agent(agent.ask, read, model=agent.model)).run("q")
     error = caught.value
     assert str(error) == (
         "no sense in it; pass handle_parsing_errors=True to send the error to the model and let it try again"
     )
     assert (error.observation, error.llm_output) == ("Say it again.", "gibberish")
-    assert isinstance(error.__cause__, ParseError)
+    assert isinstance(error.__cause__, gx.ParseError)
 
 
 def test_empty_list_of_actions_is_named() -> None:
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(gx.ParseError) as caught:
         executor(agent=scripted([])).run("q")
     assert str(caught.value) == (
         "the agent returned an empty list of actions; pass handle_parsing_errors=True to send the error to the "
@@ -281,14 +267,14 @@ def test_empty_list_of_actions_is_named() -> None:
 
 
 def test_finish_keeps_its_log_and_values() -> None:
-    finish = executor(agent=scripted(AgentFinish({"output": "42"}, "thought so"))).run("q").ending
-    assert finish == AgentFinish({"output": "42"}, "thought so", Run({"input": "q"}))
+    finish = executor(agent=scripted(gx.AgentFinish({"output": "42"}, "thought so"))).run("q").ending
+    assert finish == gx.AgentFinish({"output": "42"}, "thought so", Run({"input": "q"}))
 
 
 def test_answer_of_a_tool_has_no_log() -> None:
-    direct = tool(return_direct=True)(echo.function)
+    direct = gx.tool(return_direct=True)(echo.function)
     ending = executor(agent=scripted(act("echo", text="a")), tools=[direct]).run("q").ending
-    assert isinstance(ending, AgentFinish)
+    assert isinstance(ending, gx.AgentFinish)
     assert (ending.return_values, ending.log, ending.return_direct) == ({"output": "a"}, "", True)
     assert len(ending.steps) == 1
 
@@ -311,7 +297,7 @@ def test_stop_names_its_limit(limit: str, text: str) -> None:
     run = Run({"input": "q"})
     reached = limit_reached(Ready(run), Exhausted(limit, 1, 1))
     assert reached == LimitReached(run, Exhausted(limit, 1, 1))
-    assert stopped(reached) == StoppedResponse(text, Exhausted(limit, 1, 1), run)
+    assert stopped(reached) == gx.StoppedResponse(text, Exhausted(limit, 1, 1), run)
 
 
 @cases("results", [(), (ToolResult("a"),), (ToolResult("a"), ToolResult("b"), ToolResult("c"))])
@@ -323,13 +309,13 @@ def test_custom_dispatch_that_loses_results_is_rejected(results: tuple[ToolResul
 
 def test_nodes_use_the_agents_ask_and_read() -> None:
     read: list[Any] = []
-    agent = create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
+    agent = gx.create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
 
     def reading(reply: Any) -> Any:
         read.append(reply)
         return agent.read(reply)
 
-    result = executor(agent=Agent(agent.ask, reading, model=agent.model)).run("q")
+    result = executor(agent=gx.Agent(agent.ask, reading, model=agent.model)).run("q")
     assert result.output == "42"
     assert [type(one) for one in read] == [ModelReply]
 

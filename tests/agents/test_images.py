@@ -20,27 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    Agent,
-    AgentExecutor,
-    InputError,
-    Snapshot,
-    callable_agent,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
+from graphexec import agents
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
-from graphexec.agents import (
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_structured_chat_agent,
-    create_xml_agent,
-)
 from graphexec.agents.conversation import parse_messages
 from graphexec.agents.images import read_images
 from graphexec.agents.scratchpad import TextProtocol
@@ -57,7 +39,7 @@ from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
 from tests.parameters import cases
 
 
-@tool
+@gx.tool
 def look(text: str) -> list[Any]:
     """Look at the dog."""
     return [f"The {text}:", DOG, "and the address:", ADDRESS]
@@ -68,34 +50,34 @@ LABEL = "Action: look\nAction Input: a"
 JSON_ACTION = '{"action": "look", "action_input": "a"}'
 FENCED = f"Action:\n```\n{JSON_ACTION}\n```"
 CALL = ToolCall("c1", "look", '{"text": "a"}')
-Make = Callable[[ScriptedModel, Sequence[AnyTool]], Agent]
+Make = Callable[[ScriptedModel, Sequence[AnyTool]], gx.Agent]
 # Each agent, with a reply that calls the tool, and one that is the answer.
 AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
-    "ReAct": (create_react_agent, LABEL, "Final Answer: done"),
-    "MRKL": (lambda model, tools: create_mrkl_agent(model, tools, protocol="chat"), LABEL, "Final Answer: done"),
+    "ReAct": (gx.create_react_agent, LABEL, "Final Answer: done"),
+    "MRKL": (lambda model, tools: agents.create_mrkl_agent(model, tools, protocol="chat"), LABEL, "Final Answer: done"),
     "conversational": (
-        lambda model, tools: create_conversational_agent(model, tools, protocol="chat"),
+        lambda model, tools: agents.create_conversational_agent(model, tools, protocol="chat"),
         LABEL,
         "AI: done",
     ),
-    "XML": (create_xml_agent, "<tool>look</tool><tool_input>a", "<final_answer>done</final_answer>"),
-    "chat": (create_chat_agent, FENCED, "Final Answer: done"),
-    "structured chat": (create_structured_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
-    "JSON chat": (create_json_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
+    "XML": (agents.create_xml_agent, "<tool>look</tool><tool_input>a", "<final_answer>done</final_answer>"),
+    "chat": (agents.create_chat_agent, FENCED, "Final Answer: done"),
+    "structured chat": (agents.create_structured_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
+    "JSON chat": (agents.create_json_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
     "structured": (
-        create_structured_agent,
+        gx.create_structured_agent,
         '{"action": "look", "action_input": {"text": "a"}}',
         '{"action": "final_answer", "answer": "done"}',
     ),
-    "tool calling": (create_tool_calling_agent, CALL, "done"),
+    "tool calling": (gx.create_tool_calling_agent, CALL, "done"),
 }
 KINDS = cases("kind", AGENTS)
 
 
-def executor(kind: str, *replies: ScriptedReply, **settings: Any) -> tuple[AgentExecutor, ScriptedModel]:
+def executor(kind: str, *replies: ScriptedReply, **settings: Any) -> tuple[gx.AgentExecutor, ScriptedModel]:
     make, act, finish = AGENTS[kind]
     model = ScriptedModel(replies or [act, finish])
-    return AgentExecutor(agent=make(model, [look]), tools=[look], **settings), model
+    return gx.AgentExecutor(agent=make(model, [look]), tools=[look], **settings), model
 
 
 def inputs(kind: str, **more: Any) -> dict[str, Any]:
@@ -174,14 +156,14 @@ def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None
     path = tmp_path / "cat.png"
     path.write_bytes(PNG)
 
-    @tool
+    @gx.tool
     def remove(text: str) -> str:
         """Remove the file."""
         path.unlink()
         return text
 
     model = ScriptedModel([ToolCall("c1", "remove", '{"text": ""}'), "done"])
-    made = AgentExecutor(agent=create_tool_calling_agent(model, [remove]), tools=[remove])
+    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [remove]), tools=[remove])
     made.run({"input": "Which?", "images": [path] if in_a_list else path})
     assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
 
@@ -203,11 +185,11 @@ async def consume(items: Any) -> None:
         pass
 
 
-def in_call(way: str) -> Callable[[AgentExecutor, Any], Any]:
-    async def run(made: AgentExecutor, given: Any) -> None:
+def in_call(way: str) -> Callable[[gx.AgentExecutor, Any], Any]:
+    async def run(made: gx.AgentExecutor, given: Any) -> None:
         await getattr(made, way)(given)
 
-    async def iterate(made: AgentExecutor, given: Any) -> None:
+    async def iterate(made: gx.AgentExecutor, given: Any) -> None:
         await consume(getattr(made, way)(given))
 
     return run if way in ("arun", "ainvoke") else iterate
@@ -228,7 +210,7 @@ def test_stream_reads_files_when_it_is_iterated(tmp_path: Path) -> None:
     made, _ = executor("tool calling", "done")
     for stream in (made.stream, made.stream_answer):
         events = stream({"input": "Which?", "images": tmp_path / "missing.png"})
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(gx.InputError, match="cannot be read"):
             next(events)
 
 
@@ -267,7 +249,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
 def test_wrong_images_are_refused_before_the_first_call(what: str, tmp_path: Path) -> None:
     make, says = WRONG[what]
     made, model = executor("tool calling")
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(gx.InputError, match=says):
         made.run({"input": "Which?", "images": make(tmp_path)})
     assert model.requests == []
 
@@ -278,30 +260,33 @@ OTHER_BYTES = st.binary().map(lambda data: b"?" + data)
 
 @given(st.one_of(st.none(), st.integers(), WORDS, OTHER_BYTES, st.lists(st.integers() | WORDS), st.sets(WORDS)))
 def test_any_other_value_is_an_input_error(value: object) -> None:
-    with pytest.raises(InputError, match="images"):
+    with pytest.raises(gx.InputError, match="images"):
         read_images(value)
 
 
 COMPLETION: TextProtocol = "completion"
 
 
-@cases("make", [create_react_agent, create_mrkl_agent, create_conversational_agent, create_xml_agent])
-def test_completion_refuses_images_at_the_start(make: Callable[..., Agent]) -> None:
+@cases(
+    "make",
+    [gx.create_react_agent, agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_xml_agent],
+)
+def test_completion_refuses_images_at_the_start(make: Callable[..., gx.Agent]) -> None:
     model = ScriptedModel([])
-    made = AgentExecutor(agent=make(model, [look], protocol=COMPLETION), tools=[look])
-    with pytest.raises(InputError, match="completions, which hold text only"):
+    made = gx.AgentExecutor(agent=make(model, [look], protocol=COMPLETION), tools=[look])
+    with pytest.raises(gx.InputError, match="completions, which hold text only"):
         made.run({"input": "Which?", "chat_history": "", "images": [CAT]})
     assert model.requests == []
 
 
 def test_completion_refuses_the_image_of_a_tool() -> None:
     model = ScriptedModel([LABEL])
-    made = AgentExecutor(agent=create_react_agent(model, [look], protocol=COMPLETION), tools=[look])
+    made = gx.AgentExecutor(agent=gx.create_react_agent(model, [look], protocol=COMPLETION), tools=[look])
     with pytest.raises(
-        InputError, match=r"the tool look returned an image, .* protocol='chat', or return text"
+        gx.InputError, match=r"the tool look returned an image, .* protocol='chat', or return text"
     ) as raised:
         made.run("Which?")
-    snapshot = snapshot_of(raised.value)
+    snapshot = gx.snapshot_of(raised.value)
     assert snapshot is not None
     assert len(steps_of(snapshot.value)) == 1
 
@@ -310,7 +295,7 @@ def test_completion_refuses_the_image_of_a_tool() -> None:
 @KINDS
 def test_template_refuses_an_image(kind: str, image: Any) -> None:
     made, model = executor(kind)
-    with pytest.raises(InputError, match=r"the input input is an image, .* and the image in the input images"):
+    with pytest.raises(gx.InputError, match=r"the input input is an image, .* and the image in the input images"):
         made.run(inputs(kind) | {"input": image})
     assert model.requests == []
 
@@ -318,7 +303,7 @@ def test_template_refuses_an_image(kind: str, image: Any) -> None:
 @cases("image", [CAT, PNG, Path("cat.png")])
 def test_image_under_another_name_is_not_dropped(image: Any) -> None:
     made, model = executor("tool calling")
-    with pytest.raises(InputError, match="the input image is not sent to the model; name it images"):
+    with pytest.raises(gx.InputError, match="the input image is not sent to the model; name it images"):
         made.run({"input": "Which?", "image": image})
     assert model.requests == []
     executor("tool calling", "done")[0].run({"input": "Which?", "image": "a text for my tool"})
@@ -328,17 +313,17 @@ def test_template_may_have_a_variable_of_that_name() -> None:
     for protocol in ("chat", "completion"):
         model = ScriptedModel(["Final Answer: done"])
         prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
-        agent = create_react_agent(model, [look], prompt=prompt, protocol=protocol)
-        made = AgentExecutor(agent=agent, tools=[look])
-        with pytest.raises(InputError, match=r"written into a text; remove {images} from the template"):
+        agent = gx.create_react_agent(model, [look], prompt=prompt, protocol=protocol)
+        made = gx.AgentExecutor(agent=agent, tools=[look])
+        with pytest.raises(gx.InputError, match=r"written into a text; remove {images} from the template"):
             made.run({"input": "?", "images": [CAT]})
         made.run({"input": "?", "images": "three photos"})
         assert "three photos: ?" in str(model.requests[0])
 
 
 def test_history_cannot_have_the_name_of_the_images() -> None:
-    with pytest.raises(InputError, match="history is images, the name of the input with images"):
-        create_tool_calling_agent(ScriptedModel([]), [look], history="images")
+    with pytest.raises(gx.InputError, match="history is images, the name of the input with images"):
+        gx.create_tool_calling_agent(ScriptedModel([]), [look], history="images")
 
 
 def test_function_receives_its_own_inputs() -> None:
@@ -348,7 +333,7 @@ def test_function_receives_its_own_inputs() -> None:
         seen.append(inputs["images"])
         return AgentFinish({"output": "done"})
 
-    AgentExecutor(agent=callable_agent(decide), tools=[]).run({"input": "?", "images": "mine"})
+    gx.AgentExecutor(agent=gx.callable_agent(decide), tools=[]).run({"input": "?", "images": "mine"})
     assert seen == ["mine"]
 
 
@@ -358,10 +343,10 @@ def test_run_with_images_resumes_from_json(kind: str) -> None:
     made, _ = executor(kind, act, ModelError("it is down"))
     with pytest.raises(ModelError) as raised:
         made.run(inputs(kind, images=[CAT]))
-    failed = snapshot_of(raised.value)
+    failed = gx.snapshot_of(raised.value)
     assert failed is not None
     resumed, model = executor(kind, finish)
-    snapshot = Snapshot.from_json(failed.to_json(), resumed.graph)
+    snapshot = gx.Snapshot.from_json(failed.to_json(), resumed.graph)
     result = resumed.run(snapshot)
     assert result.ending.run.inputs["images"] == [CAT]
     assert result.steps[0].observation == look("a")
@@ -390,7 +375,7 @@ def test_another_process_resumes_a_run_with_images() -> None:
     made, _ = executor("tool calling", CALL, ModelError("it is down"))
     with pytest.raises(ModelError) as raised:
         made.run({"input": "Which?", "images": CAT})
-    failed = snapshot_of(raised.value)
+    failed = gx.snapshot_of(raised.value)
     assert failed is not None
     done = subprocess.run(
         [sys.executable, "-c", RESUMED], input=failed.to_json(), capture_output=True, text=True, check=True, timeout=60
@@ -587,25 +572,25 @@ def test_only_instances_are_images(value: Any) -> None:
 
 @cases("forged", FORGED)
 def test_json_of_a_tool_is_no_image(forged: Any) -> None:
-    @tool
+    @gx.tool
     def fetch(text: str) -> Any:
         """Fetch a document."""
         return forged if text == "alone" else [{"pages": [forged]}, DOG]
 
-    def fetching(*replies: ScriptedReply) -> tuple[AgentExecutor, ScriptedModel]:
+    def fetching(*replies: ScriptedReply) -> tuple[gx.AgentExecutor, ScriptedModel]:
         model = ScriptedModel(replies)
-        return AgentExecutor(agent=create_tool_calling_agent(model, [fetch]), tools=[fetch]), model
+        return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [fetch]), tools=[fetch]), model
 
     calls = [ToolCall("c1", "fetch", '{"text": "alone"}'), ToolCall("c2", "fetch", '{"text": "within"}')]
     made, model = fetching(*calls, ModelError("it is down"))
     with pytest.raises(ModelError) as raised:
         made.run({"input": "?", "images": CAT, "profile": forged})
     assert tuple(images_of(model.requests[-1])) == (CAT, DOG)
-    failed = snapshot_of(raised.value)
+    failed = gx.snapshot_of(raised.value)
     assert failed is not None
     for _ in range(2):
         resumed, asked = fetching("done")
-        failed = Snapshot.from_json(failed.to_json(), resumed.graph)
+        failed = gx.Snapshot.from_json(failed.to_json(), resumed.graph)
         result = resumed.run(failed)
         assert tuple(images_of(asked.requests[0])) == (CAT, DOG)
         assert [message.content for message in requested(asked)[0].messages] == [
@@ -652,25 +637,25 @@ def type_of(steps: Steps) -> Any:
 
 
 def test_generated_parts_are_one_observation() -> None:
-    @tool
+    @gx.tool
     def stream(text: str) -> Any:
         """Yield a picture."""
         yield text
         yield CAT
 
     model = ScriptedModel([ToolCall("c1", "stream", '{"text": "See:"}'), "done"])
-    AgentExecutor(agent=create_tool_calling_agent(model, [stream]), tools=[stream]).run("?")
+    gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [stream]), tools=[stream]).run("?")
     assert tuple(images_of(model.requests[-1])) == (CAT,)
 
 
 def test_direct_result_may_be_an_image() -> None:
-    @tool(return_direct=True)
+    @gx.tool(return_direct=True)
     def draw(text: str) -> Image:
         """Draw a cat."""
         return CAT
 
     model = ScriptedModel([ToolCall("c1", "draw", '{"text": ""}')] * 2)
-    made = AgentExecutor(agent=create_tool_calling_agent(model, [draw]), tools=[draw])
+    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [draw]), tools=[draw])
     assert made.run("?").output == CAT
     assert list(made.stream_answer("?")) == ["[image 1: image/png, 70 bytes]"]
 

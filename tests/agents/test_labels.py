@@ -10,18 +10,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, create_react_agent
-from graphexec.agents import (
-    Decision,
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_structured_agent,
-    create_structured_chat_agent,
-    create_xml_agent,
-    react,
-)
+from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, agents, create_react_agent
 from graphexec.agents.langchain import conversational, mrkl
 from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, TRANSLATIONS, Spelling, may_become
 from graphexec.messages import ModelReply
@@ -29,11 +18,11 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail
 from tests.parameters import cases
 
-READERS = [react.read, mrkl.read]
+READERS = [agents.react.read, mrkl.read]
 NAMES = ("weather", "Intermediate Answer")
 
 
-def meaning_of(decision: Decision) -> tuple[Any, ...]:
+def meaning_of(decision: agents.Decision) -> tuple[Any, ...]:
     if isinstance(decision, AgentFinish):
         return (decision.output,)
     (action,) = decision
@@ -68,7 +57,7 @@ def meaning_of(decision: Decision) -> tuple[Any, ...]:
     ],
 )
 def test_label_is_read_however_it_is_written(
-    read: Callable[[ModelReply], Decision], text: str, meaning: tuple[str, ...]
+    read: Callable[[ModelReply], agents.Decision], text: str, meaning: tuple[str, ...]
 ) -> None:
     assert meaning_of(read(ModelReply(text))) == meaning
 
@@ -94,13 +83,13 @@ def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
         "It starts at\nfinal answer 10:30",
     ],
 )
-def test_other_spellings_in_an_answer_are_text(read: Callable[[ModelReply], Decision], answer: str) -> None:
+def test_other_spellings_in_an_answer_are_text(read: Callable[[ModelReply], agents.Decision], answer: str) -> None:
     assert meaning_of(read(ModelReply(f"Thought: ok\nFinal Answer: {answer}"))) == (answer,)
 
 
 @cases("given", ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"])
 @cases("read", READERS)
-def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], Decision], given: str) -> None:
+def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], agents.Decision], given: str) -> None:
     assert meaning_of(read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
 
 
@@ -142,11 +131,11 @@ def test_input_with_another_answer_is_langchains() -> None:
 )
 def test_several_decisions_are_refused(text: str) -> None:
     with pytest.raises(ParseError):
-        react.read(ModelReply(text), NAMES)
+        agents.react.read(ModelReply(text), NAMES)
 
 
 @cases("read", [mrkl.read, conversational.read])
-def test_second_known_tool_is_refused(read: Callable[..., Decision]) -> None:
+def test_second_known_tool_is_refused(read: Callable[..., agents.Decision]) -> None:
     for second in ("action input: y", "Action: weather", "行动：weather"):
         with pytest.raises(ParseError):
             read(ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
@@ -173,19 +162,19 @@ def test_second_known_tool_is_refused(read: Callable[..., Decision]) -> None:
     ],
 )
 def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
-    decision = react.read(ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
+    decision = agents.react.read(ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
     assert meaning_of(decision) == (tool, "x")
 
 
 PROMPTS: list[Callable[..., Agent]] = [
     create_react_agent,
-    create_mrkl_agent,
-    create_conversational_agent,
-    create_chat_agent,
-    create_structured_chat_agent,
-    create_json_chat_agent,
-    create_structured_agent,
-    create_xml_agent,
+    agents.create_mrkl_agent,
+    agents.create_conversational_agent,
+    agents.create_chat_agent,
+    agents.create_structured_chat_agent,
+    agents.create_json_chat_agent,
+    agents.create_structured_agent,
+    agents.create_xml_agent,
 ]
 
 
@@ -200,11 +189,15 @@ def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent])
 
 
 def test_agents_pass_the_names_of_their_tools() -> None:
-    labelled: list[Callable[..., Agent]] = [create_react_agent, create_mrkl_agent]
+    labelled: list[Callable[..., Agent]] = [create_react_agent, agents.create_mrkl_agent]
     for make in labelled:
         agent = make(ScriptedModel([]), [echo])
         assert meaning_of(agent.read(ModelReply("Action: one of [echo]\nAction Input: x"))) == ("echo", "x")
-    in_json: list[Callable[..., Agent]] = [create_json_chat_agent, create_chat_agent, create_structured_chat_agent]
+    in_json: list[Callable[..., Agent]] = [
+        agents.create_json_chat_agent,
+        agents.create_chat_agent,
+        agents.create_structured_chat_agent,
+    ]
     for make in in_json:
         agent = make(ScriptedModel([]), [echo])
         assert meaning_of(agent.read(ModelReply('{"action": "one of [echo]", "action_input": "x"}'))) == ("echo", "x")

@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
+from graphexec.agents import scratchpad
 from graphexec.agents.images import number_images
 from graphexec.agents.langchain import self_ask, xml
-from graphexec.agents.scratchpad import (
-    Scratchpad,
-    format_legacy_thoughts,
-    format_previous_work,
-    format_thoughts,
-    make_scratchpad,
-)
 from graphexec.messages import Image, ModelReply
 from tests.counting import count_calls
 from tests.executor.test_call_counts import Calls
@@ -26,9 +20,9 @@ from tests.models.pictures import PNG
 from tests.parameters import cases
 
 PADS = [
-    format_thoughts,
-    format_legacy_thoughts,
-    format_previous_work,
+    scratchpad.format_thoughts,
+    scratchpad.format_legacy_thoughts,
+    scratchpad.format_previous_work,
     self_ask.format_scratchpad,
     xml.format_scratchpad,
 ]
@@ -44,7 +38,9 @@ def steps_of_runs(draw: st.DrawFn) -> AgentStep:
 
 @cases("write", PADS)
 @given(st.lists(steps_of_runs(), max_size=6), st.randoms(use_true_random=False))
-def test_extended_text_is_that_of_the_steps_alone(write: Scratchpad, several: list[AgentStep], order: Any) -> None:
+def test_extended_text_is_that_of_the_steps_alone(
+    write: scratchpad.Scratchpad, several: list[AgentStep], order: Any
+) -> None:
     steps, runs = Steps(), [Steps()]
     for one in several:
         steps = steps.extended([one])
@@ -67,7 +63,7 @@ def test_each_step_is_formatted_once() -> None:
         formatted.append(step.action.log)
         return step.action.log
 
-    write, steps, text = make_scratchpad(format_step), Steps(), ""
+    write, steps, text = scratchpad.make_scratchpad(format_step), Steps(), ""
     for number in range(30):
         steps = steps.extended([AgentStep(AgentAction("look", "home", f"{number} "), "a chair")])
         text = write(steps)

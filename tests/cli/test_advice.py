@@ -18,17 +18,7 @@ import pytest
 from typer.main import get_command
 
 import graphexec
-from graphexec import (
-    Agent,
-    AgentAction,
-    AgentExecutor,
-    AgentStep,
-    StoppedResponse,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.cli.commands import COMMANDS, app, load_command
 from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_cut_replies, advise_on_limit, replace_limit_code
@@ -45,7 +35,7 @@ from tests.parameters import cases
 PACKAGE = Path(graphexec.__file__).parent
 
 
-@tool
+@gx.tool
 def echo(text: str) -> str:
     """Return the text."""
     return text
@@ -370,24 +360,24 @@ def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> No
 @cases(
     ("make", "reply"),
     [
-        (create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
-        (create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
+        (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
+        (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
         (
-            create_tool_calling_agent,
+            gx.create_tool_calling_agent,
             ModelReply("", tool_calls=(ToolCall("1", "echo", '{"te'),), finish_reason="length"),
         ),
     ],
 )
-def test_cut_replies_need_longer_replies(make: Callable[..., Agent], reply: ModelReply) -> None:
+def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: ModelReply) -> None:
     agent = make(ScriptedModel([reply], repeat_last=True), [echo])
-    ended = AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q").ending
-    assert isinstance(ended, StoppedResponse)
+    ended = gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q").ending
+    assert isinstance(ended, gx.StoppedResponse)
     assert (advise_on_cut_replies(ended) or "").startswith("allow longer replies with --max-reply-tokens")
 
 
 def test_readable_replies_need_more_iterations() -> None:
-    step = AgentStep(AgentAction("echo", "a"), "it was cut at the token limit")
-    ended = StoppedResponse("", Exhausted("iterations", 1, 1), Run({}, Steps([step])))
+    step = gx.AgentStep(gx.AgentAction("echo", "a"), "it was cut at the token limit")
+    ended = gx.StoppedResponse("", Exhausted("iterations", 1, 1), Run({}, Steps([step])))
     assert advise_on_cut_replies(ended) is None
 
 

@@ -16,14 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import StoppedResponse
 from graphexec.cli.chat.command import answer_lines, hold_chat
 from graphexec.cli.chat.display import TurnDisplay
@@ -82,7 +75,7 @@ class Streaming(ScriptedModel):
         yield reply
 
 
-@tool
+@gx.tool
 def double(number: int) -> int:
     """Double a number."""
     return 2 * number
@@ -98,12 +91,12 @@ class Session:
         terminal: bool = True,
         file: Path | None = None,
         model: Streaming | None = None,
-        executor: AgentExecutor | None = None,
+        executor: gx.AgentExecutor | None = None,
         quiet: bool = False,
     ) -> None:
         self.model = model or Streaming(replies)
-        self.executor = executor or AgentExecutor(
-            agent=create_structured_agent(self.model, [double], rules=()), tools=[double], handle_parsing_errors=True
+        self.executor = executor or gx.AgentExecutor(
+            agent=gx.create_structured_agent(self.model, [double], rules=()), tools=[double], handle_parsing_errors=True
         )
         self.out, self.err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
         named = NamedExecutor(self.executor, "scripted", "structured")
@@ -163,7 +156,7 @@ def test_next_chat_continues_the_file(tmp_path: Path) -> None:
 def test_executor_keeps_its_own_memory(tmp_path: Path) -> None:
     model = Streaming([HELLO, KNOWN])
     memory = BufferMemory(as_messages=True)
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
     session = Session([], executor=executor)
     session.say("My name is Ada.", "What is my name?")
     assert [turn.input for turn in memory.history.turns()] == ["My name is Ada.", "What is my name?"]
@@ -173,7 +166,7 @@ def test_executor_keeps_its_own_memory(tmp_path: Path) -> None:
 
 
 def test_agent_without_history_has_no_memory(tmp_path: Path) -> None:
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [double]), tools=[double])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), [double]), tools=[double])
     assert make_earlier_turns(executor, None) == EarlierTurns("input")
     with pytest.raises(UsageError, match="--memory: the react agent takes no earlier messages; leave it out"):
         make_earlier_turns(executor, tmp_path / "talk.jsonl")
@@ -186,8 +179,8 @@ def test_function_agent_gets_the_conversation() -> None:
         seen.append(inputs)
         return "yes"
 
-    executor = AgentExecutor(
-        agent=lambda steps, inputs: AgentFinish({"output": agent(steps, inputs)}, ""), tools=[], max_iterations=3
+    executor = gx.AgentExecutor(
+        agent=lambda steps, inputs: gx.AgentFinish({"output": agent(steps, inputs)}, ""), tools=[], max_iterations=3
     )
     session = Session([], executor=executor)
     assert session.say("one", "two") == 0
@@ -216,7 +209,7 @@ def test_first_piece_comes_before_the_last() -> None:
 def test_text_before_a_call_has_its_own_line() -> None:
     call = ModelReply("Let me see what this is.", (ToolCall("1", "double", '{"number": 2}'),))
     model = Streaming([call, "It is 4."])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, [double]), tools=[double])
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [double]), tools=[double])
     session = Session([], executor=executor)
     session.say("What is 2 * 2?")
     assert session.out.getvalue() == "Let me see what this is.\nIt is 4.\n"

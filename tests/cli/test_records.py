@@ -10,19 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec import (
-    AgentExecutor,
-    Answered,
-    Asked,
-    AskHuman,
-    Effect,
-    Moved,
-    Reported,
-    Spent,
-    create_react_agent,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.cli import records
 from graphexec.cli.runs.loop import RunSetup, follow
@@ -48,35 +36,35 @@ SUM = ModelReply(
 ANSWER = ModelReply("It is 4.", usage=Usage(20, 2))
 
 
-@tool
+@gx.tool
 def double(number: int) -> int:
     """Double a number."""
     return 2 * number
 
 
-def executing(*replies: ScriptedReply, max_iterations: int = 15) -> AgentExecutor:
+def executing(*replies: ScriptedReply, max_iterations: int = 15) -> gx.AgentExecutor:
     """Return an executor with a scripted, cached model."""
     model = cached(ScriptedModel(replies))
-    agent = create_tool_calling_agent(model, [double])
-    return AgentExecutor(
+    agent = gx.create_tool_calling_agent(model, [double])
+    return gx.AgentExecutor(
         agent=agent, tools=[double], max_iterations=max_iterations, early_stopping_method="generate", max_fan_out=2
     )
 
 
-def inventing() -> AgentExecutor:
+def inventing() -> gx.AgentExecutor:
     """Return an executor whose model invents an observation, which stays unread."""
     model = ScriptedModel(["Action: double\nAction Input: 2\nObservation: 5", "Final Answer: It is 4."])
-    return AgentExecutor(agent=create_react_agent(model, [double]), tools=[double])
+    return gx.AgentExecutor(agent=gx.create_react_agent(model, [double]), tools=[double])
 
 
-def write_records(executor: AgentExecutor) -> Trace:
+def write_records(executor: gx.AgentExecutor) -> Trace:
     out = io.StringIO()
     follow(RunSetup("What is 2 * 2?", executor, "scripted", "tool_calling"), [records.Records(out)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 @dataclass(frozen=True)
-class Measure(Effect[float]):
+class Measure(gx.Effect[float]):
     """An effect of a user's own."""
 
     where: str
@@ -99,16 +87,16 @@ def asked_otherwise() -> list[dict[str, Any]]:
     asked = [UserMessage("What is this?", (Image("https://images.example/1.png"),))]
     shown = CallModel(ChatRequest(asked, schema={"type": "string"}))
     failed = ToolResult("failed", "error", True, "fail", "KeyError", "Traceback (most recent call last):")
-    replies: list[tuple[Effect[Any], object]] = [(AskHuman("Go on?"), 1.0), (Measure("here"), 1.0), (shown, 1.0)]
+    replies: list[tuple[gx.Effect[Any], object]] = [(gx.AskHuman("Go on?"), 1.0), (Measure("here"), 1.0), (shown, 1.0)]
     for sequence, (effect, reply) in enumerate([*replies, (CallTool("double", "2"), failed)], 1):
         call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)
         call.charged = {"model_calls": 1}
-        recorder(Asked("plan", effect, call))
-        recorder(Reported("plan", effect, "at it", call))
-        recorder(Answered("plan", effect, reply, 2.0, Spent(), call))
-        recorder(Reported("plan", effect, ReplyDelta(reasoning="Hm."), call))
+        recorder(gx.Asked("plan", effect, call))
+        recorder(gx.Reported("plan", effect, "at it", call))
+        recorder(gx.Answered("plan", effect, reply, 2.0, gx.Spent(), call))
+        recorder(gx.Reported("plan", effect, ReplyDelta(reasoning="Hm."), call))
     unread = AgentStep(AgentAction("_Exception", "no JSON"), "no JSON", "parse_error")
-    recorder(Moved("parse", Ready(Run({}, Steps([unread]))), "plan"))
+    recorder(gx.Moved("parse", Ready(Run({}, Steps([unread]))), "plan"))
     recorder.failure(KeyError("x"), "plan", 2.0)
     return [*recorder.records]
 

@@ -93,7 +93,10 @@ def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
 
 
-@pytest.mark.parametrize("target", ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor", "mine:make"])
+TARGETS = ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor", "mine:make"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_own_executor_answers(capsys: pytest.CaptureFixture[str], target: str) -> None:
     ended = command(capsys, "run", target, "who is there?")
     assert (ended.code, ended.out) == (0, "WHO IS THERE?\n"), ended.err

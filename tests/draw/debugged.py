@@ -8,12 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from graphexec import (
-    AgentExecutor,
-    create_tool_calling_agent,
-    node,
-    tool,
-)
+import graphexec as gx
 from graphexec.draw import Recording, recording_of
 from graphexec.executor import Observed
 from graphexec.executor.plugging import Piece
@@ -43,7 +38,7 @@ class Thinking:
         return reply
 
 
-@tool
+@gx.tool
 async def fetch(url: str, seconds: float = 1.0) -> str:
     """Fetch a page."""
     await asyncio.sleep(seconds)
@@ -52,7 +47,7 @@ async def fetch(url: str, seconds: float = 1.0) -> str:
     return f"<html>contents of {url}</html>"
 
 
-@tool
+@gx.tool
 async def search(query: str) -> str:
     """Search the web."""
     await asyncio.sleep(0.8)
@@ -76,7 +71,7 @@ def answering(text: str) -> ModelReply:
 def record(turns: Iterable[Turn], question: str, **options: Any) -> Recording:
     """Run the turns and return the records, also of a run that an exception ended."""
     options = {"handle_parsing_errors": True, **options}
-    made = AgentExecutor(agent=create_tool_calling_agent(Thinking(turns), TOOLS), tools=TOOLS, **options)
+    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(Thinking(turns), TOOLS), tools=TOOLS, **options)
 
     def run() -> Recording:
         try:
@@ -126,7 +121,7 @@ def failed_run() -> Recording:
     return record(turns, "Fails half-way.")
 
 
-@node
+@gx.node
 def convert_prices(observed: Observed) -> Observed:
     """Convert the prices in observations, which must be numbers."""
     for result in observed.results:
@@ -145,8 +140,8 @@ def two_agents() -> Recording:
     """Record a run with an unread reply, in which two embedded agents carry out a call each."""
 
     def embedded(name: str, *turns: Turn) -> Piece:
-        agent = create_tool_calling_agent(Thinking(turns), TOOLS)
-        return sub_agent(AgentExecutor(agent=agent, tools=TOOLS), name, f"Let the {name} agent work.")
+        agent = gx.create_tool_calling_agent(Thinking(turns), TOOLS)
+        return sub_agent(gx.AgentExecutor(agent=agent, tools=TOOLS), name, f"Let the {name} agent work.")
 
     research = embedded("research", (1.0, calling(("search", {"query": "elms"}))), (1.0, answering("Fungus.")))
     write = embedded("write", (1.0, answering("Elms die of a fungus.")))

@@ -7,20 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    Answered,
-    Asked,
-    Done,
-    Entered,
-    Limits,
-    Moved,
-    Reported,
-    Snapshot,
-    Spent,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
@@ -36,13 +23,13 @@ from graphexec.testing.strategies import agent_scripts
 _SECONDS = 300.0
 
 
-@tool
+@gx.tool
 def echo(text: str) -> str:
     """Repeat the text."""
     return text
 
 
-@tool
+@gx.tool
 def broken(text: str) -> str:
     """Fail."""
     raise RuntimeError(text)
@@ -52,7 +39,7 @@ TOOLS = [echo, broken]
 
 
 def recording_in(
-    executor: AgentExecutor, given: str = "q", *, model: str | None = None, agent: str | None = None
+    executor: gx.AgentExecutor, given: str = "q", *, model: str | None = None, agent: str | None = None
 ) -> Recording:
     """Record a run under a virtual clock, including failed runs."""
     recorder = Recorder(executor.graph, limits=executor.limits, inputs=given, model=model, agent=agent)
@@ -68,9 +55,9 @@ def recording_in(
     return recorder.recording
 
 
-def record_script(script: AgentScript, within: Limits) -> Recording:
+def record_script(script: AgentScript, within: gx.Limits) -> Recording:
     """Record a run of a scripted agent."""
-    executor = AgentExecutor(agent=script.agent(), tools=TOOLS, handle_parsing_errors=True).with_limits(within)
+    executor = gx.AgentExecutor(agent=script.agent(), tools=TOOLS, handle_parsing_errors=True).with_limits(within)
     return recording_in(on_loop_time(executor))
 
 
@@ -109,7 +96,7 @@ def record_events(
     *events: Event[Any], given: object = "q", model: str | None = None, agent: str | None = None
 ) -> Recording:
     """Return the recording of a run of the standard machine with exactly these events."""
-    recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs=given, model=model, agent=agent)
+    recorder = Recorder(AGENT_EXECUTOR, limits=gx.Limits(), inputs=given, model=model, agent=agent)
     for event in events:
         recorder(event)
     return recorder.recording
@@ -122,8 +109,8 @@ def call_of(effect: Effect[Any], *, sequence: int = 1, member: int = 0, node: st
 
 def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools", at: float = 0.0) -> list[Event[Any]]:
     """Return the events of a node that requests an effect at `at` seconds and gets the reply after two."""
-    before, after = Spent(seconds=at), Spent(seconds=at + 2)
-    return [Entered(node, None, before), Asked(node, effect), Answered(node, effect, reply, 2.0, after)]
+    before, after = gx.Spent(seconds=at), gx.Spent(seconds=at + 2)
+    return [gx.Entered(node, None, before), gx.Asked(node, effect), gx.Answered(node, effect, reply, 2.0, after)]
 
 
 def asked_together(
@@ -131,17 +118,17 @@ def asked_together(
 ) -> list[Event[Any]]:
     """Return the events of a node that requests all effects at `at` seconds; each reply takes its own time."""
     calls = [call_of(effect, member=member, node=node) for member, (effect, _, _) in enumerate(asked)]
-    begun: list[Event[Any]] = [Asked(node, effect, call) for (effect, _, _), call in zip(asked, calls, strict=True)]
-    answers: list[Answered] = []
+    begun: list[Event[Any]] = [gx.Asked(node, effect, call) for (effect, _, _), call in zip(asked, calls, strict=True)]
+    answers: list[gx.Answered] = []
     now = at
     for (effect, reply, seconds), call in zip(asked, calls, strict=True):
         now = now + seconds if in_turn else at + seconds
-        answers.append(Answered(node, effect, reply, seconds, Spent(seconds=now), call))
+        answers.append(gx.Answered(node, effect, reply, seconds, gx.Spent(seconds=now), call))
     if in_turn:
         events = [event for pair in zip(begun, answers, strict=True) for event in pair]
     else:
         events = [*begun, *sorted(answers, key=lambda event: event.spent.seconds)]
-    return [Entered(node, None, Spent(seconds=at)), *events]
+    return [gx.Entered(node, None, gx.Spent(seconds=at)), *events]
 
 
 def sample_conversation() -> Recording:
@@ -153,45 +140,45 @@ def sample_conversation() -> Recording:
     )
     sound, broken = (CallTool("calculator", {"expression": one}) for one in ("37 * 48", "1 / 0"))
     quick, slow = call_of(sound, sequence=2), call_of(broken, sequence=2, member=1)
-    one = Spent(
+    one = gx.Spent(
         iterations=1,
         seconds=3.92,
         meters={"model_calls": 1, "prompt_tokens": 735, "completion_tokens": 25, "tokens": 760},
     )
-    two = Spent(
+    two = gx.Spent(
         iterations=1,
         seconds=4.0,
         meters={"model_calls": 1, "tool_calls": 2, "prompt_tokens": 735, "completion_tokens": 25, "tokens": 760},
     )
-    three = Spent(
+    three = gx.Spent(
         iterations=2,
         seconds=8.0,
         meters={"model_calls": 2, "tool_calls": 2, "prompt_tokens": 1500, "completion_tokens": 40, "tokens": 1540},
     )
-    answer = AgentFinish({"output": "1776; the other has no value."})
+    answer = gx.AgentFinish({"output": "1776; the other has no value."})
     return record_events(
-        Entered("plan", None, Spent()),
-        Asked("plan", first),
-        Answered("plan", first, ModelReply("", calls, Usage(735, 25)), 3.92, one),
-        Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
-        Entered("parse", None, one),
-        Moved("parse", Acted(Run({}), ()), "dispatch_tools"),
-        Entered("dispatch_tools", None, one),
-        Asked("dispatch_tools", sound, quick),
-        Asked("dispatch_tools", broken, slow),
-        Answered("dispatch_tools", sound, ToolResult("1776"), 0.02, replace(two, seconds=3.94), quick),
-        Answered("dispatch_tools", broken, ToolResult("division by zero", "error"), 0.08, two, slow),
-        Moved("dispatch_tools", Observed(Run({}), (), ()), "check_return_direct"),
-        Entered("check_return_direct", None, two),
-        Moved("check_return_direct", Ready(Run({})), "plan"),
-        Entered("plan", None, two),
-        Asked("plan", first),
-        Reported("plan", first, "tried again in 1 s: busy"),
-        Answered("plan", first, ModelReply("1776; the other has no value.", (), Usage(765, 15)), 4.0, three),
-        Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
-        Entered("parse", None, three),
-        Moved("parse", answer, "END"),
-        Done(answer, Snapshot("parse", None, spent=three)),
+        gx.Entered("plan", None, gx.Spent()),
+        gx.Asked("plan", first),
+        gx.Answered("plan", first, ModelReply("", calls, Usage(735, 25)), 3.92, one),
+        gx.Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
+        gx.Entered("parse", None, one),
+        gx.Moved("parse", Acted(Run({}), ()), "dispatch_tools"),
+        gx.Entered("dispatch_tools", None, one),
+        gx.Asked("dispatch_tools", sound, quick),
+        gx.Asked("dispatch_tools", broken, slow),
+        gx.Answered("dispatch_tools", sound, ToolResult("1776"), 0.02, replace(two, seconds=3.94), quick),
+        gx.Answered("dispatch_tools", broken, ToolResult("division by zero", "error"), 0.08, two, slow),
+        gx.Moved("dispatch_tools", Observed(Run({}), (), ()), "check_return_direct"),
+        gx.Entered("check_return_direct", None, two),
+        gx.Moved("check_return_direct", Ready(Run({})), "plan"),
+        gx.Entered("plan", None, two),
+        gx.Asked("plan", first),
+        gx.Reported("plan", first, "tried again in 1 s: busy"),
+        gx.Answered("plan", first, ModelReply("1776; the other has no value.", (), Usage(765, 15)), 4.0, three),
+        gx.Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
+        gx.Entered("parse", None, three),
+        gx.Moved("parse", answer, "END"),
+        gx.Done(answer, gx.Snapshot("parse", None, spent=three)),
         given="What is 37 * 48, and 1 / 0?",
         model="a-model",
         agent="tool_calling",

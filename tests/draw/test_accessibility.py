@@ -15,17 +15,8 @@ from graphexec.draw import Recording, compare_runs, picture_of
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
+from tests.draw import debugged
 from tests.draw.browser import open_page, open_text
-from tests.draw.debugged import (
-    answering,
-    calling,
-    failed_run,
-    record,
-    sixty_steps,
-    stopped_run,
-    twelve_tools,
-    two_agents,
-)
 from tests.draw.machines import EVERY_LOOK, with_marks, with_run
 from tests.draw.plugged import CRITIC, OUTPUT, plugged
 from tests.draw.test_page import Stream
@@ -74,12 +65,12 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "machine": lambda: html(picture_of(AGENT_EXECUTOR.verify())),
     "marks": lambda: html(with_marks(EVERY_LOOK)),
     "pieces": lambda: html(picture_of(plugged(CRITIC, OUTPUT))),
-    "60 steps": lambda: run_page(sixty_steps()),
-    "12 tools": lambda: run_page(twelve_tools()),
-    "two agents": lambda: run_page(two_agents()),
-    "failed run": lambda: run_page(failed_run()),
-    "stopped run": lambda: run_page(stopped_run()),
-    "two runs": lambda: compare_runs(sixty_steps(), failed_run()),
+    "60 steps": lambda: run_page(debugged.sixty_steps()),
+    "12 tools": lambda: run_page(debugged.twelve_tools()),
+    "two agents": lambda: run_page(debugged.two_agents()),
+    "failed run": lambda: run_page(debugged.failed_run()),
+    "stopped run": lambda: run_page(debugged.stopped_run()),
+    "two runs": lambda: compare_runs(debugged.sixty_steps(), debugged.failed_run()),
 }
 by_page = pytest.mark.parametrize("name", PAGES)
 
@@ -110,7 +101,7 @@ def test_page_on_a_phone_violates_no_rule(browser: Browser, tmp_path: Path, name
 
 @pytest.mark.parametrize("part", [0.0, 0.5])
 def test_live_page_violates_no_rule(browser: Browser, part: float) -> None:
-    recording = sixty_steps()
+    recording = debugged.sixty_steps()
     so_far = Recording(recording.records[: int(len(recording.records) * part)])
     with (
         Stream(html(recording.machine, so_far, live="events"), []) as stream,
@@ -176,8 +167,8 @@ ARABIC, HEBREW = "تحقق من الطقس في القاهرة من فضلك", "
 
 
 def right_to_left() -> Recording:
-    call = calling(("search", {"query": ARABIC}), text=HEBREW)
-    return record([(1.0, call), (1.0, answering(f"{ARABIC} 32°C."))], ARABIC)
+    call = debugged.calling(("search", {"query": ARABIC}), text=HEBREW)
+    return debugged.record([(1.0, call), (1.0, debugged.answering(f"{ARABIC} 32°C."))], ARABIC)
 
 
 def sides(page: Page, selector: str) -> tuple[float, float]:

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    ParseError,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-)
+import graphexec as gx
 from graphexec.draw import Recording, recording_of
 from graphexec.messages import AssistantMessage, ChatRequest, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
@@ -48,22 +42,24 @@ def react_run() -> Recording:
     tools = [scripted_tool("fetch", ["313 km", ValueError(NASTY)])]
     call = "Action: fetch\nAction Input: train"
     model = ScriptedModel([call, "nonsense", f"Again.\n{call}\nObservation: invented", f"Final Answer: {NASTY}"])
-    agent = create_react_agent(model, tools)
-    return recording_of(AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True).run(NASTY))
+    agent = gx.create_react_agent(model, tools)
+    return recording_of(gx.AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True).run(NASTY))
 
 
 def structured_run() -> Recording:
     tools = [scripted_tool("fetch", [{"found": [1, None, True, 2.5]}, "x"])]
     calls = [json.dumps({"action": "fetch", "action_input": {"input": each}}) for each in ("a", "b")]
     model = ScriptedModel([*calls, '{"action": "final_answer", "answer": "313"}'])
-    return recording_of(AgentExecutor(agent=create_structured_agent(model, tools), tools=tools).run("How far is it?"))
+    return recording_of(
+        gx.AgentExecutor(agent=gx.create_structured_agent(model, tools), tools=tools).run("How far is it?")
+    )
 
 
 def unparsed_run() -> Recording:
     model = ScriptedModel([[ToolCall("a", "fetch", "{}")], [ToolCall("b", "fetch", "{no json")]])
     tools = [scripted_tool("fetch", ["313 km"])]
-    with pytest.raises(ParseError) as raised:
-        AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools).run("How far is it?")
+    with pytest.raises(gx.ParseError) as raised:
+        gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools).run("How far is it?")
     return recording_of(raised.value)
 
 
@@ -75,7 +71,7 @@ def model_steps(recording: Recording) -> Sequence[int]:
 def test_copied_request_is_the_one_that_the_model_got(browser: Browser, tmp_path: Path) -> None:
     tools = [scripted_tool("fetch", [NASTY])]
     model = ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools)
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools)
     recording = recording_of(executor.run(NASTY))
     request = model.requests[1]
     assert isinstance(request, ChatRequest)
@@ -140,8 +136,8 @@ def test_copied_test_notices_another_reply(browser: Browser, tmp_path: Path) -> 
 
 
 def test_machine_of_ones_own_has_no_copied_test(browser: Browser, tmp_path: Path) -> None:
-    agent = create_tool_calling_agent(ScriptedModel(["Done."]), [])
-    executor = AgentExecutor(agent=agent, tools=[]).plug(check)
+    agent = gx.create_tool_calling_agent(ScriptedModel(["Done."]), [])
+    executor = gx.AgentExecutor(agent=agent, tools=[]).plug(check)
     with open_run(browser, tmp_path, recording_of(executor.run("?")), "#step=1") as page:
         assert page.locator(".copy", has_text="copy JSON").count() == 1
         assert page.locator(".copy", has_text="copy pytest").count() == 0

@@ -8,23 +8,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    Answered,
-    Asked,
-    Event,
-    Limits,
-    chat_agent,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import AgentAction, AgentFinish
 from graphexec.draw import recording_of
 from graphexec.effects import CallModel
@@ -35,7 +19,7 @@ from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped
 from tests.parameters import cases
 
 
-@tool
+@gx.tool
 def look_up(what: str) -> str:
     """Look something up."""
     return f"{what} is found"
@@ -52,9 +36,9 @@ class Strict:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.seen: list[Event[Any]] = []
+        self.seen: list[gx.Event[Any]] = []
 
-    def __call__(self, event: Event[Any]) -> None:
+    def __call__(self, event: gx.Event[Any]) -> None:
         self.seen.append(event)
         if len(self.seen) == self.number + 1:
             raise ValueError("no further")
@@ -76,9 +60,9 @@ def events_of(error: BaseException) -> list[tuple[str, str]]:
 def run_until(number: int) -> tuple[Strict, ValueError | None]:
     observer = Strict(number)
     model = ScriptedModel([calls("a", "b"), calls("c"), "done"])
-    agent = create_tool_calling_agent(model, [look_up])
+    agent = gx.create_tool_calling_agent(model, [look_up])
     # One call of a batch at a time, in their order.
-    executor = AgentExecutor(agent=agent, tools=[look_up], observers=[observer], tool_concurrency=1)
+    executor = gx.AgentExecutor(agent=agent, tools=[look_up], observers=[observer], tool_concurrency=1)
     try:
         executor.run("go")
     except ValueError as error:
@@ -95,9 +79,9 @@ def test_records_end_at_the_event_that_ended_the_run() -> None:
         assert error is not None
         *before, last = observer.seen[: number + 1]
         # A request and a reply are in the snapshot when an observer is called; an entry and a move are not.
-        happened = [*before, last] if isinstance(last, (Asked, Answered)) else before
+        happened = [*before, last] if isinstance(last, (gx.Asked, gx.Answered)) else before
         assert events_of(error) == [name_of(event) for event in happened]
-        snapshot, failed = snapshot_of(error), recording_of(error).records[-2]
+        snapshot, failed = gx.snapshot_of(error), recording_of(error).records[-2]
         assert snapshot is not None
         assert (failed["event"], failed["node"]) == ("failed", snapshot.node)
 
@@ -114,9 +98,9 @@ def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
         return decision
 
     request = CallModel(ChatRequest((UserMessage("q"),)))
-    agent = chat_agent(lambda run: request, read, ScriptedModel(["one"]), tools=[look_up])
+    agent = gx.chat_agent(lambda run: request, read, ScriptedModel(["one"]), tools=[look_up])
     with pytest.raises(KeyboardInterrupt) as caught:
-        AgentExecutor(agent=agent, tools=[look_up]).run("q")
+        gx.AgentExecutor(agent=agent, tools=[look_up]).run("q")
     assert events_of(caught.value) == [
         *[("entered", "plan"), ("asked", "plan"), ("answered", "plan"), ("moved", "plan"), ("entered", "parse")]
     ]
@@ -127,17 +111,19 @@ def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
 def test_an_interrupt_in_a_loop_without_requests_ends_the_records(last: int) -> None:
     interrupted: list[int] = []
 
-    @metered(when_spent=Stopped)
-    @node
+    @gx.metered(when_spent=Stopped)
+    @gx.node
     def countdown(left: Left) -> Left | Landed:
         if left.steps == last and not interrupted:
             interrupted.append(1)
             signal.raise_signal(signal.SIGINT)
         return Left(left.steps - 1) if left.steps else Landed()
 
-    loop = graph(edges(countdown, on(Left, countdown) | on(Landed, END) | on(Stopped, END)), start=countdown)
+    loop = gx.graph(
+        gx.edges(countdown, gx.on(Left, countdown) | gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)), start=countdown
+    )
     with pytest.raises(KeyboardInterrupt) as caught:
-        loop.run(Left(4), limits=Limits(iterations=9))
+        loop.run(Left(4), limits=gx.Limits(iterations=9))
     visits = 4 - last
     assert events_of(caught.value) == [("entered", "countdown"), ("moved", "countdown")] * visits + [
         ("entered", "countdown")
@@ -161,9 +147,9 @@ class Unfinished:
 
 
 def test_a_field_without_a_value_is_left_out() -> None:
-    @node
+    @gx.node
     def finish(left: Left) -> Unfinished:
         return Unfinished(left.steps)
 
-    done = graph(edges(finish, on(Unfinished, END)), start=finish).run(Left(3))
+    done = gx.graph(gx.edges(finish, gx.on(Unfinished, gx.END)), start=finish).run(Left(3))
     assert [record["value"] for record in recording_of(done).records if record["event"] == "moved"] == [{"known": 3}]

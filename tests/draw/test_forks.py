@@ -13,17 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    InputError,
-    Limits,
-    ParseError,
-    RunResult,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Steps
 from graphexec.draw import Fork, Recorder, Recording, compare_runs, fork, recording_of
 from graphexec.effects import ToolResult, agent_limits
@@ -56,7 +46,7 @@ from tests.parameters import cases
 CALLED: list[str] = []
 
 
-@tool
+@gx.tool
 def look_up(word: str) -> str:
     """Look up a word."""
     CALLED.append(word)
@@ -74,7 +64,7 @@ def looking(*words: str) -> ModelReply:
     return calling(*(("look_up", {"word": word}) for word in words))
 
 
-def make(*replies: Any, **options: Any) -> AgentExecutor:
+def make(*replies: Any, **options: Any) -> gx.AgentExecutor:
     return scripted(replies, [look_up], **options)
 
 
@@ -188,23 +178,23 @@ def test_fork_of_a_fork_is_a_run_of_its_own() -> None:
     ("reply", "output"),
     [
         ("A!", "A!"),
-        (AgentFinish({"output": "A!"}), "A!"),
-        (AgentAction("look_up", {"word": "b"}), "b is a word"),
-        ([AgentAction("look_up", {"word": "b"})], "b is a word"),
+        (gx.AgentFinish({"output": "A!"}), "A!"),
+        (gx.AgentAction("look_up", {"word": "b"}), "b is a word"),
+        ([gx.AgentAction("look_up", {"word": "b"})], "b is a word"),
         ({"content": "", "tool_calls": [{"name": "look_up", "arguments": {"word": "b"}}]}, "b is a word"),
     ],
 )
 def test_decision_of_a_function_may_be_replaced(reply: object, output: str) -> None:
-    executor = AgentExecutor(agent=decide_once, tools=[look_up])
+    executor = gx.AgentExecutor(agent=decide_once, tools=[look_up])
     recording = read_back(executor.run("Which?"))
     assert fork(recording, executor, at=1).run().output == "a is a word"
     assert fork(recording, executor, at=1, reply=reply).run().output == output
-    with pytest.raises(InputError, match=r"^step 1 \(plan\): 5 is not a decision of the agent .*; pass an answer"):
+    with pytest.raises(gx.InputError, match=r"^step 1 \(plan\): 5 is not a decision of the agent .*; pass an answer"):
         fork(recording, executor, at=1, reply=5)
 
 
-def decide_once(steps: Steps, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
-    return AgentFinish({"output": steps[-1].observation}) if steps else AgentAction("look_up", {"word": "a"})
+def decide_once(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
+    return gx.AgentFinish({"output": steps[-1].observation}) if steps else gx.AgentAction("look_up", {"word": "a"})
 
 
 def test_fork_runs_in_every_way() -> None:
@@ -241,7 +231,7 @@ def test_records_of_version_1_can_be_forked() -> None:
     old = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
     assert fork(old, make(answering("b")), at=3, observation="b").run().output == "b"
     without_calls = [{name: one for name, one in record.items() if name != "call"} for record in old.records]
-    with pytest.raises(InputError, match=r"^a record of plan does not say which call it belongs to; fork a run"):
+    with pytest.raises(gx.InputError, match=r"^a record of plan does not say which call it belongs to; fork a run"):
         fork(Recording(without_calls), make(), at=1)
 
 
@@ -267,13 +257,13 @@ def test_cost_and_reasoning_are_kept() -> None:
 
 
 def make_priced(replies: list[Any], price: Price) -> Any:
-    return create_tool_calling_agent(priced(ScriptedModel(replies), price), [look_up])
+    return gx.create_tool_calling_agent(priced(ScriptedModel(replies), price), [look_up])
 
 
 def test_images_are_read_from_the_records() -> None:
     red = Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
 
-    @tool
+    @gx.tool
     def paint() -> Image:
         """Paint."""
         return red
@@ -290,7 +280,7 @@ def test_images_are_read_from_the_records() -> None:
     assert str(model.requests[0]) == str(first_requests(first)[1])
 
 
-def first_requests(executor: AgentExecutor) -> list[Any]:
+def first_requests(executor: gx.AgentExecutor) -> list[Any]:
     model = executor.agent.model
     assert isinstance(model, ScriptedModel)
     return list(model.requests)
@@ -299,7 +289,7 @@ def first_requests(executor: AgentExecutor) -> list[Any]:
 def test_changed_prompt_is_noticed() -> None:
     recording = read_back(make(looking("a"), answering("a")).run("Which?"))
     assert fork(recording, make(answering("a")), at=3).changed_request is None
-    other = make().with_agent(create_tool_calling_agent(ScriptedModel([]), [look_up], system="Answer in French."))
+    other = make().with_agent(gx.create_tool_calling_agent(ScriptedModel([]), [look_up], system="Answer in French."))
     assert fork(recording, other, at=3).changed_request == 1
 
 
@@ -310,15 +300,17 @@ def decide_nothing(steps: Steps, inputs: dict[str, Any]) -> list[Any]:
 def test_another_machine_is_refused_where_it_differs() -> None:
     garbage = ModelReply("", (ToolCall("c", "look_up", "{not json"),), usage=Usage(1, 1))
     recording = read_back(make(garbage, looking("a"), answering("a")).run("Which?"))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(gx.InputError) as refused:
         fork(recording, make(max_model_calls=1), at=4)
     assert str(refused.value) == (
         "step 3: plan calls CallModel in the recorded run, and plan leads to stopped_response with LimitReached in "
         "that of this executor; pass the executor that ran, with the same tools and limits, or fork an earlier step"
     )
-    with pytest.raises(InputError, match=r"^step 1: plan calls CallModel .*, and plan calls CallAgent in that of this"):
-        fork(recording, AgentExecutor(agent=decide_nothing, tools=[]), at=4)
-    with pytest.raises(ParseError):
+    with pytest.raises(
+        gx.InputError, match=r"^step 1: plan calls CallModel .*, and plan calls CallAgent in that of this"
+    ):
+        fork(recording, gx.AgentExecutor(agent=decide_nothing, tools=[]), at=4)
+    with pytest.raises(gx.ParseError):
         fork(recording, make(handle_parsing_errors=False), at=4)
 
 
@@ -349,12 +341,14 @@ def test_another_machine_is_refused_where_it_differs() -> None:
 )
 def test_fork_that_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
     recording = read_back(make(looking("a", "b"), answering("ab")).run("Which?"))
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(gx.InputError, match=message):
         fork(recording, make(), **options)
 
 
 def test_run_that_has_not_begun_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^the run has not begun, so there is no step to go on from; run it again$"):
+    with pytest.raises(
+        gx.InputError, match=r"^the run has not begun, so there is no step to go on from; run it again$"
+    ):
         fork(Recorder(make().verify(), inputs="Which?"), make(), at=1)
 
 
@@ -363,7 +357,7 @@ def test_records_without_inputs_need_them() -> None:
     recorder = Recorder(executor.verify())
     for event in executor.stream("Which?"):
         recorder(event)
-    with pytest.raises(InputError, match=r"do not have the inputs of the run; pass them, as inputs="):
+    with pytest.raises(gx.InputError, match=r"do not have the inputs of the run; pass them, as inputs="):
         fork(recorder, make(), at=1)
     assert fork(recorder, make(answering("b")), at=3, inputs="Which?").run().output == "b"
 
@@ -371,19 +365,19 @@ def test_records_without_inputs_need_them() -> None:
 def test_records_of_a_resumed_run_are_refused() -> None:
     snapshot = fork(make(looking("a"), answering("a")).run("Which?"), make(), at=3).snapshot
     resumed = make(answering("b")).run(snapshot)
-    with pytest.raises(InputError, match=r"^the records begin within a run that was resumed"):
+    with pytest.raises(gx.InputError, match=r"^the records begin within a run that was resumed"):
         fork(read_back(resumed), make(), at=1, inputs="Which?")
     # A result has its snapshot.
     assert fork(resumed, make(answering("c")), at=1).run().output == "c"
 
 
-@tool
+@gx.tool
 def shout(word: str) -> str:
     """Shout."""
     return word.upper()
 
 
-def nested(*replies: Any, inner: list[Any]) -> AgentExecutor:
+def nested(*replies: Any, inner: list[Any]) -> gx.AgentExecutor:
     """Return an executor whose tool is another one."""
     helper = scripted(inner, [shout])
     return scripted(replies, [helper.as_tool("helper", "Help with a word.")])
@@ -402,7 +396,7 @@ def test_charges_of_nested_runs_are_kept() -> None:
 def test_embedded_agents_are_replayed_by_their_machine() -> None:
     inner = [calling(("shout", {"word": "a"})), answering("A")]
 
-    def make_outer(*replies: Any, inner: list[Any]) -> AgentExecutor:
+    def make_outer(*replies: Any, inner: list[Any]) -> gx.AgentExecutor:
         helper = scripted(inner, [shout])
         return scripted(replies, []).plug(sub_agent(helper, "helper", "Help with a word."))
 
@@ -413,12 +407,12 @@ def test_embedded_agents_are_replayed_by_their_machine() -> None:
     assert again.spent.meters["model_calls"] == 4
 
 
-def notes_of(result: RunResult) -> Mapping[str, str]:
+def notes_of(result: gx.RunResult) -> Mapping[str, str]:
     return result.ending.run.aside.notes
 
 
 def test_reply_to_own_effect_is_read_by_its_type() -> None:
-    def make_choosing(reply: str) -> AgentExecutor:
+    def make_choosing(reply: str) -> gx.AgentExecutor:
         return make(answering(reply)).plug(choose_colour)
 
     executor = make_choosing("a").with_handlers({AskColour: lambda _: Colour("blue", 1)})
@@ -426,7 +420,7 @@ def test_reply_to_own_effect_is_read_by_its_type() -> None:
     assert notes_of(fork(recording, make_choosing("b"), at=1).run()) == {"colour": "blue 1"}
     for reply in (Colour("green", 2), {"name": "green", "shade": 2}, '{"name": "green", "shade": 2}'):
         assert notes_of(fork(recording, make_choosing("b"), at=1, reply=reply).run()) == {"colour": "green 2"}
-    with pytest.raises(InputError, match=r"^step 1 \(choose_colour\): 'green' is not a reply to AskColour; pass a"):
+    with pytest.raises(gx.InputError, match=r"^step 1 \(choose_colour\): 'green' is not a reply to AskColour; pass a"):
         fork(recording, executor, at=1, reply="green")
 
 
@@ -437,7 +431,7 @@ def test_outcomes_of_opaque_nodes_are_read_with_their_run() -> None:
         asked.append(text)
         return "it is rude" if "rude" in text else None
 
-    def make_guarded(*replies: Any) -> AgentExecutor:
+    def make_guarded(*replies: Any) -> gx.AgentExecutor:
         return make(*replies).plug(guard_input(check), guard_output(check))
 
     recording = read_back(make_guarded(looking("a"), answering("a")).run("Which?"))
@@ -451,7 +445,7 @@ def test_outcomes_of_opaque_nodes_are_read_with_their_run() -> None:
 
 
 def test_approvals_and_nested_runs_are_read() -> None:
-    def make_approved(*replies: Any) -> AgentExecutor:
+    def make_approved(*replies: Any) -> gx.AgentExecutor:
         helper = scripted([answering("A")], [])
         return make(*replies).plug(approve_tools({"look_up": ["approve", "reject"]}), map_agents(helper))
 
@@ -479,18 +473,18 @@ def test_reply_that_json_cannot_hold_is_refused_by_its_name() -> None:
         r"^step 1 \(choose_thing\): the record does not hold the whole reply to AskThing \(.*\); fork the result of "
         "the run in the process that ran it, which has the reply$"
     )
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(gx.InputError, match=message):
         fork(read_back(result), executor, at=1)
     assert notes_of(fork(result, make(answering("b")).plug(choose_thing), at=1).run()) == {"thing": "thing"}
 
 
-@tool
+@gx.tool
 async def echo(text: str) -> str:
     """Repeat the text. It runs in the event loop, so that the order of results is always the same."""
     return text
 
 
-@tool
+@gx.tool
 async def broken(text: str) -> str:
     """Fail."""
     raise RuntimeError(text)
@@ -505,7 +499,7 @@ LIMITS = st.builds(
 
 
 @given(agent_scripts(["echo", "broken"], max_turns=4), LIMITS, st.data())
-def test_fork_reproduces_the_run_of_any_agent(script: AgentScript, within: Limits, data: st.DataObject) -> None:
+def test_fork_reproduces_the_run_of_any_agent(script: AgentScript, within: gx.Limits, data: st.DataObject) -> None:
     asked: list[int] = []
     function = script.agent()
 
@@ -513,7 +507,7 @@ def test_fork_reproduces_the_run_of_any_agent(script: AgentScript, within: Limit
         asked.append(len(steps))
         return await function(steps, inputs)
 
-    made = AgentExecutor(agent=agent, tools=[echo, broken], handle_parsing_errors=True).with_limits(within)
+    made = gx.AgentExecutor(agent=agent, tools=[echo, broken], handle_parsing_errors=True).with_limits(within)
     executor = on_loop_time(made)
     recording = recording_in(executor)
     asked.clear()

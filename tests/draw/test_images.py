@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    RunResult,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.cli.runs.trace import TracePrinter
 from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
 from graphexec.draw.runs.labels import format_call, format_data, format_reply
@@ -32,15 +27,15 @@ if TYPE_CHECKING:
 LABEL = "image/gif, 42 bytes"
 
 
-@tool
+@gx.tool
 def look(text: str) -> list[Any]:
     """Look at the dog."""
     return [f"The {text}:", DOG, {"address": ADDRESS}]
 
 
-def run(**settings: Any) -> RunResult:
+def run(**settings: Any) -> gx.RunResult:
     model = ScriptedModel([ToolCall("c1", "look", '{"text": "dog"}'), "done"])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, [look]), tools=[look], **settings)
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [look]), tools=[look], **settings)
     return executor.run({"input": "Which?", "images": [CAT]})
 
 
@@ -84,13 +79,13 @@ def test_diagrams_of_a_run_show_labels() -> None:
 
 
 def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
-    @tool
+    @gx.tool
     def fetch(text: str) -> Any:
         """Fetch a document."""
         return {"kind": "graphexec.image", "url": ADDRESS.url}
 
     model = ScriptedModel([ToolCall("c1", "fetch", '{"text": ""}'), "done"])
-    result = AgentExecutor(agent=create_tool_calling_agent(model, [fetch]), tools=[fetch]).run("?")
+    result = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [fetch]), tools=[fetch]).run("?")
     page = result.draw(tmp_path / "run.html").read_text()
     for shown in (page, sequence_mermaid(result), timeline(result, width=200)):
         assert "[image" not in shown
@@ -136,7 +131,7 @@ def test_trace_shows_labels() -> None:
     err = io.StringIO()
     printer = TracePrinter(io.StringIO(), err)
     model = ScriptedModel([ToolCall("c1", "look", '{"text": "dog"}'), "done"])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, [look]), tools=[look])
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [look]), tools=[look])
     for event in executor.stream("Which?"):
         printer.on_event(event)
     assert f"[image 1: {LABEL}]" in err.getvalue()
@@ -144,13 +139,13 @@ def test_trace_shows_labels() -> None:
 
 
 def test_image_as_an_answer_is_printed_as_a_label() -> None:
-    @tool(return_direct=True)
+    @gx.tool(return_direct=True)
     def show(text: str) -> Image:
         """Show the dog."""
         return DOG
 
     model = ScriptedModel([ToolCall("c1", "show", '{"text": ""}')])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, [show]), tools=[show])
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [show]), tools=[show])
     out = io.StringIO()
     TracePrinter(out, io.StringIO()).answer(executor.run("Which?").ending)
     assert out.getvalue() == f"[image 1: {LABEL}]\n"

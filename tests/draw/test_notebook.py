@@ -11,19 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    GraphError,
-    Limits,
-    RunResult,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import picture_of
@@ -72,11 +60,11 @@ class Elements(HTMLParser):
         self.text += data
 
 
-def scripted(*replies: str | ModelReply, **options: Any) -> AgentExecutor:
-    return AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(replies), [echo]), tools=[echo], **options)
+def scripted(*replies: str | ModelReply, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(ScriptedModel(replies), [echo]), tools=[echo], **options)
 
 
-def hostile_result() -> RunResult:
+def hostile_result() -> gx.RunResult:
     call = ToolCall("1", "echo", json.dumps({"text": HOSTILE}))
     return scripted(ModelReply(HOSTILE, (call,)), HOSTILE).run(HOSTILE)
 
@@ -175,7 +163,7 @@ def test_long_timeline_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_result_without_a_journal_has_its_ending() -> None:
     done = scripted("Four.").run("2 + 2?")
-    bare = RunResult(done.ending, done.steps, done.spent, done.limits)
+    bare = gx.RunResult(done.ending, done.steps, done.spent, done.limits)
     text = Elements(shown(bare)["text/html"]).text
     assert text.startswith("finished Four.")
     assert text.endswith("The result has no journal, so its steps cannot be shown.")
@@ -184,25 +172,25 @@ def test_result_without_a_journal_has_its_ending() -> None:
 def test_run_that_cannot_be_followed_again_has_its_ending() -> None:
     visits: list[object] = []
 
-    def forgetful(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    def forgetful(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
         return answer("Four.")
 
-    @node
-    def impure(ready: Ready) -> AgentFinish:
+    @gx.node
+    def impure(ready: Ready) -> gx.AgentFinish:
         visits.append(ready)
         if len(visits) > 1:
             raise LookupError("a second visit")
         return answer("Four.")
 
-    machine = graph(edges(impure, on(AgentFinish, END)), start=impure)
-    result = AgentExecutor(agent=forgetful, tools=[]).with_graph(machine).run("?")
+    machine = gx.graph(gx.edges(impure, gx.on(gx.AgentFinish, gx.END)), start=impure)
+    result = gx.AgentExecutor(agent=forgetful, tools=[]).with_graph(machine).run("?")
     text = Elements(shown(result)["text/html"]).text
     assert text.startswith("finished Four.")
     assert "The run cannot be drawn: " in text
 
 
 def test_proof_is_a_table_of_bounds() -> None:
-    verdict = AGENT_EXECUTOR.verify(Limits(iterations=4))
+    verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
     bundle = shown(verdict)
     assert bundle["text/plain"] == str(verdict)
     found = Elements(bundle["text/html"])
@@ -213,7 +201,7 @@ def test_proof_is_a_table_of_bounds() -> None:
 
 
 def test_refutation_lists_its_findings() -> None:
-    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None))
+    verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=None))
     found = Elements(shown(verdict)["text/html"])
     assert found.text.startswith("REFUTED some run does not end")
     (finding,) = verdict.findings
@@ -221,7 +209,7 @@ def test_refutation_lists_its_findings() -> None:
 
 
 def test_many_findings_are_counted() -> None:
-    finding = AGENT_EXECUTOR.verify(Limits(iterations=None)).findings[0]
+    finding = AGENT_EXECUTOR.verify(gx.Limits(iterations=None)).findings[0]
     text = Elements(shown(Subject("machine", (finding,) * 60))["text/html"]).text
     assert text.count(finding.code) == 50
     assert "... and 10 more findings; see verdict.findings" in text
@@ -244,7 +232,7 @@ def test_unbuilt_machine_shows_its_faults() -> None:
     assert text.startswith("REFUTED")
     assert "GX002" in text
     assert shown(machine)["image/svg+xml"].startswith("<svg")
-    with pytest.raises(GraphError) as raised:
-        graph(edges(split, on(Even, halve) | on(Odd, triple)), start=split)
+    with pytest.raises(gx.GraphError) as raised:
+        gx.graph(gx.edges(split, gx.on(Even, halve) | gx.on(Odd, triple)), start=split)
     unbuilt = Subject("diamond", findings_of(raised.value))
     assert Elements(shown(unbuilt)["text/html"]).text.startswith("diamond REFUTED its table cannot be built")

@@ -8,19 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    InputError,
-    Limits,
-    StoppedResponse,
-    edges,
-    embed,
-    graph,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.draw import FORMATS, Picture, draw, picture_of
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import cluster_tree
@@ -102,7 +90,7 @@ def test_default_view_depends_on_the_number_of_pieces() -> None:
 
 def test_unknown_view_is_refused() -> None:
     loosely: Any = "box"
-    with pytest.raises(InputError, match="pieces='box' is no view of pieces; did you mean boxes"):
+    with pytest.raises(gx.InputError, match="pieces='box' is no view of pieces; did you mean boxes"):
         draw(ALL, "dot", pieces=loosely)
 
 
@@ -133,15 +121,17 @@ def test_terminal_drawing_is_at_most_100_columns_wide() -> None:
 
 
 def test_folded_picture_survives_json() -> None:
-    folded = fold_pieces(picture_of(ALL.verify(Limits(iterations=2))))
+    folded = fold_pieces(picture_of(ALL.verify(gx.Limits(iterations=2))))
     assert Picture.from_data(json.loads(json.dumps(folded.to_data()))) == folded
 
 
 def test_embedded_piece_is_a_nested_box() -> None:
     machine = plugged(CRITIC)
-    whole = embed(machine, "research")
-    loosely: Any = edges
-    outer: Any = graph(loosely(whole, on(AgentFinish, END) | on(StoppedResponse, END)), start=whole)
+    whole = gx.embed(machine, "research")
+    loosely: Any = gx.edges
+    outer: Any = gx.graph(
+        loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole
+    )
     assert picture_of(outer).boxes[5].path == ("research", "critic")
     folded = fold_pieces(picture_of(outer))
     assert "research.parse --AgentFinish research.critic--> END" in labels(folded)
@@ -150,21 +140,21 @@ def test_embedded_piece_is_a_nested_box() -> None:
 # ---- runs
 
 
-@node
-def check(finish: AgentFinish) -> AgentFinish | Ready:
+@gx.node
+def check(finish: gx.AgentFinish) -> gx.AgentFinish | Ready:
     if finish.answer == "wrong":
         return Ready(finish.run)
     return finish
 
 
-@node
+@gx.node
 def pass_on(acted: Acted) -> Acted:
     return acted
 
 
 def run_with_a_piece() -> Any:
     answers = iter(["wrong", "right"])
-    agent = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": next(answers)}), tools=[])
+    agent = gx.AgentExecutor(agent=lambda steps, inputs: gx.AgentFinish({"output": next(answers)}), tools=[])
     return agent.plug(Piece("critic", (check,)), pass_on).run("?")
 
 

@@ -13,32 +13,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    AskHuman,
-    Asks,
-    Done,
-    Effect,
-    Event,
-    Failed,
-    InputError,
-    Limits,
-    Moved,
-    ParseError,
-    RunResult,
-    Snapshot,
-    advance,
-    ask,
-    begin,
-    charged,
-    create_react_agent,
-    create_tool_calling_agent,
-    edges,
-    node,
-    on,
-    splice,
-    tool,
-)
+import graphexec as gx
 from graphexec.draw import Recorder, Recording, draw, picture_of, recording_of, save, timeline
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.runs.overlay import overlay_runs
@@ -65,13 +40,13 @@ BROKEN = "no action in sight"
 FINISH = "Final Answer: 42"
 
 
-@tool
+@gx.tool
 def look_up(what: str) -> str:
     """Look something up."""
     return f"found {what}"
 
 
-@tool(return_direct=True)
+@gx.tool(return_direct=True)
 def announce(what: str) -> str:
     """Return something to the user directly."""
     return what
@@ -80,13 +55,13 @@ def announce(what: str) -> str:
 TOOLS = [look_up, announce]
 
 
-def executor(replies: list[str], **limits: Any) -> AgentExecutor:
+def executor(replies: list[str], **limits: Any) -> gx.AgentExecutor:
     model = ScriptedModel(replies, repeat_last=True)
-    agent = create_react_agent(model, TOOLS)
-    return AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True, **limits)
+    agent = gx.create_react_agent(model, TOOLS)
+    return gx.AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True, **limits)
 
 
-def a_run() -> RunResult:
+def a_run() -> gx.RunResult:
     return executor([CALL, BROKEN, CALL, FINISH]).run("?")
 
 
@@ -103,7 +78,7 @@ def test_random_runs_take_exactly_the_drawn_edges() -> None:
         some = executor(replies, max_iterations=chance.randint(0, 4), max_tool_calls=chance.choice([None, 0, 1]))
         events = some.stream("?")
         taken |= {
-            (event.node, type(event.outcome).__name__, event.target) for event in events if isinstance(event, Moved)
+            (event.node, type(event.outcome).__name__, event.target) for event in events if isinstance(event, gx.Moved)
         }
     assert taken == edges_of(picture_of(AGENT_EXECUTOR))
 
@@ -144,7 +119,7 @@ def test_unfinished_run_has_a_current_node() -> None:
 
 
 def test_failed_run_shows_its_last_node() -> None:
-    failing = AgentExecutor(agent=create_react_agent(ScriptedModel([]), TOOLS), tools=TOOLS)
+    failing = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), TOOLS), tools=TOOLS)
     recorder = Recorder(failing.verify())
     with pytest.raises(AssertionError, match="ScriptedModel") as caught:
         list(map(recorder, failing.stream("?")))
@@ -157,11 +132,11 @@ def test_failed_run_shows_its_last_node() -> None:
 def test_failed_event_makes_the_result() -> None:
     recorders: list[Recorder] = []
 
-    def record(event: Event[Any]) -> None:
+    def record(event: gx.Event[Any]) -> None:
         recorders[0](event)
 
     model = ScriptedModel([CALL])
-    failing = AgentExecutor(agent=create_react_agent(model, TOOLS), tools=TOOLS, observers=[record])
+    failing = gx.AgentExecutor(agent=gx.create_react_agent(model, TOOLS), tools=TOOLS, observers=[record])
     recorders.append(Recorder(failing.verify(), inputs="?"))
     with pytest.raises(AssertionError, match="ScriptedModel") as caught:
         failing.run("?")
@@ -174,7 +149,7 @@ def test_failed_event_makes_the_result() -> None:
     [(KeyboardInterrupt(), "interrupted", 130), (GeneratorExit(), "interrupted", 130), (SystemExit(2), "error", 1)],
 )
 def test_failed_status_depends_on_the_error(error: BaseException, status: str, code: int) -> None:
-    record = Recorder(AGENT_EXECUTOR)(Failed(error, Snapshot("plan", None)))
+    record = Recorder(AGENT_EXECUTOR)(gx.Failed(error, gx.Snapshot("plan", None)))
     assert (record["status"], record["exit_code"]) == (status, code)
 
 
@@ -190,19 +165,19 @@ def test_several_runs_make_a_heat_map() -> None:
 
 
 def test_run_of_another_machine_is_refused() -> None:
-    with pytest.raises(InputError, match="the run took parse --Ready--> plan, which this machine does not have"):
+    with pytest.raises(gx.InputError, match="the run took parse --Ready--> plan, which this machine does not have"):
         draw(STRICT_AGENT_EXECUTOR, "mermaid", runs=a_run())
 
 
 def test_invalid_run_is_refused() -> None:
     nothing: Any = {"output": 42}
-    with pytest.raises(InputError, match="is not a run; pass the result"):
+    with pytest.raises(gx.InputError, match="is not a run; pass the result"):
         draw(AGENT_EXECUTOR, "mermaid", runs=[nothing])
     whole = a_run()
-    without = RunResult(whole.ending, whole.steps, whole.spent, whole.limits)
-    with pytest.raises(InputError, match="has no journal"):
+    without = gx.RunResult(whole.ending, whole.steps, whole.spent, whole.limits)
+    with pytest.raises(gx.InputError, match="has no journal"):
         draw(AGENT_EXECUTOR, "mermaid", runs=without)
-    with pytest.raises(InputError, match="has no journal"):
+    with pytest.raises(gx.InputError, match="has no journal"):
         without.draw("run.svg")
 
 
@@ -222,9 +197,9 @@ def test_run_of_a_machine_is_drawn_as_its_journal() -> None:
     assert done.journal is not None
     drawn = [draw(SELF_LOOP, "mermaid", runs=run) for run in (done, [done], done.journal)]
     assert len(set(drawn)) == 1
-    forgotten = advance(SELF_LOOP, begin(SELF_LOOP, Left(3)), Limits())
-    assert isinstance(forgotten, Done)
-    with pytest.raises(InputError, match="has no journal"):
+    forgotten = gx.advance(SELF_LOOP, gx.begin(SELF_LOOP, Left(3)), gx.Limits())
+    assert isinstance(forgotten, gx.Done)
+    with pytest.raises(gx.InputError, match="has no journal"):
         draw(SELF_LOOP, "mermaid", runs=forgotten)
 
 
@@ -293,7 +268,7 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
     ],
 )
 def test_invalid_records_give_a_one_line_error(text: str, expected: str) -> None:
-    with pytest.raises(InputError, match=expected) as caught:
+    with pytest.raises(gx.InputError, match=expected) as caught:
         Recording.from_json_lines(text)
     assert "\n" not in str(caught.value)
 
@@ -309,13 +284,13 @@ def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
     assert "costs an iteration" in both
     assert "Proved" not in executor([FINISH]).draw(tmp_path / "other.txt", runs=long).read_text(encoding="utf-8")
     assert "at most 14 transitions" in AGENT_EXECUTOR.draw(
-        tmp_path / "given.txt", runs=executor([FINISH], max_iterations=3).run("?"), limits=Limits(iterations=3)
+        tmp_path / "given.txt", runs=executor([FINISH], max_iterations=3).run("?"), limits=gx.Limits(iterations=3)
     ).read_text(encoding="utf-8")
 
 
 def test_failed_run_is_drawn_from_its_exception() -> None:
     model = ScriptedModel([CALL])
-    failing = AgentExecutor(agent=create_react_agent(model, TOOLS), tools=TOOLS)
+    failing = gx.AgentExecutor(agent=gx.create_react_agent(model, TOOLS), tools=TOOLS)
     with pytest.raises(AssertionError) as caught:
         failing.run("?")
     records = recording_of(caught.value).records
@@ -331,9 +306,9 @@ def test_failed_run_is_drawn_from_its_exception() -> None:
 
 
 def test_replay_repeats_an_exception_of_a_node() -> None:
-    agent = create_react_agent(ScriptedModel([BROKEN]), TOOLS)
-    with pytest.raises(ParseError) as caught:
-        AgentExecutor(agent=agent, tools=TOOLS).run("?")
+    agent = gx.create_react_agent(ScriptedModel([BROKEN]), TOOLS)
+    with pytest.raises(gx.ParseError) as caught:
+        gx.AgentExecutor(agent=agent, tools=TOOLS).run("?")
     records = recording_of(caught.value).records
     assert [record["event"] for record in records] == [
         "start",
@@ -342,7 +317,7 @@ def test_replay_repeats_an_exception_of_a_node() -> None:
     failed, result = records[-2:]
     assert (failed["node"], "call" in failed) == ("parse", False)
     assert failed["error"] == result["error"]
-    with pytest.raises(InputError, match="KeyError did not end a run; pass an exception that did"):
+    with pytest.raises(gx.InputError, match="KeyError did not end a run; pass an exception that did"):
         recording_of(KeyError("x"))
 
 
@@ -350,8 +325,8 @@ def test_replay_repeats_an_exception_of_a_node() -> None:
 def test_recording_a_run_takes_calls_in_proportion() -> None:
     def cost(iterations: int) -> tuple[int, int]:
         replies = [ModelReply("", (ToolCall("call", "look_up", '{"what": "x"}'),))] * iterations
-        agent = create_tool_calling_agent(ScriptedModel([*replies, "done"]), TOOLS)
-        result = AgentExecutor(agent=agent, tools=TOOLS, max_iterations=iterations + 1).run("?")
+        agent = gx.create_tool_calling_agent(ScriptedModel([*replies, "done"]), TOOLS)
+        result = gx.AgentExecutor(agent=agent, tools=TOOLS, max_iterations=iterations + 1).run("?")
         # Before the calls are counted: the first recording of a run may prove its machine.
         size = len(recording_of(result).to_json_lines())
         return count_calls(lambda: recording_of(result)), size
@@ -366,7 +341,7 @@ def test_records_grow_linearly_with_fan_out() -> None:
     def size(width: int) -> int:
         calls = tuple(ToolCall(f"call_{number}", "look_up", '{"what": "x"}') for number in range(width))
         model = ScriptedModel([ModelReply("", calls), "done"])
-        wide = AgentExecutor(agent=create_tool_calling_agent(model, TOOLS), tools=TOOLS)
+        wide = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, TOOLS), tools=TOOLS)
         return len(recording_of(wide.run("?")).to_json_lines())
 
     small, large = size(20), size(80)
@@ -374,14 +349,14 @@ def test_records_grow_linearly_with_fan_out() -> None:
 
 
 def test_reports_do_not_repeat_inputs() -> None:
-    @tool
+    @gx.tool
     def talkative(text: str) -> str:
         """Report."""
         report("at it")
         return "done"
 
     model = ScriptedModel([f"Go.\nAction: talkative\nAction Input: {'x' * 1000}", FINISH])
-    busy = AgentExecutor(agent=create_react_agent(model, [talkative]), tools=[talkative])
+    busy = gx.AgentExecutor(agent=gx.create_react_agent(model, [talkative]), tools=[talkative])
     recorder = Recorder(busy.verify())
     list(map(recorder, busy.stream("?")))
     (reported,) = [record for record in recorder.records if record["event"] == "reported"]
@@ -418,13 +393,13 @@ ODD = {
 def test_any_tool_result_can_be_recorded(what: str) -> None:
     odd = ODD[what]
 
-    @tool(return_direct=True)
+    @gx.tool(return_direct=True)
     def give(it: str) -> Any:
         """Give it."""
         return odd
 
     model = ScriptedModel(["Go.\nAction: give\nAction Input: x"])
-    result = AgentExecutor(agent=create_react_agent(model, [give]), tools=[give]).run("?")
+    result = gx.AgentExecutor(agent=gx.create_react_agent(model, [give]), tools=[give]).run("?")
     recording = recording_of(result)
     assert Recording.from_json_lines(recording.to_json_lines()).result is not None
     assert timeline(recording)
@@ -439,21 +414,21 @@ def test_recorder_accepts_one_run_only() -> None:
     one = executor([FINISH])
     recorder = Recorder(one.verify())
     list(map(recorder, one.stream("?")))
-    with pytest.raises(InputError, match="already has the result of a run; make a Recorder for each run"):
+    with pytest.raises(gx.InputError, match="already has the result of a run; make a Recorder for each run"):
         list(map(recorder, executor([FINISH]).stream("?")))
-    with pytest.raises(InputError, match="a verdict has limits of its own"):
-        Recorder(one.verify(), limits=Limits())
+    with pytest.raises(gx.InputError, match="a verdict has limits of its own"):
+        Recorder(one.verify(), limits=gx.Limits())
     executors: Any = one
-    with pytest.raises(InputError, match=r"is not a graph; write Recorder\(executor.verify\(\)\)"):
+    with pytest.raises(gx.InputError, match=r"is not a graph; write Recorder\(executor.verify\(\)\)"):
         Recorder(executors)
 
 
 def test_invalid_subject_gives_a_one_line_error() -> None:
     wrong: Any = executor([FINISH])
-    with pytest.raises(InputError, match=r"is not a graph; write draw\(executor.verify\(\), ...\)"):
+    with pytest.raises(gx.InputError, match=r"is not a graph; write draw\(executor.verify\(\), ...\)"):
         draw(wrong, "svg")
     blue: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
-    with pytest.raises(InputError, match="plan --Replied--> parse is marked 'blue'; use one of red, orange, grey"):
+    with pytest.raises(gx.InputError, match="plan --Replied--> parse is marked 'blue'; use one of red, orange, grey"):
         draw(AGENT_EXECUTOR, "svg", marks=blue)
 
 
@@ -471,25 +446,25 @@ def test_suffix_sets_the_format(tmp_path: Path) -> None:
         assert file.read_text(encoding="utf-8").startswith(begins), suffix
     assert save(AGENT_EXECUTOR, tmp_path / "flow", format="dot").read_text(encoding="utf-8").startswith("digraph")
     assert AGENT_EXECUTOR.draw(tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG\r\n")
-    with pytest.raises(InputError, match=r"the suffix .jpeg of flow.jpeg is unknown; use one of .mmd"):
+    with pytest.raises(gx.InputError, match=r"the suffix .jpeg of flow.jpeg is unknown; use one of .mmd"):
         AGENT_EXECUTOR.draw(tmp_path / "flow.jpeg")
-    with pytest.raises(InputError, match="flow has no suffix; use one of"):
+    with pytest.raises(gx.InputError, match="flow has no suffix; use one of"):
         AGENT_EXECUTOR.draw(tmp_path / "flow")
 
 
 def test_executor_draws_its_own_limits(tmp_path: Path) -> None:
     file = executor([FINISH], max_iterations=3).draw(tmp_path / "flow.mmd")
     assert "14 transitions (4*iterations + 2)" in file.read_text(encoding="utf-8")
-    file = AGENT_EXECUTOR.draw(tmp_path / "flow.mmd", limits=Limits(iterations=2))
+    file = AGENT_EXECUTOR.draw(tmp_path / "flow.mmd", limits=gx.Limits(iterations=2))
     assert "10 transitions (4*iterations + 2)" in file.read_text(encoding="utf-8")
 
 
 def test_unknown_format_suggests_the_nearest() -> None:
-    with pytest.raises(InputError, match="cannot be drawn as mermaids; did you mean mermaid"):
+    with pytest.raises(gx.InputError, match="cannot be drawn as mermaids; did you mean mermaid"):
         format(AGENT_EXECUTOR, "mermaids")
-    with pytest.raises(InputError, match="cannot be drawn as jpeg; there are mermaid, mermaid-state, dot"):
+    with pytest.raises(gx.InputError, match="cannot be drawn as jpeg; there are mermaid, mermaid-state, dot"):
         draw(AGENT_EXECUTOR, "jpeg")
-    with pytest.raises(InputError, match="a PNG is binary"):
+    with pytest.raises(gx.InputError, match="a PNG is binary"):
         format(AGENT_EXECUTOR, "png")
 
 
@@ -512,31 +487,31 @@ def test_notebook_falls_back_to_mermaid(
     for name in ("pygraphviz", "resvg_py"):
         monkeypatch.setitem(sys.modules, name, None)
     assert shown_in_a_notebook()["text/vnd.mermaid"].startswith("---")
-    with pytest.raises(InputError, match=r"pygraphviz, which is missing; pip install 'graphexec-agents\[draw\]'"):
+    with pytest.raises(gx.InputError, match=r"pygraphviz, which is missing; pip install 'graphexec-agents\[draw\]'"):
         format(AGENT_EXECUTOR, "svg")
 
 
 def test_questions_and_own_effects_are_recorded() -> None:
     @final
     @dataclass(frozen=True)
-    class Measure(Effect[float]):
+    class Measure(gx.Effect[float]):
         place: str
 
-    @charged(when_spent=limit_reached)
-    @node
-    def approve(acted: Acted) -> Asks[AskHuman | Measure, Acted]:
-        yield from ask(AskHuman("May I?"))
-        yield from ask(Measure("here"))
+    @gx.charged(when_spent=limit_reached)
+    @gx.node
+    def approve(acted: Acted) -> gx.Asks[gx.AskHuman | Measure, Acted]:
+        yield from gx.ask(gx.AskHuman("May I?"))
+        yield from gx.ask(Measure("here"))
         return acted
 
     model = ScriptedModel([CALL, FINISH])
-    plain = AgentExecutor(
-        agent=create_react_agent(model, TOOLS),
+    plain = gx.AgentExecutor(
+        agent=gx.create_react_agent(model, TOOLS),
         tools=TOOLS,
-        handlers={AskHuman: lambda asked: "yes", Measure: lambda asked: 21.5},
+        handlers={gx.AskHuman: lambda asked: "yes", Measure: lambda asked: 21.5},
     )
-    rows = edges(approve, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
-    result = plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted)).run("?")
+    rows = gx.edges(approve, gx.on(Acted, dispatch_tools) | gx.on(LimitReached, stopped_response))
+    result = plain.with_graph(gx.splice(plain.graph, rows, after=parse, on=Acted)).run("?")
     records = [record for record in recording_of(result).records if record.get("node") == "approve"]
     assert [record["effects"] for record in records if record["event"] == "asked"] == [
         [{"effect": "AskHuman", "question": "May I?"}],

@@ -17,15 +17,8 @@ from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Exhausted, Perform
+from tests.draw import recorded
 from tests.draw.readers import Message, read_sequence
-from tests.draw.recorded import (
-    asked_and_answered,
-    asked_together,
-    record_events,
-    recordings,
-    sample_conversation,
-    truncate_run,
-)
 from tests.parameters import cases
 
 
@@ -59,15 +52,15 @@ def asked_of(record: Record) -> str:
     return str(effect["tool"]) if effect["effect"] == "CallTool" else "Model"
 
 
-@given(recordings(), st.integers(0, 60))
+@given(recorded.recordings(), st.integers(0, 60))
 def test_each_call_and_reply_appears_once_in_order(recording: Recording, records: int) -> None:
-    for run in (recording, truncate_run(recording, records)):
+    for run in (recording, recorded.truncate_run(recording, records)):
         assert [message for message, _ in read_sequence(sequence_mermaid(run))] == expected(run)
 
 
 def test_a_conversation_as_mermaid() -> None:
     assert (
-        sequence_mermaid(sample_conversation())
+        sequence_mermaid(recorded.sample_conversation())
         == """\
 sequenceDiagram
     autonumber
@@ -104,11 +97,11 @@ class Measure(Effect[float]):
 
 def test_participants_are_ordered_by_role() -> None:
     own = Perform("tidy", str, "x")
-    run = record_events(
-        *asked_and_answered(own, "x", node="tidy"),
-        *asked_and_answered(Measure("here"), 21.5),
-        *asked_and_answered(AskHuman("May I?"), "yes"),
-        *asked_and_answered(CallTool("look_up", "Porto"), ToolResult({"people": 248_769})),
+    run = recorded.record_events(
+        *recorded.asked_and_answered(own, "x", node="tidy"),
+        *recorded.asked_and_answered(Measure("here"), 21.5),
+        *recorded.asked_and_answered(AskHuman("May I?"), "yes"),
+        *recorded.asked_and_answered(CallTool("look_up", "Porto"), ToolResult({"people": 248_769})),
     )
     drawn = sequence_mermaid(run)
     assert re.findall(r"(?:actor|participant) p\d as (.*)", drawn) == [
@@ -135,7 +128,7 @@ def test_participants_are_ordered_by_role() -> None:
 def test_deadline_ends_every_concurrent_call() -> None:
     cut = Exhausted("seconds", 3.0, 3.0)
     both = [(CallTool("echo", one), cut, 3.0) for one in "ab"]
-    drawn = sequence_mermaid(record_events(*asked_together(*both)))
+    drawn = sequence_mermaid(recorded.record_events(*recorded.asked_together(*both)))
     _, *messages = read_sequence(drawn)
     assert (drawn.count("par "), [one.kind for one, _ in messages]) == (1, ["call", "failure"] * 2)
     assert {lines for _, lines in messages[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut, 3.00 s")}
@@ -143,7 +136,7 @@ def test_deadline_ends_every_concurrent_call() -> None:
 
 def test_sequential_calls_are_not_drawn_in_parallel() -> None:
     calls = [(CallTool("echo", one), ToolResult(one), seconds) for one, seconds in (("a", 0.02), ("b", 0.5))]
-    drawn = sequence_mermaid(record_events(*asked_together(*calls, in_turn=True)))
+    drawn = sequence_mermaid(recorded.record_events(*recorded.asked_together(*calls, in_turn=True)))
     assert "par " not in drawn
     assert [lines for _, lines in read_sequence(drawn)[2::2]] == [("a", "20 ms"), ("b", "0.50 s")]
 
@@ -172,10 +165,10 @@ HOSTILE = [
 
 @cases("text", HOSTILE)
 def test_hostile_text_is_escaped(text: str) -> None:
-    run = record_events(
-        *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
-        *asked_and_answered(AskHuman(text), text),
-        *asked_and_answered(Measure(text), 1.0),
+    run = recorded.record_events(
+        *recorded.asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
+        *recorded.asked_and_answered(AskHuman(text), text),
+        *recorded.asked_and_answered(Measure(text), 1.0),
         Reported("dispatch_tools", Measure(text), text),
         given=text,
         model=text,

@@ -11,22 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from graphexec import (
-    END,
-    Answered,
-    Asked,
-    AskHuman,
-    Entered,
-    Exhausted,
-    Limits,
-    Reported,
-    Spent,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.draw import Recorder, Recording
 from graphexec.draw.model.text import count_cells, pad, truncate
 from graphexec.draw.runs.sequence import sequence_mermaid
@@ -36,16 +21,8 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError
 from graphexec.kernel import ITERATIONS
 from graphexec.runtime import make_run_context, stream
+from tests.draw import recorded
 from tests.draw.readers import read_sequence
-from tests.draw.recorded import (
-    asked_and_answered,
-    asked_together,
-    call_of,
-    record_events,
-    recordings,
-    sample_conversation,
-    truncate_run,
-)
 
 widths = st.integers(40, 160)
 # The number of an iteration, its start, and its waiting time.
@@ -67,9 +44,9 @@ def rows_of(text: str) -> list[str]:
     return [row for row in all_rows_of(text) if not CALL.fullmatch(row)]
 
 
-@given(recordings(), st.integers(0, 60), widths)
+@given(recorded.recordings(), st.integers(0, 60), widths)
 def test_each_visit_has_a_row(recording: Recording, records: int, width: int) -> None:
-    run = truncate_run(recording, records)
+    run = recorded.truncate_run(recording, records)
     entered = [record for record in run.records if record["event"] == "entered"]
     moved = [record for record in run.records if record["event"] == "moved"]
     rows = rows_of(timeline(run, width=160))
@@ -84,7 +61,7 @@ def test_each_visit_has_a_row(recording: Recording, records: int, width: int) ->
         assert f"{left['node']} → {left['outcome']}" in row
 
 
-@given(recordings())
+@given(recorded.recordings())
 def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     numbers = [shown[1] for row in rows_of(timeline(recording)) if (shown := ROW.fullmatch(row))]
     spent = max(record["spent"]["iterations"] for record in recording.records if record.get("spent"))
@@ -94,7 +71,7 @@ def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     assert len(numbered) - spent in (0, 1 if recording.result and recording.result["status"] == "error" else 0)
 
 
-@given(recordings(), widths, st.booleans())
+@given(recorded.recordings(), widths, st.booleans())
 def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_only: bool) -> None:
     visits = visits_of(recording)
     took = visits[-1].ended - visits[0].began
@@ -109,9 +86,9 @@ def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_o
             assert abs(eighths - max(part, visit.waited / took * 16 * 8)) <= part / 2 + 1e-6
 
 
-@given(recordings(), st.integers(0, 60), widths, st.booleans())
+@given(recorded.recordings(), st.integers(0, 60), widths, st.booleans())
 def test_lines_fit_the_width(recording: Recording, records: int, width: int, ascii_only: bool) -> None:
-    text = timeline(truncate_run(recording, records), width=width, ascii_only=ascii_only)
+    text = timeline(recorded.truncate_run(recording, records), width=width, ascii_only=ascii_only)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() or not ascii_only
 
@@ -123,10 +100,10 @@ HOSTILE = st.sampled_from(
 
 @given(st.text() | HOSTILE, widths)
 def test_hostile_text_fits_and_has_no_controls(text: str, width: int) -> None:
-    run = record_events(
-        *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
-        *asked_and_answered(AskHuman(text), text, node=text),
-        Reported(text, AskHuman(text), text),
+    run = recorded.record_events(
+        *recorded.asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
+        *recorded.asked_and_answered(gx.AskHuman(text), text, node=text),
+        gx.Reported(text, gx.AskHuman(text), text),
         given=text,
     )
     drawn = timeline(run, width=width)
@@ -145,9 +122,9 @@ def test_truncate_and_pad_count_cells(text: str, room: int) -> None:
 
 
 def test_columns_align_for_wide_characters() -> None:
-    run = record_events(
-        *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="計画"),
-        *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="plan"),
+    run = recorded.record_events(
+        *recorded.asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="計画"),
+        *recorded.asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="plan"),
     )
     rows = rows_of(timeline(run))
     assert len({count_cells(row[: row.index('echo("x")')]) for row in rows}) == 1
@@ -155,7 +132,7 @@ def test_columns_align_for_wide_characters() -> None:
 
 def test_conversation_on_120_columns() -> None:
     assert (
-        timeline(sample_conversation(), width=120)
+        timeline(recorded.sample_conversation(), width=120)
         == """\
     #   began  waited                    node → outcome
     1  0.00 s  3.92 s  ███████▉          plan → Replied               calculator(expression="37 * 48"), calculator(expr…
@@ -175,7 +152,7 @@ time: model 99%, tools 1%, machine 0%
 
 
 def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
-    lines = timeline(sample_conversation(), width=50, ascii_only=True).splitlines()
+    lines = timeline(recorded.sample_conversation(), width=50, ascii_only=True).splitlines()
     assert lines[:3] == [
         "    #   began  waited  node -> outcome",
         "    1  0.00 s  3.92 s  plan -> Replied",
@@ -184,11 +161,11 @@ def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
 
 
 def test_deadline_failure_and_wait_are_described() -> None:
-    limit = Exhausted("seconds", 3.0, 3.0)
-    run = record_events(
-        *asked_together(*((CallTool("echo", one), limit, 3.0) for one in "ab")),
-        *asked_and_answered(CallTool("echo", "c"), ToolResult("oh", "error"), at=2.0),
-        *asked_and_answered(AskHuman("May I?"), "yes", at=4.0)[:2],
+    limit = gx.Exhausted("seconds", 3.0, 3.0)
+    run = recorded.record_events(
+        *recorded.asked_together(*((CallTool("echo", one), limit, 3.0) for one in "ab")),
+        *recorded.asked_and_answered(CallTool("echo", "c"), ToolResult("oh", "error"), at=2.0),
+        *recorded.asked_and_answered(gx.AskHuman("May I?"), "yes", at=4.0)[:2],
     )
     text = timeline(run, width=200)
     cut = "cut: the limit of 3 seconds was reached (3 spent)"
@@ -203,7 +180,8 @@ def test_concurrent_calls_have_their_own_times() -> None:
     """Calls of 20 and 500 ms differ, concurrent and sequential."""
     calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
     at_once, in_turn = (
-        all_rows_of(timeline(record_events(*asked_together(*calls, in_turn=one)), width=90)) for one in (False, True)
+        all_rows_of(timeline(recorded.record_events(*recorded.asked_together(*calls, in_turn=one)), width=90))
+        for one in (False, True)
     )
     assert at_once == [
         "         0.00 ms  500.00 ms  ████████████████  dispatch_tools  2 calls at once",
@@ -219,19 +197,19 @@ def test_concurrent_calls_have_their_own_times() -> None:
 
 def test_unfinished_call_beside_a_finished_one() -> None:
     calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 1.0), ("stuck", 9.0))]
-    *events, _ = asked_together(*calls)
-    (visit,) = visits_of(record_events(*events))
+    *events, _ = recorded.asked_together(*calls)
+    (visit,) = visits_of(recorded.record_events(*events))
     quick, stuck = visit.requests[0].calls
     assert (quick.seconds, stuck.reply) == (1.0, None)
-    assert 'stuck("x") → no reply' in timeline(record_events(*events), width=120)
+    assert 'stuck("x") → no reply' in timeline(recorded.record_events(*events), width=120)
 
 
 def test_nested_runs_are_counted_at_their_call() -> None:
-    inner = call_of(CallTool("ask", "x"))
+    inner = recorded.call_of(CallTool("ask", "x"))
     inner.charged = {"model_calls": 3, "tokens": 70, "tool_calls": 1}
-    run = record_events(
-        Asked("dispatch_tools", CallTool("ask", "x"), inner),
-        Answered("dispatch_tools", CallTool("ask", "x"), ToolResult("y"), 1.0, Spent(seconds=1.0), inner),
+    run = recorded.record_events(
+        gx.Asked("dispatch_tools", CallTool("ask", "x"), inner),
+        gx.Answered("dispatch_tools", CallTool("ask", "x"), ToolResult("y"), 1.0, gx.Spent(seconds=1.0), inner),
     )
     expected = "nested runs: 3 model calls, 1 tool call"
     assert expected in timeline(run, width=120)
@@ -239,14 +217,15 @@ def test_nested_runs_are_counted_at_their_call() -> None:
 
 
 def test_very_long_times_fit_the_width() -> None:
-    run = record_events(
-        *asked_and_answered(CallTool("echo", "a"), ToolResult("b")), Entered("plan", None, Spent(seconds=3.2e9))
+    run = recorded.record_events(
+        *recorded.asked_and_answered(CallTool("echo", "a"), ToolResult("b")),
+        gx.Entered("plan", None, gx.Spent(seconds=3.2e9)),
     )
     assert max(map(len, timeline(run, width=40).splitlines())) == 40
 
 
 def test_resumed_run_may_begin_within_a_node() -> None:
-    run = record_events(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
+    run = recorded.record_events(*recorded.asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
     (visit,) = visits_of(run)
     assert (visit.node, visit.iteration, len(visit.requests), visit.waited) == ("dispatch_tools", None, 1, 2.0)
     assert [message.kind for message, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
@@ -270,13 +249,13 @@ class Stopped:
     pass
 
 
-def stopped(at: Job, spent: Exhausted) -> Stopped:
+def stopped(at: Job, spent: gx.Exhausted) -> Stopped:
     """Stop: no iteration is left."""
     return Stopped()
 
 
-@metered(when_spent=stopped)
-@node
+@gx.metered(when_spent=stopped)
+@gx.node
 def work(at: Job) -> Job | Finished:
     """Do a part of the job."""
     return Job(at.left - 1) if at.left else Finished()
@@ -284,8 +263,11 @@ def work(at: Job) -> Job | Finished:
 
 def three_entries() -> Recording:
     """Record a run in which each visit consumes an iteration and its edge resets them."""
-    machine = graph(edges(work, on(Job, work, resets=[ITERATIONS]) | on(Finished, END) | on(Stopped, END)), start=work)
-    limits = Limits(iterations=2)
+    machine = gx.graph(
+        gx.edges(work, gx.on(Job, work, resets=[ITERATIONS]) | gx.on(Finished, gx.END) | gx.on(Stopped, gx.END)),
+        start=work,
+    )
+    limits = gx.Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
     for event in stream(machine, Job(2), make_run_context({}, limits=limits)):
         recorder(event)
@@ -312,22 +294,24 @@ def test_uncharged_last_visit_has_no_number() -> None:
 
 
 def test_visits_charged_elsewhere_have_no_number() -> None:
-    (visit,) = visits_of(record_events(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan")))
+    (visit,) = visits_of(
+        recorded.record_events(*recorded.asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan"))
+    )
     assert visit.iteration is None
 
 
 def test_report_between_calls_belongs_to_no_call() -> None:
-    run = record_events(
-        *asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not observed")
+    run = recorded.record_events(
+        *recorded.asked_and_answered(gx.AskHuman("May I?"), "yes"), gx.Reported("dispatch_tools", None, "not observed")
     )
     assert "    Note over p1: not observed\n" in sequence_mermaid(run)
     assert "May I? → yes; [not observed]" in timeline(run, width=160)
 
 
 def test_new_run_has_no_rows() -> None:
-    assert timeline(record_events()).splitlines()[1:] == ["", "still running"]
+    assert timeline(recorded.record_events()).splitlines()[1:] == ["", "still running"]
 
 
 def test_too_small_width_is_refused() -> None:
     with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
-        timeline(record_events(Entered("plan", None, Spent())), width=39)
+        timeline(recorded.record_events(gx.Entered("plan", None, gx.Spent())), width=39)

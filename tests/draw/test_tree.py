@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from graphexec.draw import Recording
+from tests.draw import debugged
 from tests.draw.browser import open_run
-from tests.draw.debugged import (
-    answering,
-    calling,
-    failed_node,
-    failed_run,
-    record,
-    sixty_steps,
-    stopped_run,
-    twelve_tools,
-    two_agents,
-)
 from tests.draw.test_timeline import three_entries
 
 if TYPE_CHECKING:
@@ -38,7 +28,7 @@ def levels(page: Page) -> list[int]:
 
 
 def test_run_is_a_row_for_each_iteration(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, sixty_steps()) as page:
+    with open_run(browser, tmp_path, debugged.sixty_steps()) as page:
         assert page.locator('[aria-level="1"]').count() == 16
         assert levels(page) == [0, *[1] * 16, 0]
         row = page.locator('[aria-level="1"]').nth(3)
@@ -57,7 +47,7 @@ def test_run_is_a_row_for_each_iteration(browser: Browser, tmp_path: Path) -> No
 
 
 def test_arrows_open_and_leave_rows(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, sixty_steps()) as page:
+    with open_run(browser, tmp_path, debugged.sixty_steps()) as page:
         rows = page.locator('[aria-level="1"]')
         rows.nth(3).click()
         page.keyboard.press("ArrowRight")
@@ -78,7 +68,7 @@ def test_arrows_open_and_leave_rows(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_row_leads_to_its_failed_step(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, sixty_steps()) as page:
+    with open_run(browser, tmp_path, debugged.sixty_steps()) as page:
         rows = page.locator('[aria-level="1"]')
         rows.nth(3).locator(".name").click()
         assert (where(page), page.locator("#detail h2").inner_text()) == ("15 / 60", "dispatch_tools")
@@ -91,7 +81,7 @@ def test_row_leads_to_its_failed_step(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_marker_of_a_row_keeps_the_place(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, sixty_steps(), "#step=14") as page:
+    with open_run(browser, tmp_path, debugged.sixty_steps(), "#step=14") as page:
         rows = page.locator('[aria-level="1"]')
         for index, opened in ((3, 0), (0, 4), (3, 8)):
             rows.nth(index).locator(".opens").click()
@@ -100,7 +90,7 @@ def test_marker_of_a_row_keeps_the_place(browser: Browser, tmp_path: Path) -> No
 
 
 def test_failed_node_is_named_and_not_the_calls_before(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, failed_node()) as page:
+    with open_run(browser, tmp_path, debugged.failed_node()) as page:
         row = page.locator('[aria-level="1"]').last
         assert "bad" in (row.get_attribute("class") or "").split()
         assert row.locator(".name").inner_text() == "search(price)"
@@ -114,7 +104,7 @@ def test_failed_node_is_named_and_not_the_calls_before(browser: Browser, tmp_pat
 
 
 def test_iteration_of_the_step_gone_to_is_open(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, sixty_steps(), "#step=15") as page:
+    with open_run(browser, tmp_path, debugged.sixty_steps(), "#step=15") as page:
         assert page.locator('[aria-level="2"]').count() == 4
         assert page.locator(".row.current").get_attribute("data-position") == "15"
         page.keyboard.press("End")
@@ -122,7 +112,7 @@ def test_iteration_of_the_step_gone_to_is_open(browser: Browser, tmp_path: Path)
 
 
 def test_equal_iterations_are_one_row(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, stopped_run()) as page:
+    with open_run(browser, tmp_path, debugged.stopped_run()) as page:
         row = page.locator('[aria-level="1"]').first
         assert row.locator(".name").inner_text() == "search(again) ×4"
         assert row.locator(".number").inner_text() == "1–4"
@@ -133,16 +123,16 @@ def test_equal_iterations_are_one_row(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_equal_failures_are_one_row(browser: Browser, tmp_path: Path) -> None:
-    turns = [(1.0, calling(("fetch", {"url": "https://bad.example"}))) for _ in range(3)]
-    with open_run(browser, tmp_path, record([*turns, (1.0, answering("No."))], "Insist.")) as page:
+    turns = [(1.0, debugged.calling(("fetch", {"url": "https://bad.example"}))) for _ in range(3)]
+    with open_run(browser, tmp_path, debugged.record([*turns, (1.0, debugged.answering("No."))], "Insist.")) as page:
         row = page.locator('[aria-level="1"]').first
         assert row.locator(".name").inner_text() == "fetch(https://bad.example) ×3"
         assert row.locator(".gist.bad").count() == 1
 
 
 def test_number_of_equal_iterations_is_in_sight(browser: Browser, tmp_path: Path) -> None:
-    turns = [(1.0, calling(("fetch", {"url": f"https://{'long.' * 20}example"}))) for _ in range(3)]
-    with open_run(browser, tmp_path, record(turns, "q", max_iterations=3)) as page:
+    turns = [(1.0, debugged.calling(("fetch", {"url": f"https://{'long.' * 20}example"}))) for _ in range(3)]
+    with open_run(browser, tmp_path, debugged.record(turns, "q", max_iterations=3)) as page:
         count = page.locator(".row.group .times")
         inner, outer = count.bounding_box(), page.locator(".row.group .name").bounding_box()
         assert inner is not None
@@ -152,11 +142,11 @@ def test_number_of_equal_iterations_is_in_sight(browser: Browser, tmp_path: Path
 
 
 def test_list_is_headed_by_what_it_has(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, stopped_run()) as page:
+    with open_run(browser, tmp_path, debugged.stopped_run()) as page:
         assert page.get_by_role("tree", name="Iterations").count() == 1
         page.locator("#search").fill("node:plan")
         assert page.locator("#list-title").text_content() == "Steps found"
-    with open_run(browser, tmp_path, Recording(stopped_run().records[:1])) as page:
+    with open_run(browser, tmp_path, Recording(debugged.stopped_run().records[:1])) as page:
         assert page.locator("#list-title").text_content() == "Steps"
 
 
@@ -168,8 +158,8 @@ def test_iteration_of_one_step_is_its_row(browser: Browser, tmp_path: Path) -> N
 
 
 def test_ten_thousand_steps_make_few_rows(browser: Browser, tmp_path: Path) -> None:
-    turns = [(0.1, calling(("fetch", {"url": f"https://{at}.example", "seconds": 0.1}))) for at in range(2500)]
-    with open_run(browser, tmp_path, record(turns, "All?", max_iterations=2500)) as page:
+    turns = [(0.1, debugged.calling(("fetch", {"url": f"https://{at}.example", "seconds": 0.1}))) for at in range(2500)]
+    with open_run(browser, tmp_path, debugged.record(turns, "All?", max_iterations=2500)) as page:
         rows = page.locator('[aria-level="1"]')
         assert rows.last.get_attribute("aria-setsize") == "2501"
         assert page.locator(".row").count() < 60
@@ -194,7 +184,7 @@ def test_ten_thousand_steps_make_few_rows(browser: Browser, tmp_path: Path) -> N
 
 
 def test_steps_without_calls_are_left_out_on_demand(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, sixty_steps(), "#step=1") as page:
+    with open_run(browser, tmp_path, debugged.sixty_steps(), "#step=1") as page:
         page.locator("#quiet").click()
         names = page.locator('[aria-level="2"] b').all_inner_texts()
         assert names == ["plan", "dispatch_tools"]
@@ -204,7 +194,7 @@ def test_steps_without_calls_are_left_out_on_demand(browser: Browser, tmp_path: 
 
 
 def test_many_calls_are_folded_to_lines(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, twelve_tools(), "#step=3") as page:
+    with open_run(browser, tmp_path, debugged.twelve_tools(), "#step=3") as page:
         folded = page.locator(".pair > details")
         assert folded.count() == 12
         assert [one.get_attribute("open") is not None for one in folded.all()].count(True) == 2
@@ -214,14 +204,14 @@ def test_many_calls_are_folded_to_lines(browser: Browser, tmp_path: Path) -> Non
 
 
 def test_failed_iteration_shows_its_error(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, failed_run()) as page:
+    with open_run(browser, tmp_path, debugged.failed_run()) as page:
         row = page.locator('[aria-level="1"]').last
         assert "bad" in (row.get_attribute("class") or "").split()
         assert "connection reset by peer" in row.inner_text()
 
 
 def test_embedded_agents_show_their_tasks_budgets_and_calls(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, two_agents(), "#step=7") as page:
+    with open_run(browser, tmp_path, debugged.two_agents(), "#step=7") as page:
         assert "elm trees" in page.locator(".row.current .gist").inner_text()
         assert "INPUT OF RESEARCH" in page.locator("#detail").inner_text().upper()
         page.keyboard.press("ArrowRight")
@@ -240,7 +230,7 @@ def test_embedded_agents_show_their_tasks_budgets_and_calls(browser: Browser, tm
 
 
 def test_folded_box_hides_its_nodes_and_counts_visits(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, two_agents()) as page:
+    with open_run(browser, tmp_path, debugged.two_agents()) as page:
         box = page.locator(".toggle[aria-label^='research']")
         box.focus()
         page.keyboard.press("Enter")
@@ -253,7 +243,7 @@ def test_folded_box_hides_its_nodes_and_counts_visits(browser: Browser, tmp_path
 
 
 def test_folded_box_shows_that_its_node_failed(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, failed_node()) as page:
+    with open_run(browser, tmp_path, debugged.failed_node()) as page:
         page.keyboard.press("f")
         box = page.locator(".toggle")
         assert "failed" in (box.get_attribute("class") or "").split()
@@ -267,8 +257,10 @@ def test_calls_are_written_in_one_way(browser: Browser, tmp_path: Path) -> None:
         ("fetch", {"url": "https://a.example", "seconds": 0.5}),
         ("search", {"query": "elms"}),
     ]
-    turns = [(1.0, calling(call)) for call in calls]
-    with open_run(browser, tmp_path, record([*turns, (1.0, answering("Elms."))], "Which?"), "#step=1") as page:
+    turns = [(1.0, debugged.calling(call)) for call in calls]
+    with open_run(
+        browser, tmp_path, debugged.record([*turns, (1.0, debugged.answering("Elms."))], "Which?"), "#step=1"
+    ) as page:
         names = page.locator('[aria-level="1"] .name').all_inner_texts()
         assert names == ["fetch(url=https://a.example, seconds=0.5)", "search(elms)", "parse → AgentFinish"]
         steps = page.locator('[aria-level="2"] .gist').all_inner_texts()

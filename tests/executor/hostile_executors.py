@@ -10,27 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    Budget,
-    CallContext,
-    ask,
-    ask_all,
-    charged,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    edges,
-    metered,
-    node,
-    on,
-    opaque,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Steps
 from graphexec.agents import RuleName
 from graphexec.agents.react import REACT_PROMPT
@@ -48,21 +28,21 @@ from graphexec.tools import AnyTool
 from tests.executor.hostile_plans import Act, AgentPlan, ObserverPlan, Plan
 from tests.executor.hostile_runs import Actor, CrashError, World, make_tool, template
 
-REVIEWS = Budget("reviews", 2)
+REVIEWS = gx.Budget("reviews", 2)
 
 
-@metered(when_spent=limit_reached, budget=REVIEWS)
-@node
-def review(finish: AgentFinish) -> AgentFinish | Ready:
+@gx.metered(when_spent=limit_reached, budget=REVIEWS)
+@gx.node
+def review(finish: gx.AgentFinish) -> gx.AgentFinish | Ready:
     """Send every second answer back."""
     return finish if str(finish.output).endswith(("2", "4", "6")) else Ready(finish.run)
 
 
-@charged(when_spent=limit_reached)
-@node
-def insist(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def insist(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
     """Ask until the answer is approved, or a limit is used up."""
-    while (yield from ask(AskHuman("good?"))) != "yes":
+    while (yield from gx.ask(gx.AskHuman("good?"))) != "yes":
         pass
     return finish
 
@@ -70,26 +50,26 @@ def insist(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
 VOTE = CallModel(ChatRequest((UserMessage("vote"),)))
 
 
-@charged(when_spent=limit_reached, asks=(0, 4))
-@node
-def vote(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
+@gx.charged(when_spent=limit_reached, asks=(0, 4))
+@gx.node
+def vote(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish]:
     """Ask several models concurrently, and one of them again."""
-    yield from ask_all([VOTE] * (len(finish.run.steps) % 4))
+    yield from gx.ask_all([VOTE] * (len(finish.run.steps) % 4))
     if len(finish.run.steps) % 2:
-        yield from ask(VOTE)
+        yield from gx.ask(VOTE)
     return finish
 
 
 @reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
-@node
-def last_word(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
+@gx.node
+def last_word(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish]:
     """Ask beyond the limits."""
-    yield from ask(VOTE)
+    yield from gx.ask(VOTE)
     return finish
 
 
 # Retried without a wait, because a sync run would wait in real time.
-retried = tool(name="retried", description="Fail at first.", retries=2)(template.function)
+retried = gx.tool(name="retried", description="Fail at first.", retries=2)(template.function)
 
 
 class Builder:
@@ -106,10 +86,10 @@ class Builder:
         if plan.limits[COST] is not None:
             self.model = priced(self.model, Price(1_000_000, 0))
 
-    def build(self) -> AgentExecutor:
+    def build(self) -> gx.AgentExecutor:
         plan, world, limits = self.plan, self.world, self.plan.limits
         tools = self.tools()
-        executor = AgentExecutor(
+        executor = gx.AgentExecutor(
             agent=self.agent(tools),
             tools=tools,
             handle_parsing_errors=self.policy(plan.parsing) if isinstance(plan.parsing, Act) else plan.parsing,
@@ -118,7 +98,7 @@ class Builder:
             handle_tool_errors=self.policy(plan.on_error) if isinstance(plan.on_error, Act) else plan.on_error,
             tool_concurrency=plan.at_once,
             memory=self.memory(),
-            handlers={AskHuman: self.answer_person},
+            handlers={gx.AskHuman: self.answer_person},
             observers=[
                 partial(world.record, self.number),
                 *map(self.observer, plan.observers),
@@ -135,12 +115,12 @@ class Builder:
             case "tool calling":
                 # Such an agent shows no examples, and refuses the rule about them.
                 rules: list[RuleName] = [rule for rule in self.plan.rules if rule != "no_dummies"]
-                return create_tool_calling_agent(self.model, tools, rules=rules)
+                return gx.create_tool_calling_agent(self.model, tools, rules=rules)
             case "react":
                 prompt = REACT_PROMPT if self.plan.memory == "none" else REACT_PROMPT + "{chat_history}"
-                return create_react_agent(self.model, tools, prompt=prompt)
+                return gx.create_react_agent(self.model, tools, prompt=prompt)
             case "structured":
-                return create_structured_agent(self.model, tools, rules=self.plan.rules)
+                return gx.create_structured_agent(self.model, tools, rules=self.plan.rules)
             case "function":
 
                 def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
@@ -157,10 +137,10 @@ class Builder:
 
                 return adecide
 
-    def splice_nodes(self, executor: AgentExecutor) -> AgentExecutor:
+    def splice_nodes(self, executor: gx.AgentExecutor) -> gx.AgentExecutor:
         """Return the executor with the nodes of the plan inserted before its answers."""
 
-        async def perform(finish: AgentFinish) -> AgentFinish:
+        async def perform(finish: gx.AgentFinish) -> gx.AgentFinish:
             await self.world.aact(self.plan.person)
             return finish
 
@@ -169,7 +149,7 @@ class Builder:
             "insist": insist,
             "vote": vote,
             "last word": last_word,
-            "perform": charged(when_spent=limit_reached)(opaque(perform)),
+            "perform": gx.charged(when_spent=limit_reached)(gx.opaque(perform)),
         }
         answers = [executor.graph["parse"], executor.graph["check_return_direct"]]
         after: list[Any] = []
@@ -178,17 +158,17 @@ class Builder:
                 # A callable agent has no model that could answer.
                 continue
             graph = executor.graph
-            routes: Any = on(AgentFinish, END) | on(LimitReached, graph["stopped_response"])
+            routes: Any = gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, graph["stopped_response"])
             if name == "review":
-                routes = routes | on(Ready, graph["plan"])
-            executor = executor.splice(edges(nodes[name], routes), after=after or answers, on=AgentFinish)
+                routes = routes | gx.on(Ready, graph["plan"])
+            executor = executor.splice(gx.edges(nodes[name], routes), after=after or answers, on=gx.AgentFinish)
             after = [nodes[name]]
         return executor
 
     def policy(self, act: Act) -> Callable[[Exception], str]:
         return lambda _: self.world.act(act)
 
-    async def answer_person(self, question: AskHuman) -> str:
+    async def answer_person(self, question: gx.AskHuman) -> str:
         await self.world.aact(self.plan.person)
         with self.world.lock:
             self.world.turns["person"] += 1
@@ -216,25 +196,25 @@ class Builder:
     def tools(self) -> list[AnyTool]:
         world = self.world
 
-        def echo(text: str, call: CallContext[Any]) -> str:
+        def echo(text: str, call: gx.CallContext[Any]) -> str:
             return text
 
-        def fail(text: str, call: CallContext[Any]) -> str:
+        def fail(text: str, call: gx.CallContext[Any]) -> str:
             raise ScriptedError(text)
 
-        def flaky(text: str, call: CallContext[Any]) -> str:
+        def flaky(text: str, call: gx.CallContext[Any]) -> str:
             with world.lock:
                 world.turns["flaky", call.id] += 1
                 if world.turns["flaky", call.id] % 2:
                     raise ScriptedError(text)
             return text
 
-        def news(text: str, call: CallContext[Any]) -> str:
+        def news(text: str, call: gx.CallContext[Any]) -> str:
             report(text)
             return text
 
         def make_nap(seconds: float, *, stubborn: bool = False) -> Any:
-            async def nap(text: str, call: CallContext[Any]) -> str:
+            async def nap(text: str, call: gx.CallContext[Any]) -> str:
                 await world.pause(seconds, stubborn=stubborn)
                 return text
 
@@ -258,13 +238,13 @@ class Builder:
         """Return the tools that start runs of the executor with this number."""
         world = self.world
 
-        async def run(text: str, call: CallContext[Any]) -> str:
+        async def run(text: str, call: gx.CallContext[Any]) -> str:
             return await world.arun(number)
 
-        def sync(text: str, call: CallContext[Any]) -> str:
+        def sync(text: str, call: gx.CallContext[Any]) -> str:
             return world.run(number)
 
-        def thread(text: str, call: CallContext[Any]) -> str:
+        def thread(text: str, call: gx.CallContext[Any]) -> str:
             outputs: list[str] = []
             errors: list[BaseException] = []
 
@@ -279,10 +259,10 @@ class Builder:
             started.join()
             return str(outputs or errors)
 
-        async def tasks(text: str, call: CallContext[Any]) -> str:
+        async def tasks(text: str, call: gx.CallContext[Any]) -> str:
             return str(await asyncio.gather(world.arun(number), world.arun(number), return_exceptions=True))
 
-        async def stream(text: str, call: CallContext[Any]) -> str:
+        async def stream(text: str, call: gx.CallContext[Any]) -> str:
             if not world.may_start():
                 return "enough"
             async with aclosing(world.executors[number].astream("q")) as events:
@@ -293,12 +273,12 @@ class Builder:
                         break
             return "left"
 
-        async def batch(text: str, call: CallContext[Any]) -> str:
+        async def batch(text: str, call: gx.CallContext[Any]) -> str:
             if not world.may_start():
                 return "enough"
             return str(len(await world.executors[number].abatch(["q", "q"], return_exceptions=True)))
 
-        async def leave(text: str, call: CallContext[Any]) -> str:
+        async def leave(text: str, call: gx.CallContext[Any]) -> str:
             async def work() -> None:
                 try:
                     await world.arun(number)
@@ -309,13 +289,13 @@ class Builder:
             await asyncio.sleep(0)
             return "left"
 
-        async def catch(text: str, call: CallContext[Any]) -> str:
+        async def catch(text: str, call: gx.CallContext[Any]) -> str:
             try:
                 return await world.arun(number)
             except Exception as error:  # noqa: BLE001 - users' tools may do so
                 return type(error).__name__
 
-        async def again(text: str, call: CallContext[Any]) -> str:
+        async def again(text: str, call: gx.CallContext[Any]) -> str:
             raise ScriptedError(await world.arun(number))
 
         functions: dict[str, Any] = {

@@ -13,14 +13,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast, final
 
-from graphexec import (
-    AgentExecutor,
-    CallContext,
-    Snapshot,
-    Spent,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
 from graphexec.effects import CallAgent, SaveMemory
 from graphexec.errors import ModelError
 from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved
@@ -54,7 +47,7 @@ class Trail:
     reserved: Counter[str] = field(default_factory=Counter[str])
     visit: int = 0
     widest: int = 0
-    spent: Spent = field(default_factory=Spent)
+    spent: gx.Spent = field(default_factory=gx.Spent)
     # `Done`, `Failed`, or `None` for an abandoned run.
     end: Done[Any] | Failed | None = None
     # The position of its last event among the events of all runs.
@@ -101,8 +94,8 @@ LONG = 64.0
 MOST_RUNS = 30
 
 
-@tool
-def template(text: str, call: CallContext[Any]) -> str:
+@gx.tool
+def template(text: str, call: gx.CallContext[Any]) -> str:
     """Do something."""
     return text
 
@@ -129,7 +122,7 @@ class World:
         self.position = 0
         self.events: Counter[str] = Counter()
         self.lock = threading.RLock()
-        self.executors: dict[int, AgentExecutor] = {}
+        self.executors: dict[int, gx.AgentExecutor] = {}
         self.left: list[asyncio.Task[None]] = []
 
     # ---- running the first executor
@@ -165,13 +158,13 @@ class World:
                 if start is None:
                     return error
 
-    def _resume_after(self, error: Exception) -> Snapshot | None:
+    def _resume_after(self, error: Exception) -> gx.Snapshot | None:
         if not isinstance(error, CrashError):
             return None
-        snapshot = snapshot_of(error)
+        snapshot = gx.snapshot_of(error)
         assert snapshot is not None
         self.trails[snapshot.run_id].restarts += 1
-        return Snapshot.from_json(snapshot.to_json(), self.executors[0].graph).restarted()
+        return gx.Snapshot.from_json(snapshot.to_json(), self.executors[0].graph).restarted()
 
     def _enter(self, start: Any) -> object:
         executor = self.executors[0]
@@ -310,7 +303,7 @@ class World:
                     pass
             trail.last = self.position
 
-    def _trail(self, number: int, call: CallContext[Any]) -> Trail:
+    def _trail(self, number: int, call: gx.CallContext[Any]) -> Trail:
         path: list[str] = []
         deepest = math.inf
         scope: Any = call.scope

@@ -8,28 +8,15 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
+from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, models, tool
 from graphexec.errors import AuthenticationError, MissingAPIKeyError, ModelError
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.memory import BufferMemory, Turn
 from graphexec.messages import Model
-from graphexec.models import (
-    Anthropic,
-    OpenAICompatible,
-    OpenAIResponses,
-    Price,
-    ScriptedModel,
-    SQLiteCache,
-    cached,
-    priced,
-    rate_limited,
-    retrying,
-    with_fallbacks,
-)
 from tests.executor.actors import call, echo
 from tests.parameters import cases
 
-KEYLESS = OpenAICompatible("gpt-9", base_url="https://models.example/v1")
+KEYLESS = models.OpenAICompatible("gpt-9", base_url="https://models.example/v1")
 
 
 @pytest.fixture(autouse=True)
@@ -68,18 +55,18 @@ def test_missing_key_is_found_before_the_first_step(way: str) -> None:
     assert events == []
 
 
-@cases("model", [OpenAIResponses("gpt-9"), Anthropic("claude-9")])
+@cases("model", [models.OpenAIResponses("gpt-9"), models.Anthropic("claude-9")])
 def test_every_remote_model_checks_its_key(model: Model) -> None:
     with pytest.raises(MissingAPIKeyError):
         make_executor(model).check_access()
 
 
 WRAPPERS: list[Callable[[Model], Model]] = [
-    retrying,
-    lambda model: priced(model, Price(1, 1)),
-    lambda model: rate_limited(model, at_once=1),
-    lambda model: with_fallbacks(model, Anthropic("claude-9")),
-    lambda model: retrying(with_fallbacks(model, model)),
+    models.retrying,
+    lambda model: models.priced(model, models.Price(1, 1)),
+    lambda model: models.rate_limited(model, at_once=1),
+    lambda model: models.with_fallbacks(model, models.Anthropic("claude-9")),
+    lambda model: models.retrying(models.with_fallbacks(model, model)),
 ]
 
 
@@ -90,20 +77,20 @@ def test_wrappers_pass_the_check_on(wrap: Callable[[Model], Model]) -> None:
 
 
 def test_one_model_of_the_fallbacks_is_enough() -> None:
-    assert make_executor(with_fallbacks(KEYLESS, ScriptedModel(["done"]))).run("q").output == "done"
-    assert make_executor(with_fallbacks(ScriptedModel(["done"]), KEYLESS)).run("q").output == "done"
+    assert make_executor(models.with_fallbacks(KEYLESS, models.ScriptedModel(["done"]))).run("q").output == "done"
+    assert make_executor(models.with_fallbacks(models.ScriptedModel(["done"]), KEYLESS)).run("q").output == "done"
 
 
 def test_error_that_is_no_reason_to_fall_back_is_raised() -> None:
-    strict = with_fallbacks(KEYLESS, ScriptedModel(["done"]), on=(AuthenticationError,))
+    strict = models.with_fallbacks(KEYLESS, models.ScriptedModel(["done"]), on=(AuthenticationError,))
     with pytest.raises(MissingAPIKeyError):
         make_executor(strict).check_access()
 
 
 def test_cached_replies_need_no_key(tmp_path: Any) -> None:
-    store = SQLiteCache(tmp_path / "cache")
-    assert make_executor(cached(ScriptedModel(["done"]), store, name="a")).run("q").output == "done"
-    offline = cached(KEYLESS, store, name="a")
+    store = models.SQLiteCache(tmp_path / "cache")
+    assert make_executor(models.cached(models.ScriptedModel(["done"]), store, name="a")).run("q").output == "done"
+    offline = models.cached(KEYLESS, store, name="a")
     offline.check_access()
     with pytest.raises(MissingAPIKeyError):
         make_executor(offline).run("q")
@@ -111,7 +98,7 @@ def test_cached_replies_need_no_key(tmp_path: Any) -> None:
 
 def test_nested_executors_are_checked_before_the_outer_run() -> None:
     inner = make_executor(KEYLESS).as_tool("ask", "Ask the other agent.")
-    outer = ScriptedModel([call("ask", input="q"), "done"])
+    outer = models.ScriptedModel([call("ask", input="q"), "done"])
     executor = AgentExecutor(agent=create_tool_calling_agent(outer, [inner]), tools=[inner])
     with pytest.raises(MissingAPIKeyError):
         executor.run("q")
@@ -121,13 +108,13 @@ def test_nested_executors_are_checked_before_the_outer_run() -> None:
 def test_nested_runs_are_not_checked_again() -> None:
     checks: list[str] = []
 
-    class Counted(ScriptedModel):
+    class Counted(models.ScriptedModel):
         def check_access(self) -> None:
             checks.append("inner")
 
     inner = make_executor(Counted(["one", "two"]))
     helper = inner.as_tool("ask", "Ask the other agent.")
-    outer = ScriptedModel([call("ask", input="q"), call("ask", input="r"), "done"])
+    outer = models.ScriptedModel([call("ask", input="q"), call("ask", input="r"), "done"])
     executor = AgentExecutor(agent=create_tool_calling_agent(outer, [helper]), tools=[helper])
     assert [step.observation for step in executor.run("q").steps] == ["one", "two"]
     assert checks == ["inner"]
@@ -144,7 +131,7 @@ def test_resumed_run_is_checked_before_its_tools() -> None:
         called.append(text)
         raise KeyError(text)
 
-    first = ScriptedModel([call("note", text="a")])
+    first = models.ScriptedModel([call("note", text="a")])
     run = AgentExecutor(agent=create_tool_calling_agent(first, [note]), tools=[note], handle_tool_errors="raise")
     with pytest.raises(KeyError) as raised:
         run.run("q")
@@ -175,7 +162,7 @@ def test_saving_a_memory_needs_no_key() -> None:
     history = Full()
     memory = BufferMemory(history, as_messages=True)
     with pytest.raises(OSError, match="the disk is full") as raised:
-        make_executor(ScriptedModel(["done"]), memory=memory).run("q")
+        make_executor(models.ScriptedModel(["done"]), memory=memory).run("q")
     history.full = False
     state = snapshot_of(raised.value)
     assert isinstance(state, Snapshot)
@@ -187,7 +174,7 @@ def test_model_without_the_check_is_called() -> None:
         complete = acomplete = None
 
         def __init__(self) -> None:
-            self.inner = ScriptedModel(["Final Answer: done"])
+            self.inner = models.ScriptedModel(["Final Answer: done"])
             self.complete, self.acomplete = self.inner.complete, self.inner.acomplete
 
     model: Any = Own()
@@ -195,9 +182,9 @@ def test_model_without_the_check_is_called() -> None:
 
 
 def test_own_model_may_raise_its_own_error() -> None:
-    class Closed(ScriptedModel):
+    class Closed(models.ScriptedModel):
         def check_access(self) -> None:
             raise ModelError("the model is closed on Sundays; come back tomorrow")
 
     with pytest.raises(ModelError, match="closed on Sundays"):
-        make_executor(retrying(Closed(["done"]))).run("q")
+        make_executor(models.retrying(Closed(["done"]))).run("q")

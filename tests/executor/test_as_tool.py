@@ -9,18 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    CallContext,
-    InputError,
-    create_react_agent,
-    edges,
-    node,
-    on,
-    splice,
-    tool,
-)
+import graphexec as gx
 from graphexec.agents import chat_agent
 from graphexec.effects import SaveMemory
 from graphexec.errors import ModelError, ToolDefinitionError
@@ -34,13 +23,13 @@ from tests.executor.actors import HOW, Caller, Running, act, answer, call, calle
 from tests.parameters import cases
 
 
-def make_inner(*replies: Any, **options: Any) -> AgentExecutor:
+def make_inner(*replies: Any, **options: Any) -> gx.AgentExecutor:
     return caller_of(ScriptedModel(replies, repeat_last=True), echo, **options)
 
 
-def make_outer(one: AnyTool, **options: Any) -> AgentExecutor:
+def make_outer(one: AnyTool, **options: Any) -> gx.AgentExecutor:
     names = dict.fromkeys(one.names, "hello")
-    return AgentExecutor(agent=scripted(act(one.name, **names), answer()), tools=[one], **options)
+    return gx.AgentExecutor(agent=scripted(act(one.name, **names), answer()), tools=[one], **options)
 
 
 def test_tool_has_the_given_name_and_description() -> None:
@@ -62,7 +51,7 @@ def test_function_agent_takes_one_input() -> None:
         seen.append(inputs)
         return answer("found")
 
-    one = AgentExecutor(agent=agent, tools=[]).as_tool("research", "Find it out.")
+    one = gx.AgentExecutor(agent=agent, tools=[]).as_tool("research", "Find it out.")
     assert one.names == ("input",)
     assert make_outer(one).run("q").steps[0].observation == "found"
     assert seen == [{"input": "hello"}]
@@ -70,10 +59,10 @@ def test_function_agent_takes_one_input() -> None:
 
 def test_each_input_is_an_argument() -> None:
     model = ScriptedModel(["Final Answer: done"])
-    agent = create_react_agent(model, [echo], prompt="{topic} for {reader} {agent_scratchpad} {tools} {tool_names}")
-    one = AgentExecutor(agent=agent, tools=[echo]).as_tool("write", "Write about it.")
+    agent = gx.create_react_agent(model, [echo], prompt="{topic} for {reader} {agent_scratchpad} {tools} {tool_names}")
+    one = gx.AgentExecutor(agent=agent, tools=[echo]).as_tool("write", "Write about it.")
     assert sorted(one.names) == ["reader", "topic"]
-    outer = AgentExecutor(agent=scripted(act("write", topic="tea", reader="kids"), answer()), tools=[one])
+    outer = gx.AgentExecutor(agent=scripted(act("write", topic="tea", reader="kids"), answer()), tools=[one])
     assert outer.run("q").steps[0].observation == "done"
     assert "tea for kids" in str(model.requests[0])
 
@@ -83,7 +72,7 @@ def test_inputs_of_a_memory_are_not_arguments(run: Running) -> None:
     memory = BufferMemory(key="past")
     model = ScriptedModel(["Final Answer: first", "Final Answer: second"])
     prompt = "{past} {input} {agent_scratchpad} {tools} {tool_names}"
-    inner = AgentExecutor(agent=create_react_agent(model, [echo], prompt=prompt), tools=[echo], memory=memory)
+    inner = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo], prompt=prompt), tools=[echo], memory=memory)
     one = inner.as_tool("talk", "Talk to it.")
     assert one.names == ("input",)
     assert run(make_outer(one)).steps[0].observation == "first"
@@ -103,8 +92,8 @@ def test_answer_is_the_observation(run: Running) -> None:
 
 @HOW
 def test_several_outputs_are_a_dict(run: Running) -> None:
-    finish = AgentFinish({"answer": "yes", "why": "so"})
-    one = AgentExecutor(agent=scripted(finish), tools=[]).as_tool("research", "Find it out.")
+    finish = gx.AgentFinish({"answer": "yes", "why": "so"})
+    one = gx.AgentExecutor(agent=scripted(finish), tools=[]).as_tool("research", "Find it out.")
     assert run(make_outer(one)).steps[0].observation == {"answer": "yes", "why": "so"}
 
 
@@ -137,14 +126,14 @@ def test_error_of_the_inner_run_is_observed(run: Running) -> None:
 
 def test_invalid_arguments_are_observed() -> None:
     one = make_inner("done").as_tool("research", "Find it out.")
-    executor = AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
+    executor = gx.AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
     assert executor.run("q").steps[0].status == "bad_arguments"
 
 
 def test_async_run_uses_no_thread() -> None:
     threads: set[int] = set()
 
-    @tool
+    @gx.tool
     async def see(text: str) -> str:
         """Note the thread."""
         threads.add(threading.get_ident())
@@ -162,7 +151,7 @@ def test_async_run_uses_no_thread() -> None:
 def test_sync_run_stays_in_its_thread() -> None:
     threads: set[int] = set()
 
-    @tool
+    @gx.tool
     def see(text: str) -> str:
         """Note the thread."""
         threads.add(threading.get_ident())
@@ -177,8 +166,8 @@ def test_sync_run_stays_in_its_thread() -> None:
 def test_tool_passes_the_context_on(run: Running) -> None:
     seen: list[Any] = []
 
-    @tool
-    def see(text: str, call: CallContext[str]) -> str:
+    @gx.tool
+    def see(text: str, call: gx.CallContext[str]) -> str:
         """Note the context."""
         seen.append(call.context)
         return text
@@ -194,16 +183,16 @@ def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
     """This is a bug in the program: it must not become an observation in the middle of a paid run."""
     asked: list[Any] = []
 
-    @tool
-    def see(text: str, call: CallContext[int]) -> str:
+    @gx.tool
+    def see(text: str, call: gx.CallContext[int]) -> str:
         """Note the context."""
         return text
 
-    def see_effect(effect: SaveMemory, call: CallContext[int]) -> None:
+    def see_effect(effect: SaveMemory, call: gx.CallContext[int]) -> None:
         """Note the context."""
 
-    @node
-    def see_node(acted: Acted, call: CallContext[int]) -> Acted:
+    @gx.node
+    def see_node(acted: Acted, call: gx.CallContext[int]) -> Acted:
         """Note the context."""
         return acted
 
@@ -217,10 +206,12 @@ def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
         handlers={SaveMemory: see_effect} if taker == "handler" else None,
     )
     if taker == "node":
-        inner = inner.with_graph(splice(inner.graph, edges(see_node, on(Acted, dispatch_tools)), after=parse, on=Acted))
+        inner = inner.with_graph(
+            gx.splice(inner.graph, gx.edges(see_node, gx.on(Acted, dispatch_tools)), after=parse, on=Acted)
+        )
     middle = make_outer(inner.as_tool("research", "Find it out."))
-    outer = AgentExecutor(agent=decide, tools=[middle.as_tool("ask", "Ask.")])
-    with pytest.raises(InputError, match=r"the run's context is a str, .* CallContext\[int\]"):
+    outer = gx.AgentExecutor(agent=decide, tools=[middle.as_tool("ask", "Ask.")])
+    with pytest.raises(gx.InputError, match=r"the run's context is a str, .* CallContext\[int\]"):
         run(outer, context="ada")
     assert asked == []
     assert run(outer, context=3).output == "done"
@@ -230,8 +221,8 @@ def test_executor_may_be_its_own_tool() -> None:
     model = Caller(answers_after=1)
     tools: list[AnyTool] = []
 
-    @tool
-    def again(text: str, call: CallContext[Any]) -> Any:
+    @gx.tool
+    def again(text: str, call: gx.CallContext[Any]) -> Any:
         """Ask again."""
         return tools[0].function(input=text, call=call)
 
@@ -248,7 +239,7 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
     page = outer.run("q").draw(tmp_path / "run.html").read_text("utf-8")
     assert "research" in page
     assert "dispatch_tools" in outer.draw(tmp_path / "flow.svg").read_text("utf-8")
-    documented = AgentExecutor.as_tool.__doc__ or ""
+    documented = gx.AgentExecutor.as_tool.__doc__ or ""
     assert "the limits and the time" in documented
 
 
@@ -268,4 +259,4 @@ def test_invalid_descriptions_are_refused(description: Any) -> None:
 def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
     made = chat_agent(lambda run: ..., lambda reply: ..., ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
     with pytest.raises(ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"):
-        AgentExecutor(agent=made, tools=[]).as_tool("research", "Find it out.")
+        gx.AgentExecutor(agent=made, tools=[]).as_tool("research", "Find it out.")

@@ -11,16 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from graphexec import (
-    Agent,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from tests.counting import count_calls
 from tests.parameters import cases
@@ -28,21 +19,21 @@ from tests.parameters import cases
 STEPS = 40
 
 
-@tool
+@gx.tool
 def add_one(x: int) -> int:
     """Add one."""
     return x + 1
 
 
-@tool(name="add_one")
+@gx.tool(name="add_one")
 async def add_one_async(x: int) -> int:
     """Add one."""
     return x + 1
 
 
-def agent_for(steps: int) -> Callable[[Any, dict[str, Any]], AgentAction | AgentFinish]:
-    def decide(done: Any, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
-        return AgentAction("add_one", {"x": 1}) if len(done) < steps else AgentFinish({"output": len(done)})
+def agent_for(steps: int) -> Callable[[Any, dict[str, Any]], gx.AgentAction | gx.AgentFinish]:
+    def decide(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
+        return gx.AgentAction("add_one", {"x": 1}) if len(done) < steps else gx.AgentFinish({"output": len(done)})
 
     return decide
 
@@ -50,14 +41,14 @@ def agent_for(steps: int) -> Callable[[Any, dict[str, Any]], AgentAction | Agent
 def async_agent_for(steps: int) -> Callable[[Any, dict[str, Any]], Any]:
     decide = agent_for(steps)
 
-    async def decide_async(done: Any, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
+    async def decide_async(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
         return decide(done, inputs)
 
     return decide_async
 
 
-def executor_for(agent: Any, one: Any, **options: Any) -> AgentExecutor:
-    return AgentExecutor(agent=agent, tools=[one], max_iterations=3 * STEPS, **options)
+def executor_for(agent: Any, one: Any, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=agent, tools=[one], max_iterations=3 * STEPS, **options)
 
 
 def run(steps: int) -> Callable[[], object]:
@@ -101,7 +92,7 @@ def ignore(event: object) -> None:
 
 def test_calls_to_make_an_executor() -> None:
     """Its machine was proved for another executor."""
-    agent = create_tool_calling_agent(Calls(), [add_one])
+    agent = gx.create_tool_calling_agent(Calls(), [add_one])
     executor_for(agent, add_one)
     # 2,570 when each executor's table was checked three times.
     assert count_calls(lambda: executor_for(agent, add_one)) <= 1_300
@@ -126,22 +117,22 @@ class Writes(Calls):
         self.reply = ModelReply(text)
 
 
-def run_agent(agent: Agent, steps: int) -> Callable[[], object]:
-    executor = AgentExecutor(agent=agent, tools=[add_one], max_iterations=steps)
+def run_agent(agent: gx.Agent, steps: int) -> Callable[[], object]:
+    executor = gx.AgentExecutor(agent=agent, tools=[add_one], max_iterations=steps)
     return lambda: executor.run("go")
 
 
 def call_tools(steps: int) -> Callable[[], object]:
-    return run_agent(create_tool_calling_agent(Calls(), [add_one]), steps)
+    return run_agent(gx.create_tool_calling_agent(Calls(), [add_one]), steps)
 
 
 def write_json(steps: int) -> Callable[[], object]:
     model = Writes('{"action": "add_one", "action_input": {"x": 1}}')
-    return run_agent(create_structured_agent(model, [add_one]), steps)
+    return run_agent(gx.create_structured_agent(model, [add_one]), steps)
 
 
 def write_thoughts(steps: int) -> Callable[[], object]:
-    return run_agent(create_react_agent(Writes("I add.\nAction: add_one\nAction Input: 1"), [add_one]), steps)
+    return run_agent(gx.create_react_agent(Writes("I add.\nAction: add_one\nAction Input: 1"), [add_one]), steps)
 
 
 # Measured on 3.11: 73, 74, 92, 155, 156, 151, 99, 762, 551. Work done per call instead of per run would add 100.

@@ -8,33 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AgentStep,
-    Answered,
-    AskHuman,
-    Asks,
-    Effect,
-    StoppedResponse,
-    ask,
-    ask_all,
-    charged,
-    create_react_agent,
-    create_tool_calling_agent,
-    edges,
-    embed,
-    graph,
-    node,
-    on,
-    opaque,
-    replace,
-    snapshot_of,
-    splice,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import (
@@ -60,7 +34,7 @@ from tests.executor.actors import act, answer, call, echo, fail, scripted
 from tests.parameters import cases
 
 
-def collect_chunks(executor: AgentExecutor, how: str, inputs: Any = "q") -> list[dict[str, Any]]:
+def collect_chunks(executor: gx.AgentExecutor, how: str, inputs: Any = "q") -> list[dict[str, Any]]:
     if how == "sync":
         return list(executor.stream_chunks(inputs))
 
@@ -73,8 +47,8 @@ def collect_chunks(executor: AgentExecutor, how: str, inputs: Any = "q") -> list
 both = cases("how", ["sync", "async"])
 
 
-def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
+def make_executor(*turns: Any, **settings: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
 @both
@@ -82,7 +56,7 @@ def test_action_step_and_output_are_separate_chunks(how: str) -> None:
     action = act("echo", text="hi")
     assert collect_chunks(make_executor(action, answer()), how) == [
         {"actions": [action], "messages": [AssistantMessage("")]},
-        {"steps": [AgentStep(action, "hi")], "messages": [UserMessage("hi")]},
+        {"steps": [gx.AgentStep(action, "hi")], "messages": [UserMessage("hi")]},
         {"output": "done", "messages": [AssistantMessage("")]},
     ]
 
@@ -96,14 +70,14 @@ def test_actions_come_before_the_steps(how: str) -> None:
     assert sorted(chunk["steps"][0].status for chunk in chunks[2:4]) == ["error", "ok"]
 
 
-@tool
+@gx.tool
 async def wait(seconds: str) -> str:
     """Wait for so many seconds."""
     await asyncio.sleep(float(seconds))
     return seconds
 
 
-def seen_at(executor: AgentExecutor, mode: str) -> dict[str, float]:
+def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
     """Return the time at which each tool's result is streamed, in seconds after the first chunk."""
 
     async def watched() -> dict[str, float]:
@@ -116,7 +90,7 @@ def seen_at(executor: AgentExecutor, mode: str) -> dict[str, float]:
             else on_loop_time(executor).astream("q", tokens=mode == "tokens")
         ):
             began = now() if began is None else began
-            if isinstance(item, Answered) and isinstance(item.effect, CallTool):
+            if isinstance(item, gx.Answered) and isinstance(item.effect, CallTool):
                 found[item.reply.observation] = now() - began
             elif isinstance(item, dict):
                 found |= {step.observation: now() - began for step in item.get("steps", ())}
@@ -129,14 +103,14 @@ def seen_at(executor: AgentExecutor, mode: str) -> dict[str, float]:
 @cases("order", [("0.02", "0.5"), ("0.5", "0.02")])
 def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) -> None:
     turn = [act("wait", seconds=seconds) for seconds in order]
-    executor = AgentExecutor(agent=scripted(turn, answer()), tools=[wait])
+    executor = gx.AgentExecutor(agent=scripted(turn, answer()), tools=[wait])
     assert seen_at(executor, mode) == {"0.02": pytest.approx(0.02), "0.5": pytest.approx(0.5)}
 
 
 def test_each_step_is_emitted_once() -> None:
     """The same action twice in one turn, and again in the next one."""
     action = act("wait", seconds="0.1")
-    executor = AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
+    executor = gx.AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
     chunks = collect_chunks(executor, "async")
     assert [next(iter(chunk)) for chunk in chunks] == [
         *["actions", "actions", "steps", "steps"],
@@ -145,7 +119,7 @@ def test_each_step_is_emitted_once() -> None:
     ]
 
 
-@node
+@gx.node
 def hide_results(seen: Observed) -> Observed:
     """Hide the tools' results."""
     return dataclasses.replace(seen, results=tuple(ToolResult("hidden") for _ in seen.results))
@@ -154,8 +128,8 @@ def hide_results(seen: Observed) -> Observed:
 @both
 def test_changeable_steps_are_emitted_after_the_change(how: str) -> None:
     executor = make_executor([act("echo", text="a"), act("echo", text="b")], answer())
-    spliced = splice(
-        executor.graph, edges(hide_results, on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
+    spliced = gx.splice(
+        executor.graph, gx.edges(hide_results, gx.on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
     )
     chunks = collect_chunks(executor.with_graph(spliced), how)
     assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["hidden", "hidden"]
@@ -188,7 +162,7 @@ def test_last_chunk_has_the_steps_on_request(how: str) -> None:
 
 @both
 def test_last_chunk_has_return_values_and_log(how: str) -> None:
-    finish = AgentFinish({"output": "42", "sure": True}, "I know")
+    finish = gx.AgentFinish({"output": "42", "sure": True}, "I know")
     assert collect_chunks(make_executor(finish), how) == [
         {"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}
     ]
@@ -198,7 +172,7 @@ def test_last_chunk_has_return_values_and_log(how: str) -> None:
 def test_native_calls_keep_their_messages(how: str) -> None:
     model = ScriptedModel([[call("echo", "c1", text="a"), call("echo", "c2", text="b")], "done"])
     # One at a time, as concurrent tools are ordered by when they return.
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], tool_concurrency=1)
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], tool_concurrency=1)
     chunks = collect_chunks(executor, how)
     message = ModelReply("", (call("echo", "c1", text="a"), call("echo", "c2", text="b"))).message
     assert [chunk["messages"] for chunk in chunks] == [
@@ -210,7 +184,7 @@ def test_native_calls_keep_their_messages(how: str) -> None:
     ]
 
 
-@tool(return_direct=True)
+@gx.tool(return_direct=True)
 def finish(text: str) -> str:
     """Return the text as the answer."""
     return text
@@ -219,131 +193,133 @@ def finish(text: str) -> str:
 @both
 def test_step_comes_before_a_direct_answer(how: str) -> None:
     action = act("finish", text="so")
-    executor = AgentExecutor(agent=scripted(action), tools=[finish])
+    executor = gx.AgentExecutor(agent=scripted(action), tools=[finish])
     assert [next(iter(chunk)) for chunk in collect_chunks(executor, how)] == ["actions", "steps", "output"]
 
 
 def test_action_is_emitted_before_its_tool_runs() -> None:
     ran: list[str] = []
 
-    @tool
+    @gx.tool
     def note(text: str) -> str:
         """Note it."""
         ran.append(text)
         return text
 
-    chunks = AgentExecutor(agent=scripted(act("note", text="x"), answer()), tools=[note]).stream_chunks("q")
+    chunks = gx.AgentExecutor(agent=scripted(act("note", text="x"), answer()), tools=[note]).stream_chunks("q")
     assert "actions" in next(chunks)
     assert ran == []
     chunks.close()
     assert ran == []
 
 
-@node
-def one_by_one(acted: Acted) -> Asks[CallTool, Observed]:
+@gx.node
+def one_by_one(acted: Acted) -> gx.Asks[CallTool, Observed]:
     """Call the tools one after the other."""
     first, second = acted.actions
-    one = yield from ask(CallTool(first.tool, first.tool_input, acted.run))
-    other = yield from ask(CallTool(second.tool, second.tool_input, acted.run))
+    one = yield from gx.ask(CallTool(first.tool, first.tool_input, acted.run))
+    other = yield from gx.ask(CallTool(second.tool, second.tool_input, acted.run))
     return Observed(acted.run, acted.actions, (one, other))
 
 
 @both
 def test_tools_called_in_turn_are_emitted_once(how: str) -> None:
     executor = make_executor([act("echo", text="a"), act("echo", text="b")], answer())
-    slowly = charged(when_spent=limit_reached)(rename(one_by_one, "dispatch_tools"))
-    executor = executor.with_graph(replace(executor.graph, slowly))
+    slowly = gx.charged(when_spent=limit_reached)(rename(one_by_one, "dispatch_tools"))
+    executor = executor.with_graph(gx.replace(executor.graph, slowly))
     keys = [next(iter(chunk)) for chunk in collect_chunks(executor, how)]
     assert keys == ["actions", "actions", "steps", "steps", "output"]
 
 
 def test_resumed_step_emits_its_actions_again() -> None:
-    executor = AgentExecutor(agent=scripted(act("fail", text="a"), answer()), tools=[fail], handle_tool_errors="raise")
+    executor = gx.AgentExecutor(
+        agent=scripted(act("fail", text="a"), answer()), tools=[fail], handle_tool_errors="raise"
+    )
     with pytest.raises(ValueError, match="no a") as caught:
         collect_chunks(executor, "sync")
-    executor = AgentExecutor(agent=scripted(answer()), tools=[fail])
-    keys = [next(iter(chunk)) for chunk in collect_chunks(executor, "sync", snapshot_of(caught.value))]
+    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[fail])
+    keys = [next(iter(chunk)) for chunk in collect_chunks(executor, "sync", gx.snapshot_of(caught.value))]
     assert keys == ["actions", "steps", "output"]
 
 
 @both
 def test_new_steps_are_emitted_after_a_removal(how: str) -> None:
-    @node
+    @gx.node
     def forget(ready: Ready) -> Ready:
         return Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
 
     model = ScriptedModel([*[f"Action: echo\nAction Input: {letter}" for letter in "abcd"], "Final Answer: so"])
-    executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
-    changed = splice(executor.graph, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready)
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo])
+    changed = gx.splice(executor.graph, gx.edges(forget, gx.on(Ready, plan)), after=check_return_direct, on=Ready)
     keys = [next(iter(chunk)) for chunk in collect_chunks(executor.with_graph(changed), how)]
     assert keys == [*["actions", "steps"] * 4, "output"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Delegate(Effect[str]):
+class Delegate(gx.Effect[str]):
     """An effect that replaces a tool call."""
 
-    action: AgentAction
+    action: gx.AgentAction
 
 
-@charged(when_spent=limit_reached)
-@node
-def delegate(acted: Acted) -> Asks[Delegate, Observed]:
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def delegate(acted: Acted) -> gx.Asks[Delegate, Observed]:
     """Dispatch by another effect."""
-    replies = yield from ask_all([Delegate(action) for action in acted.actions])
+    replies = yield from gx.ask_all([Delegate(action) for action in acted.actions])
     return Observed(acted.run, acted.actions, tuple(map(ToolResult, replies)))
 
 
-@charged(when_spent=limit_reached)
-@opaque
+@gx.charged(when_spent=limit_reached)
+@gx.opaque
 def perform(acted: Acted) -> Observed:
     """Dispatch by arbitrary code."""
     return Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
 
 
-@node
+@gx.node
 def observe(acted: Acted) -> Observed:
     """Dispatch without asking for an effect."""
     return Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
 
 
-@node
+@gx.node
 def carry_out(acted: Acted) -> Ready:
     """Dispatch and add the steps in one node."""
-    return Ready(acted.run.with_steps([AgentStep(action, "seen") for action in acted.actions]))
+    return Ready(acted.run.with_steps([gx.AgentStep(action, "seen") for action in acted.actions]))
 
 
-@node
+@gx.node
 def observe_first(acted: Acted) -> Acted | Observed:
     """Carry out the first action and pass on the rest."""
     first, *rest = acted.actions
     if not rest:
         return Observed(acted.run, (first,), (ToolResult("seen"),))
-    return Acted(acted.run.with_steps([AgentStep(first, "seen")]), tuple(rest))
+    return Acted(acted.run.with_steps([gx.AgentStep(first, "seen")]), tuple(rest))
 
 
-@charged(when_spent=limit_reached)
-@node
-def call_first(acted: Acted) -> Asks[CallTool, Acted | Observed]:
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def call_first(acted: Acted) -> gx.Asks[CallTool, Acted | Observed]:
     """Call the tool of the first action and pass on the rest."""
     first, *rest = acted.actions
-    result = yield from ask(CallTool(first.tool, first.tool_input, acted.run))
+    result = yield from gx.ask(CallTool(first.tool, first.tool_input, acted.run))
     if not rest:
         return Observed(acted.run, (first,), (result,))
-    return Acted(acted.run.with_steps([AgentStep(first, result.observation)]), tuple(rest))
+    return Acted(acted.run.with_steps([gx.AgentStep(first, result.observation)]), tuple(rest))
 
 
-LIMIT: Any = on(LimitReached, stopped_response)
-OBSERVED: Any = on(Observed, check_return_direct)
+LIMIT: Any = gx.on(LimitReached, stopped_response)
+OBSERVED: Any = gx.on(Observed, check_return_direct)
 # Each dispatching node, its routes, and the chunks of a step with two actions.
 TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
 DISPATCHERS: dict[str, tuple[Any, Any, list[str]]] = {
     "own effect": (delegate, OBSERVED | LIMIT, TOGETHER),
     "opaque": (perform, OBSERVED | LIMIT, TOGETHER),
     "pure": (observe, OBSERVED, TOGETHER),
-    "pure, to the plan": (carry_out, on(Ready, plan), TOGETHER),
-    "pure, one by one": (observe_first, OBSERVED | on(Acted, observe_first), ONE_BY_ONE),
-    "one by one": (call_first, OBSERVED | LIMIT | on(Acted, call_first), ["actions", "actions", "steps", "steps"]),
+    "pure, to the plan": (carry_out, gx.on(Ready, plan), TOGETHER),
+    "pure, one by one": (observe_first, OBSERVED | gx.on(Acted, observe_first), ONE_BY_ONE),
+    "one by one": (call_first, OBSERVED | LIMIT | gx.on(Acted, call_first), ["actions", "actions", "steps", "steps"]),
 }
 
 
@@ -351,9 +327,9 @@ def tool_of(asked: Delegate) -> str:
     return asked.action.tool
 
 
-def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
+def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> gx.AgentExecutor:
     """Return an executor in which another node replaces `dispatch_tools`."""
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=scripted(*turns),
         tools=[echo, fail],
         handlers={Delegate: tool_of},
@@ -361,14 +337,14 @@ def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor
         allow_nonterminating=True,
     )
     rows: Any = (
-        edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
-        | edges(parse, on(Acted, dispatch) | on(Ready, plan) | on(AgentFinish, END))
-        | edges(dispatch, routes)
-        | edges(stopped_response, on(StoppedResponse, END))
+        gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, stopped_response))
+        | gx.edges(parse, gx.on(Acted, dispatch) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
+        | gx.edges(dispatch, routes)
+        | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
     )
     if any(way.target is check_return_direct for way in routes.routes):
-        rows |= edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
-    return executor.with_graph(graph(rows, start=plan))
+        rows |= gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
+    return executor.with_graph(gx.graph(rows, start=plan))
 
 
 @both
@@ -387,19 +363,19 @@ def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     assert [step.action for step in carried_out if step.status != "parse_error"] == announced
 
 
-@charged(when_spent=limit_reached)
-@node
-def approve(acted: Acted) -> Asks[AskHuman, Acted]:
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted]:
     """Leave out the second action, whatever the answer is."""
-    yield from ask(AskHuman("All of them?"))
+    yield from gx.ask(gx.AskHuman("All of them?"))
     return Acted(acted.run, acted.actions[:1])
 
 
-@charged(when_spent=limit_reached)
-@node
-def refuse(acted: Acted) -> Asks[AskHuman, Acted | Observed]:
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def refuse(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | Observed]:
     """Leave out all but one action, and refuse that one instead of calling its tool."""
-    yield from ask(AskHuman("All of them?"))
+    yield from gx.ask(gx.AskHuman("All of them?"))
     first = acted.actions[:1]
     return Observed(acted.run, first, (ToolResult("refused"),)) if len(acted.actions) == 1 else Acted(acted.run, first)
 
@@ -408,45 +384,45 @@ def refuse(acted: Acted) -> Asks[AskHuman, Acted | Observed]:
 @cases("guard", [approve, refuse])
 def test_approval_emits_only_approved_actions(how: str, guard: Any) -> None:
     first, second = act("echo", text="a"), act("echo", text="b")
-    executor = AgentExecutor(
-        agent=scripted([first, second], [first], answer()), tools=[echo], handlers={AskHuman: lambda asked: "no"}
+    executor = gx.AgentExecutor(
+        agent=scripted([first, second], [first], answer()), tools=[echo], handlers={gx.AskHuman: lambda asked: "no"}
     )
-    routes: Any = on(Acted, dispatch_tools) | on(LimitReached, stopped_response)
+    routes: Any = gx.on(Acted, dispatch_tools) | gx.on(LimitReached, stopped_response)
     if guard is refuse:
-        routes |= on(Observed, check_return_direct)
-    spliced = splice(executor.graph, edges(guard, routes), after=parse, on=Acted)
+        routes |= gx.on(Observed, check_return_direct)
+    spliced = gx.splice(executor.graph, gx.edges(guard, routes), after=parse, on=Acted)
     chunks = collect_chunks(executor.with_graph(spliced), how)
     assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 3, "output"]
     assert all(chunk.get("actions", [first]) == [first] for chunk in chunks)
 
 
-@node
+@gx.node
 def brief(acted: Acted) -> Ready:
     """Pass the actions to an embedded agent."""
     return Ready(Run({"input": "?", "outer": acted}))
 
 
-@node
-def report(finish: AgentFinish) -> Observed:
+@gx.node
+def report(finish: gx.AgentFinish) -> Observed:
     """Continue the outer run, in which the inner run was one call."""
     outer = finish.run.inputs["outer"]
     return Observed(outer.run, outer.actions, (ToolResult(finish.output),))
 
 
-def make_nested_executor(decide: Any) -> AgentExecutor:
+def make_nested_executor(decide: Any) -> gx.AgentExecutor:
     """Return an executor whose tool calls are runs of the same agent, with the input `outer`."""
-    executor = AgentExecutor(agent=decide, tools=[echo], handle_parsing_errors=True)
-    inner: Any = embed(executor, "inner")
+    executor = gx.AgentExecutor(agent=decide, tools=[echo], handle_parsing_errors=True)
+    inner: Any = gx.embed(executor, "inner")
     rows: Any = (
-        edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
-        | edges(parse, on(Acted, brief) | on(Ready, plan) | on(AgentFinish, END))
-        | edges(brief, on(Ready, inner))
-        | edges(inner, on(AgentFinish, report) | on(StoppedResponse, END))
-        | edges(report, on(Observed, check_return_direct))
-        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
-        | edges(stopped_response, on(StoppedResponse, END))
+        gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, stopped_response))
+        | gx.edges(parse, gx.on(Acted, brief) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
+        | gx.edges(brief, gx.on(Ready, inner))
+        | gx.edges(inner, gx.on(gx.AgentFinish, report) | gx.on(gx.StoppedResponse, gx.END))
+        | gx.edges(report, gx.on(Observed, check_return_direct))
+        | gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
+        | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
     )
-    return executor.with_graph(graph(rows, start=plan))
+    return executor.with_graph(gx.graph(rows, start=plan))
 
 
 @both
@@ -480,7 +456,7 @@ def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, i
     assert [step.action for step in turns] == [act("echo", text=text) for text in expected]
 
 
-@node
+@gx.node
 def redact(ready: Ready) -> Ready:
     """Hide the tools' results."""
     steps = [dataclasses.replace(step, observation="hidden") for step in ready.run.steps]
@@ -490,9 +466,9 @@ def redact(ready: Ready) -> Ready:
 @both
 def test_changed_step_is_not_new(how: str) -> None:
     action = act("echo", text="a")
-    executor = AgentExecutor(agent=scripted(action, action, answer()), tools=[echo])
-    rows: Any = edges(redact, on(Ready, plan))
-    changed = executor.with_graph(splice(executor.graph, rows, after=check_return_direct, on=Ready))
+    executor = gx.AgentExecutor(agent=scripted(action, action, answer()), tools=[echo])
+    rows: Any = gx.edges(redact, gx.on(Ready, plan))
+    changed = executor.with_graph(gx.splice(executor.graph, rows, after=check_return_direct, on=Ready))
     chunks = collect_chunks(changed, how)
     assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 2, "output"]
 
@@ -504,10 +480,10 @@ def test_action_is_emitted_before_its_own_effect() -> None:
         asked.append(effect)
         return "seen"
 
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=scripted(act("echo", text="a"), answer()), tools=[echo], handlers={Delegate: answer_effect}
     )
-    chunks = executor.with_graph(replace(executor.graph, rename(delegate, "dispatch_tools"))).stream_chunks("q")
+    chunks = executor.with_graph(gx.replace(executor.graph, rename(delegate, "dispatch_tools"))).stream_chunks("q")
     assert "actions" in next(chunks)
     assert asked == []
     chunks.close()
@@ -518,12 +494,12 @@ def test_other_events_have_no_chunks() -> None:
 
 
 def test_result_of_another_action_waits_for_its_step() -> None:
-    executor = AgentExecutor(agent=scripted(answer()), tools=[echo])
+    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[echo])
     chunks = ChunkBuilder(executor.graph)
     action = act("echo", text="a")
     chunks.convert(Entered("dispatch_tools", Acted(Run({"input": "q"}), (action,)), Spent()))
     other = CallTool("echo", {"text": "b"})
-    assert chunks.convert(Answered("dispatch_tools", other, ToolResult("b"), 0.0, Spent())) == []
-    step = AgentStep(action, "a")
+    assert chunks.convert(gx.Answered("dispatch_tools", other, ToolResult("b"), 0.0, Spent())) == []
+    step = gx.AgentStep(action, "a")
     (_, made) = chunks.convert(Entered("plan", Ready(Run({"input": "q"}, Steps([step]))), Spent()))
     assert made["steps"] == [step]

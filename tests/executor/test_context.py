@@ -13,43 +13,11 @@ from typing import Any, Protocol, TypedDict, final, runtime_checkable
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    Asks,
-    CallContext,
-    Effect,
-    Event,
-    Exhausted,
-    Failed,
-    Graph,
-    InputError,
-    Snapshot,
-    ask,
-    charged,
-    edges,
-    graph,
-    node,
-    on,
-    opaque,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
 from graphexec.draw import Recorder
 from graphexec.kernel import Done, replay
 from graphexec.runtime import RunOptions
-from tests.executor.actors import (
-    HOW,
-    MIXED,
-    AnyTool,
-    Caller,
-    Running,
-    act,
-    answer,
-    caller_of,
-    delegate_to,
-    scripted,
-)
+from tests.executor import actors
 from tests.parameters import cases
 
 # Seconds that a test waits for something that must happen immediately.
@@ -66,30 +34,30 @@ class User:
 ADA = User("ada")
 
 
-@tool
-def greet(text: str, call: CallContext[User]) -> str:
+@gx.tool
+def greet(text: str, call: gx.CallContext[User]) -> str:
     """Greet the user."""
     return f"{text} {call.context.name}"
 
 
-@tool
-async def agreet(text: str, call: CallContext[User]) -> str:
+@gx.tool
+async def agreet(text: str, call: gx.CallContext[User]) -> str:
     """Greet the user."""
     return f"{text} {call.context.name}"
 
 
-def make_greeter(one: AnyTool, **options: Any) -> AgentExecutor:
-    both = [act(one.name, text="hello"), act(one.name, text="bye")]
-    return AgentExecutor(agent=scripted(both, answer()), tools=[one], **options)
+def make_greeter(one: actors.AnyTool, **options: Any) -> gx.AgentExecutor:
+    both = [actors.act(one.name, text="hello"), actors.act(one.name, text="bye")]
+    return gx.AgentExecutor(agent=actors.scripted(both, actors.answer()), tools=[one], **options)
 
 
 # ---- recipients
 
 
-@HOW
+@actors.HOW
 @pytest.mark.parametrize("one", [greet, agreet], ids=["sync", "async"])
 @pytest.mark.parametrize("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
-def test_tools_get_the_context(run: Running, one: AnyTool, options: dict[str, Any]) -> None:
+def test_tools_get_the_context(run: actors.Running, one: actors.AnyTool, options: dict[str, Any]) -> None:
     result = run(make_greeter(one, **options), context=ADA)
     assert [step.observation for step in result.steps] == ["hello ada", "bye ada"]
 
@@ -148,53 +116,53 @@ class Finished:
 @dataclass(frozen=True)
 class Stopped:
     at: Seen | SeenTwice
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @dataclass(frozen=True)
-class WhoAmI(Effect[str]):
+class WhoAmI(gx.Effect[str]):
     pass
 
 
-@node
-def see(start: Start, call: CallContext[User]) -> Seen:
+@gx.node
+def see(start: Start, call: gx.CallContext[User]) -> Seen:
     return Seen((call.context.name,))
 
 
-@charged(when_spent=Stopped)
-@node
-def see_and_ask(seen: Seen, call: CallContext[User]) -> Asks[WhoAmI, SeenTwice]:
-    name = yield from ask(WhoAmI())
+@gx.charged(when_spent=Stopped)
+@gx.node
+def see_and_ask(seen: Seen, call: gx.CallContext[User]) -> gx.Asks[WhoAmI, SeenTwice]:
+    name = yield from gx.ask(WhoAmI())
     return SeenTwice((*seen.names, call.context.name, name))
 
 
-@charged(when_spent=Stopped)
-@opaque
-def see_freely(seen: SeenTwice, call: CallContext[User]) -> Finished:
+@gx.charged(when_spent=Stopped)
+@gx.opaque
+def see_freely(seen: SeenTwice, call: gx.CallContext[User]) -> Finished:
     return Finished((*seen.names, call.context.name))
 
 
-@charged(when_spent=Stopped)
-@node
-async def asee_freely(seen: SeenTwice, call: CallContext[User]) -> Finished:
+@gx.charged(when_spent=Stopped)
+@gx.node
+async def asee_freely(seen: SeenTwice, call: gx.CallContext[User]) -> Finished:
     return Finished((*seen.names, call.context.name))
 
 
 # Any: the last node may be of either kind.
-def machine(last: Any) -> Graph[Start, Any]:
-    return graph(
-        edges(see, on(Seen, see_and_ask))
-        | edges(see_and_ask, on(SeenTwice, last) | on(Stopped, END))
-        | edges(last, on(Finished, END) | on(Stopped, END)),
+def machine(last: Any) -> gx.Graph[Start, Any]:
+    return gx.graph(
+        gx.edges(see, gx.on(Seen, see_and_ask))
+        | gx.edges(see_and_ask, gx.on(SeenTwice, last) | gx.on(Stopped, gx.END))
+        | gx.edges(last, gx.on(Finished, gx.END) | gx.on(Stopped, gx.END)),
         start=see,
     )
 
 
-def who_am_i(effect: WhoAmI, call: CallContext[User]) -> str:
+def who_am_i(effect: WhoAmI, call: gx.CallContext[User]) -> str:
     return call.context.name
 
 
-async def awho_am_i(effect: WhoAmI, call: CallContext[User]) -> str:
+async def awho_am_i(effect: WhoAmI, call: gx.CallContext[User]) -> str:
     return call.context.name
 
 
@@ -202,7 +170,7 @@ async def awho_am_i(effect: WhoAmI, call: CallContext[User]) -> str:
 @cases("handler", [who_am_i, awho_am_i])
 def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., Any]) -> None:
     one = machine(last)
-    handlers: dict[type[Effect[Any]], Callable[..., Any]] = {WhoAmI: handler}
+    handlers: dict[type[gx.Effect[Any]], Callable[..., Any]] = {WhoAmI: handler}
     every = Finished(("ada",) * 4)
     done = one.run(Start(), handlers=handlers, context=ADA)
     assert done.outcome == every
@@ -215,8 +183,8 @@ def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., An
     assert replayed == done
 
 
-@HOW
-def test_events_have_the_context(run: Running) -> None:
+@actors.HOW
+def test_events_have_the_context(run: actors.Running) -> None:
     seen: list[Any] = []
     assert run(make_greeter(greet, observers=[seen.append]), context=ADA).reason == "finished"
     assert type(seen[-1]) is Done
@@ -224,9 +192,9 @@ def test_events_have_the_context(run: Running) -> None:
     assert len({event.call.run_id for event in seen}) == 1
 
 
-@HOW
-def test_failed_has_the_context(run: Running) -> None:
-    @tool(on_error="raise")
+@actors.HOW
+def test_failed_has_the_context(run: actors.Running) -> None:
+    @gx.tool(on_error="raise")
     def fail(text: str) -> str:
         """Fail."""
         raise OSError(text)
@@ -234,64 +202,70 @@ def test_failed_has_the_context(run: Running) -> None:
     seen: list[Any] = []
     with pytest.raises(OSError, match="hello"):
         run(
-            AgentExecutor(agent=scripted(act("fail", text="hello")), tools=[fail], observers=[seen.append]), context=ADA
+            gx.AgentExecutor(
+                agent=actors.scripted(actors.act("fail", text="hello")), tools=[fail], observers=[seen.append]
+            ),
+            context=ADA,
         )
-    assert [place for place, event in enumerate(seen) if isinstance(event, Failed)] == [len(seen) - 1]
+    assert [place for place, event in enumerate(seen) if isinstance(event, gx.Failed)] == [len(seen) - 1]
     assert (seen[-1].call.context, seen[-1].call.node) == (ADA, "dispatch_tools")
 
 
-@MIXED
-def test_inner_run_gets_it_only_by_the_tool(run: Running, is_async: bool) -> None:
+@actors.MIXED
+def test_inner_run_gets_it_only_by_the_tool(run: actors.Running, is_async: bool) -> None:
     seen: list[Any] = []
 
-    @tool
-    def look(text: str, call: CallContext[object]) -> str:
+    @gx.tool
+    def look(text: str, call: gx.CallContext[object]) -> str:
         """Look."""
         seen.append(call.context)
         return text
 
-    inner = caller_of(Caller(answers_after=1), look)
-    run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=is_async)), context=ADA)
+    inner = actors.caller_of(actors.Caller(answers_after=1), look)
+    run(
+        actors.caller_of(actors.Caller(answers_after=1), actors.delegate_to(lambda: inner, is_async=is_async)),
+        context=ADA,
+    )
     assert seen == [None]
 
 
 # ---- invalid contexts
 
 
-@HOW
+@actors.HOW
 @pytest.mark.parametrize("given", [None, "ada"])
-def test_wrong_context_is_refused_before_the_run(run: Running, given: Any) -> None:
+def test_wrong_context_is_refused_before_the_run(run: actors.Running, given: Any) -> None:
     asked: list[Any] = []
 
     def agent(steps: Any, inputs: Any) -> Any:
         asked.append(steps)
-        return answer()
+        return actors.answer()
 
-    executor = AgentExecutor(agent=agent, tools=[greet])
+    executor = gx.AgentExecutor(agent=agent, tools=[greet])
     fact = "the run has no context" if given is None else "the run's context is a str"
     expected = rf"{fact}, but a node, handler or tool takes CallContext\[User\]; pass run\(\.\.\., context="
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(gx.InputError, match=expected):
         run(executor, context=given)
     assert asked == []
 
 
-@HOW
+@actors.HOW
 @pytest.mark.parametrize("options", [{"run_id": 3}, {"run_id": ""}, {"host": "ada"}, {"host": 3}])
-def test_wrong_run_options_are_refused(run: Running, options: dict[str, Any]) -> None:
+def test_wrong_run_options_are_refused(run: actors.Running, options: dict[str, Any]) -> None:
     (name,) = options
-    with pytest.raises(InputError, match=rf"^{name} is .*; give a "):
-        run(AgentExecutor(agent=scripted(answer()), tools=[]), **options)
+    with pytest.raises(gx.InputError, match=rf"^{name} is .*; give a "):
+        run(gx.AgentExecutor(agent=actors.scripted(actors.answer()), tools=[]), **options)
 
 
 def test_wrong_context_of_nodes_and_handlers_is_refused() -> None:
-    @node
+    @gx.node
     def indifferent(start: Start) -> Finished:
         return Finished(())
 
-    plain = graph(edges(indifferent, on(Finished, END)), start=indifferent)
-    with pytest.raises(InputError, match=r"CallContext\[User\]"):
+    plain = gx.graph(gx.edges(indifferent, gx.on(Finished, gx.END)), start=indifferent)
+    with pytest.raises(gx.InputError, match=r"CallContext\[User\]"):
         plain.run(Start(), handlers={WhoAmI: who_am_i}, context=3)
-    with pytest.raises(InputError, match=r"CallContext\[User\]"):
+    with pytest.raises(gx.InputError, match=r"CallContext\[User\]"):
         machine(see_freely).run(Start(), handlers={})
     assert plain.run(Start(), context=3).outcome == Finished(())
 
@@ -309,23 +283,23 @@ class Settings(TypedDict):
     name: str
 
 
-def of_protocol(text: str, call: CallContext[Named]) -> str:
+def of_protocol(text: str, call: gx.CallContext[Named]) -> str:
     return call.context.name
 
 
-def of_typed_dict(text: str, call: CallContext[Settings]) -> str:
+def of_typed_dict(text: str, call: gx.CallContext[Settings]) -> str:
     return call.context["name"]
 
 
-def of_union(text: str, call: CallContext[User | str]) -> str:
+def of_union(text: str, call: gx.CallContext[User | str]) -> str:
     return str(call.context)
 
 
-def of_generic(text: str, call: CallContext[list[str]]) -> str:
+def of_generic(text: str, call: gx.CallContext[list[str]]) -> str:
     return call.context[0]
 
 
-def of_runtime_protocol(text: str, call: CallContext[Closing]) -> str:
+def of_runtime_protocol(text: str, call: gx.CallContext[Closing]) -> str:
     return str(call.context)
 
 
@@ -339,13 +313,13 @@ def of_runtime_protocol(text: str, call: CallContext[Closing]) -> str:
     ],
 )
 def test_classes_that_cannot_be_checked_are_accepted(function: Any, context: Any, seen: str) -> None:
-    one = tool(name="see", description="See.")(function)
+    one = gx.tool(name="see", description="See.")(function)
     assert make_greeter(one).run("q", context=context).steps[0].observation == seen
 
 
 def test_runtime_protocol_is_checked() -> None:
-    one = tool(name="see", description="See.")(of_runtime_protocol)
-    with pytest.raises(InputError, match=r"CallContext\[Closing\]"):
+    one = gx.tool(name="see", description="See.")(of_runtime_protocol)
+    with pytest.raises(gx.InputError, match=r"CallContext\[Closing\]"):
         make_greeter(one).run("q", context=ADA)
 
 
@@ -357,8 +331,8 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
     users = [User(f"user {number}") for number in range(8)]
     together = threading.Barrier(len(users))
 
-    @tool
-    def meet(text: str, call: CallContext[User]) -> str:
+    @gx.tool
+    def meet(text: str, call: gx.CallContext[User]) -> str:
         """Wait for the others."""
         together.wait(LONG)
         return call.context.name
@@ -366,20 +340,20 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
     async def main() -> list[Any]:
         gate = asyncio.Barrier(len(users))
 
-        @tool(name="meet")
-        async def ameet(text: str, call: CallContext[User]) -> str:
+        @gx.tool(name="meet")
+        async def ameet(text: str, call: gx.CallContext[User]) -> str:
             """Wait for the others."""
             await gate.wait()
             return call.context.name
 
-        one = AgentExecutor(agent=scripted(act("meet", text="a"), answer()), tools=[ameet])
+        one = gx.AgentExecutor(agent=actors.scripted(actors.act("meet", text="a"), actors.answer()), tools=[ameet])
         return [*await asyncio.gather(*(one.arun("q", context=user) for user in users))]
 
     results: list[Any] = [None] * len(users)
     if kind == "tasks":
         results = asyncio.run(main())
     else:
-        executor = AgentExecutor(agent=scripted(act("meet", text="a"), answer()), tools=[meet])
+        executor = gx.AgentExecutor(agent=actors.scripted(actors.act("meet", text="a"), actors.answer()), tools=[meet])
 
         def work(position: int) -> None:
             results[position] = executor.run("q", context=users[position])
@@ -395,9 +369,9 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
 # ---- storage
 
 
-@HOW
-def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
-    events: list[Event[Any]] = []
+@actors.HOW
+def test_context_is_stored_nowhere(run: actors.Running, tmp_path: Path) -> None:
+    events: list[gx.Event[Any]] = []
     executor = make_greeter(greet, observers=[events.append])
     recorder = Recorder(executor.verify())
     result = run(executor, context=ADA)
@@ -419,20 +393,22 @@ def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
     assert not any(SECRET in text for text in stored)
 
 
-@HOW
-def test_context_is_in_no_snapshot_or_exception(run: Running) -> None:
-    @tool(on_error="raise")
-    def fail(text: str, call: CallContext[User]) -> str:
+@actors.HOW
+def test_context_is_in_no_snapshot_or_exception(run: actors.Running) -> None:
+    @gx.tool(on_error="raise")
+    def fail(text: str, call: gx.CallContext[User]) -> str:
         """Fail."""
         raise ValueError(text)
 
-    executor = AgentExecutor(agent=scripted([act("fail", text="a"), act("fail", text="b")]), tools=[fail])
+    executor = gx.AgentExecutor(
+        agent=actors.scripted([actors.act("fail", text="a"), actors.act("fail", text="b")]), tools=[fail]
+    )
     with pytest.raises(ValueError, match="a") as raised:
         run(executor, context=ADA)
-    snapshot = snapshot_of(raised.value)
+    snapshot = gx.snapshot_of(raised.value)
     assert snapshot is not None
     for text in (snapshot.to_json(), repr(snapshot), "\n".join(raised.value.__notes__)):
         assert SECRET not in text
     # The caller who resumes the run passes it again.
-    with pytest.raises(InputError, match="the run has no context"):
-        run(executor, Snapshot.from_json(snapshot.to_json(), executor.graph))
+    with pytest.raises(gx.InputError, match="the run has no context"):
+        run(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph))

@@ -10,18 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    Agent,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Snapshot,
-    StoppedResponse,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    snapshot_of,
-)
+import graphexec as gx
+from graphexec import messages
 from graphexec.actions import Steps
 from graphexec.agents.agent import FINAL_REQUEST, conclude_messages, conclude_request
 from graphexec.agents.structured import decision_schema
@@ -30,17 +20,6 @@ from graphexec.errors import ModelError
 from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
 from graphexec.executor.table import STOPPED
 from graphexec.kernel import Answered, Asked, Moved, Reported
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    CompletionRequest,
-    ModelReply,
-    ModelRequest,
-    ReplyDelta,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-)
 from graphexec.models import ScriptedModel
 from tests.drivers import limit_of
 from tests.executor.actors import call, echo, fail, prompt, run_executor
@@ -50,16 +29,16 @@ ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "I have heard enough.\nFinal Answer: hi it is"
 
 
-def react(*replies: Any, **settings: Any) -> tuple[AgentExecutor, ScriptedModel]:
+def react(*replies: Any, **settings: Any) -> tuple[gx.AgentExecutor, ScriptedModel]:
     model = ScriptedModel(replies)
-    agent = create_react_agent(model, [echo], protocol=settings.pop("protocol", "chat"))
+    agent = gx.create_react_agent(model, [echo], protocol=settings.pop("protocol", "chat"))
     settings = {"max_iterations": 2, "early_stopping_method": "generate", **settings}
-    return AgentExecutor(agent=agent, tools=[echo], **settings), model
+    return gx.AgentExecutor(agent=agent, tools=[echo], **settings), model
 
 
-def run_until_stopped(executor: AgentExecutor) -> StoppedResponse:
+def run_until_stopped(executor: gx.AgentExecutor) -> gx.StoppedResponse:
     ending = executor.run("say hi").ending
-    assert isinstance(ending, StoppedResponse)
+    assert isinstance(ending, gx.StoppedResponse)
     return ending
 
 
@@ -78,34 +57,17 @@ def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     assert len(other.requests) == 3
     assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL_REQUEST}"
     assert other.requests[2] == conclude_request(model.requests[2])
-    assert isinstance(other.requests[2], CompletionRequest if protocol == "completion" else ChatRequest)
+    assert isinstance(
+        other.requests[2], messages.CompletionRequest if protocol == "completion" else messages.ChatRequest
+    )
 
 
 def test_structured_agent_may_only_answer() -> None:
     decision = json.dumps({"action": "echo", "action_input": {"text": "hi"}})
     final = json.dumps({"action": "final_answer", "answer": "hi it is"})
     model = ScriptedModel([decision, final])
-    executor = AgentExecutor(
-        agent=create_structured_agent(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
-    )
-    ending = run_until_stopped(executor)
-    assert (ending.output, ending.generated) == ("hi it is", True)
-    first, last = model.requests
-    assert isinstance(first, ChatRequest)
-    assert isinstance(last, ChatRequest)
-    assert last.schema == decision_schema(())
-    assert last.schema != first.schema
-    assert tuple(last.messages) == (
-        *first.messages,
-        AssistantMessage(decision),
-        UserMessage(f"Observation: hi\n\n{FINAL_REQUEST}"),
-    )
-
-
-def test_last_request_of_a_stopped_run_forbids_calls() -> None:
-    model = ScriptedModel([call("echo", text="hi"), "hi it is"])
-    executor = AgentExecutor(
-        agent=create_tool_calling_agent(model, [echo], system="Help."),
+    executor = gx.AgentExecutor(
+        agent=gx.create_structured_agent(model, [echo]),
         tools=[echo],
         max_iterations=1,
         early_stopping_method="generate",
@@ -113,23 +75,48 @@ def test_last_request_of_a_stopped_run_forbids_calls() -> None:
     ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == ("hi it is", True)
     first, last = model.requests
-    assert isinstance(first, ChatRequest)
-    assert isinstance(last, ChatRequest)
+    assert isinstance(first, messages.ChatRequest)
+    assert isinstance(last, messages.ChatRequest)
+    assert last.schema == decision_schema(())
+    assert last.schema != first.schema
+    assert tuple(last.messages) == (
+        *first.messages,
+        messages.AssistantMessage(decision),
+        messages.UserMessage(f"Observation: hi\n\n{FINAL_REQUEST}"),
+    )
+
+
+def test_last_request_of_a_stopped_run_forbids_calls() -> None:
+    model = ScriptedModel([call("echo", text="hi"), "hi it is"])
+    executor = gx.AgentExecutor(
+        agent=gx.create_tool_calling_agent(model, [echo], system="Help."),
+        tools=[echo],
+        max_iterations=1,
+        early_stopping_method="generate",
+    )
+    ending = run_until_stopped(executor)
+    assert (ending.output, ending.generated) == ("hi it is", True)
+    first, last = model.requests
+    assert isinstance(first, messages.ChatRequest)
+    assert isinstance(last, messages.ChatRequest)
     assert (first.tool_choice, last.tool_choice, last.schema) == ("auto", "none", None)
     # An API refuses a conversation with tool calls that offers no tools.
     assert last.tools == first.tools == (echo.spec,)
     assert list(last.messages) == [
-        SystemMessage("Help."),
-        UserMessage("say hi"),
-        AssistantMessage("", (call("echo", text="hi"),)),
-        ToolMessage("c1", "hi"),
-        UserMessage(FINAL_REQUEST),
+        messages.SystemMessage("Help."),
+        messages.UserMessage("say hi"),
+        messages.AssistantMessage("", (call("echo", text="hi"),)),
+        messages.ToolMessage("c1", "hi"),
+        messages.UserMessage(FINAL_REQUEST),
     ]
 
 
 def test_concluding_sentence_joins_the_users_last_message() -> None:
-    assert conclude_messages([UserMessage("q")]) == (UserMessage(f"q\n\n{FINAL_REQUEST}"),)
-    assert conclude_messages([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL_REQUEST))
+    assert conclude_messages([messages.UserMessage("q")]) == (messages.UserMessage(f"q\n\n{FINAL_REQUEST}"),)
+    assert conclude_messages([messages.AssistantMessage("a")]) == (
+        messages.AssistantMessage("a"),
+        messages.UserMessage(FINAL_REQUEST),
+    )
 
 
 @cases("kind", ["def", "async def"])
@@ -139,19 +126,19 @@ def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         seen.append(inputs)
         if inputs.get("conclude"):
-            return AgentFinish({"output": f"{len(steps)} steps"})
-        return AgentAction("echo", {"text": "hi"})
+            return gx.AgentFinish({"output": f"{len(steps)} steps"})
+        return gx.AgentAction("echo", {"text": "hi"})
 
     async def decide_too(steps: Steps, inputs: dict[str, Any]) -> Any:
         return decide(steps, inputs)
 
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         seen.clear()
         agent: Any = decide if kind == "def" else decide_too
-        return AgentExecutor(agent=agent, tools=[echo], max_iterations=2, early_stopping_method="generate")
+        return gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=2, early_stopping_method="generate")
 
     result = run_executor(make)
-    assert isinstance(result.outcome, StoppedResponse)
+    assert isinstance(result.outcome, gx.StoppedResponse)
     assert (result.outcome.output, result.outcome.generated) == ("2 steps", True)
     assert result.spent["model_calls"] == 3
     assert seen == [{"input": "q"}, {"input": "q"}, {"input": "q", "conclude": True}]
@@ -160,9 +147,9 @@ def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
 
 
 def test_agent_without_conclude_is_asked_again() -> None:
-    given = create_react_agent(ScriptedModel([ACT, DONE]), [echo])
-    agent = Agent(given.ask, given.read, given.model, input_keys=given.input_keys)
-    executor = AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    given = gx.create_react_agent(ScriptedModel([ACT, DONE]), [echo])
+    agent = gx.Agent(given.ask, given.read, given.model, input_keys=given.input_keys)
+    executor = gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
     assert run_until_stopped(executor).output == "hi it is"
     model = given.model
     assert isinstance(model, ScriptedModel)
@@ -199,18 +186,20 @@ def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, gen
 def test_finish_with_several_values_is_kept_whole() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         return (
-            AgentFinish({"answer": 42, "sure": True}) if inputs.get("conclude") else AgentAction("echo", {"text": ""})
+            gx.AgentFinish({"answer": 42, "sure": True})
+            if inputs.get("conclude")
+            else gx.AgentAction("echo", {"text": ""})
         )
 
-    executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    executor = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
     assert json.loads(run_until_stopped(executor).output) == {"answer": 42, "sure": True}
 
 
 def test_empty_list_of_actions_is_no_answer() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        return [] if inputs.get("conclude") else AgentAction("echo", {"text": ""})
+        return [] if inputs.get("conclude") else gx.AgentAction("echo", {"text": ""})
 
-    executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    executor = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
     ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == (STOPPED, False)
 
@@ -228,11 +217,11 @@ def test_empty_list_of_actions_is_no_answer() -> None:
     ],
 )
 def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, calls: int) -> None:
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         return react(*[ACT] * (calls - 1), DONE, **limits)[0]
 
     result = run_executor(make)
-    assert isinstance(result.outcome, StoppedResponse)
+    assert isinstance(result.outcome, gx.StoppedResponse)
     assert (result.outcome.output, result.outcome.generated, limit_of(result.outcome).limit) == (
         "hi it is",
         True,
@@ -245,7 +234,7 @@ def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, ca
 def test_finished_run_makes_no_last_call() -> None:
     executor, model = react(ACT, DONE)
     ending = executor.run("q").ending
-    assert isinstance(ending, AgentFinish)
+    assert isinstance(ending, gx.AgentFinish)
     assert len(model.requests) == 2
 
 
@@ -294,7 +283,7 @@ def test_observers_see_the_last_call() -> None:
 
 
 def test_exception_of_the_last_call_is_raised() -> None:
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         return react(ACT, ACT, ModelError("out of order"))[0]
 
     with pytest.raises(ModelError, match="out of order"):
@@ -311,23 +300,23 @@ class Stuck:
     def clock(self) -> float:
         return self.seconds
 
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+    def complete(self, request: messages.ModelRequest, *, timeout: float | None = None) -> messages.ModelReply:
         if FINAL_REQUEST in prompt(request):
             self.released.wait(30)
-            return ModelReply("Final Answer: too late")
+            return messages.ModelReply("Final Answer: too late")
         # This waits in real time, of which almost none is left.
         self.seconds = 14.95
-        return ModelReply(ACT)
+        return messages.ModelReply(ACT)
 
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+    async def acomplete(self, request: messages.ModelRequest, *, timeout: float | None = None) -> messages.ModelReply:
         return await asyncio.to_thread(self.complete, request)
 
 
 @cases("how", ["sync", "async"])
 def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
-    executor = AgentExecutor(
-        agent=create_react_agent(model, [echo]),
+    executor = gx.AgentExecutor(
+        agent=gx.create_react_agent(model, [echo]),
         tools=[echo],
         max_execution_time=5,
         early_stopping_method="generate",
@@ -346,7 +335,7 @@ def test_last_call_is_cut_after_the_grace(how: str) -> None:
     finally:
         model.released.set()
     ending = result.ending
-    assert isinstance(ending, StoppedResponse)
+    assert isinstance(ending, gx.StoppedResponse)
     # The first limit is named.
     assert (ending.output, ending.generated) == (STOPPED, False)
     limit = limit_of(ending)
@@ -359,28 +348,28 @@ def test_pieces_of_the_last_answer_are_streamed() -> None:
     class Streaming(ScriptedModel):
         instant = False
 
-        def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
+        def stream(self, request: messages.ModelRequest, *, timeout: float | None = None) -> Any:
             reply = self.complete(request)
-            yield ReplyDelta(reply.content)
+            yield messages.ReplyDelta(reply.content)
             yield reply
 
     model = Streaming([ACT, DONE])
-    executor = AgentExecutor(
-        agent=create_react_agent(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
+    executor = gx.AgentExecutor(
+        agent=gx.create_react_agent(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
     )
     events = list(executor.stream("q", tokens=True))
     heard = [event for event in events if isinstance(event, Reported)]
     assert [(event.node, event.news) for event in heard] == [
-        ("plan", ReplyDelta(ACT)),
-        ("stopped_response", ReplyDelta(DONE)),
+        ("plan", messages.ReplyDelta(ACT)),
+        ("stopped_response", messages.ReplyDelta(DONE)),
     ]
 
 
 def test_last_call_follows_a_resumed_batch() -> None:
     # The limit refuses the failed call; the other call's result must not be taken for the model's reply.
     model = ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
-    executor = AgentExecutor(
-        agent=create_tool_calling_agent(model, [echo, fail]),
+    executor = gx.AgentExecutor(
+        agent=gx.create_tool_calling_agent(model, [echo, fail]),
         tools=[echo, dataclasses.replace(fail, on_error="raise")],
         max_tool_calls=2,
         tool_concurrency=1,
@@ -388,8 +377,8 @@ def test_last_call_follows_a_resumed_batch() -> None:
     )
     with pytest.raises(ValueError, match="no b") as raised:
         executor.run("q")
-    snapshot = snapshot_of(raised.value)
+    snapshot = gx.snapshot_of(raised.value)
     assert snapshot is not None
     assert len(snapshot.open) == 2
-    result = executor.run(Snapshot.from_json(snapshot.to_json(), executor.graph))
+    result = executor.run(gx.Snapshot.from_json(snapshot.to_json(), executor.graph))
     assert (result.reason, result.output, result.spent["tool_calls"]) == ("tool_calls", "the last word", 2)

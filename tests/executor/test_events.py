@@ -7,20 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    Answered,
-    Asked,
-    Done,
-    Entered,
-    Event,
-    Failed,
-    Moved,
-    Reported,
-    create_react_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.effects import CallModel, CallTool
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
@@ -28,21 +15,21 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, echo, run_executor, scripted
 
 
-def line(event: Event[Ending]) -> str:
+def line(event: gx.Event[Ending]) -> str:
     match event:
-        case Entered(node):
+        case gx.Entered(node):
             return f"enter {node}"
-        case Asked(node, effect):
+        case gx.Asked(node, effect):
             return f"{node} asks {kinds(effect)}"
-        case Reported(node, _, news):
+        case gx.Reported(node, _, news):
             return f"{node} hears {news}"
-        case Answered(node, effect):
+        case gx.Answered(node, effect):
             return f"{node} has {kinds(effect)}"
-        case Moved(node, outcome, target):
+        case gx.Moved(node, outcome, target):
             return f"{node} --{type(outcome).__name__}--> {target}"
-        case Done(outcome):
+        case gx.Done(outcome):
             return f"done {type(outcome).__name__}"
-        case Failed(error):
+        case gx.Failed(error):
             return f"failed {type(error).__name__}"
 
 
@@ -51,8 +38,8 @@ def kinds(effect: Any) -> str:
     return "+".join(type(one).__name__ for one in effects)
 
 
-def react(*replies: str, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo], **settings)
+def react(*replies: str, **settings: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel(replies), [echo]), tools=[echo], **settings)
 
 
 PLAN = ["enter plan", "plan asks CallModel", "plan has CallModel", "plan --Replied--> parse", "enter parse"]
@@ -97,20 +84,22 @@ def test_stop_has_the_events_of_its_nodes() -> None:
 
 def test_every_call_has_its_effect_and_reply() -> None:
     batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
-    result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
+    result = run_executor(lambda: gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
     assert [(one.name, one.tool_input) for one in result.asked if isinstance(one, CallTool)] == [
         ("echo", {"text": "a"}),
         ("nope", {}),
         ("echo", {"text": "b"}),
     ]
-    answered = [event for event in result.events if isinstance(event, Answered) and isinstance(event.effect, CallTool)]
+    answered = [
+        event for event in result.events if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool)
+    ]
     assert sorted(event.reply.observation for event in answered)[:2] == ["a", "b"]
     assert all(event.spent["tool_calls"] == 3 for event in answered)
 
 
 def test_usage_grows_with_every_event() -> None:
     result = run_executor(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
-    spent = [event.spent for event in result.events if isinstance(event, (Entered, Answered, Done))]
+    spent = [event.spent for event in result.events if isinstance(event, (gx.Entered, gx.Answered, gx.Done))]
     assert [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent] == [
         (0, 0, 0),
         (1, 1, 0),
@@ -123,23 +112,23 @@ def test_usage_grows_with_every_event() -> None:
         (2, 2, 1),
         (2, 2, 1),
     ]
-    assert all(event.seconds >= 0 for event in result.events if isinstance(event, Answered))
+    assert all(event.seconds >= 0 for event in result.events if isinstance(event, gx.Answered))
 
 
 def test_asked_comes_before_the_call() -> None:
     called: list[str] = []
 
-    @tool
+    @gx.tool
     def note(text: str) -> str:
         """Note it."""
         called.append(text)
         return text
 
-    executor = AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
+    executor = gx.AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
     for event in executor.stream("q"):
-        if isinstance(event, Asked) and isinstance(event.effect, CallTool):
+        if isinstance(event, gx.Asked) and isinstance(event.effect, CallTool):
             assert called == []
-        if isinstance(event, Answered) and isinstance(event.effect, CallTool):
+        if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
             assert called == ["a"]
     assert called == ["a"]
 
@@ -147,16 +136,16 @@ def test_asked_comes_before_the_call() -> None:
 def test_closed_stream_makes_no_more_calls() -> None:
     called: list[str] = []
 
-    @tool
+    @gx.tool
     def note(text: str) -> str:
         """Note it."""
         called.append(text)
         return text
 
-    executor = AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
+    executor = gx.AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
     events = executor.stream("q")
     for event in events:
-        if isinstance(event, Asked) and isinstance(event.effect, CallTool):
+        if isinstance(event, gx.Asked) and isinstance(event.effect, CallTool):
             break
     events.close()
     assert list(events) == []
@@ -164,7 +153,7 @@ def test_closed_stream_makes_no_more_calls() -> None:
     async def closed() -> None:
         stream = executor.astream("q")
         async for event in stream:
-            if isinstance(event, Asked) and isinstance(event.effect, CallTool):
+            if isinstance(event, gx.Asked) and isinstance(event.effect, CallTool):
                 break
         await stream.aclose()
         assert [event async for event in stream] == []
@@ -178,14 +167,14 @@ def test_closed_stream_makes_no_more_calls() -> None:
 
 def test_uniterated_stream_runs_nothing() -> None:
     model = ScriptedModel([])
-    executor = AgentExecutor(agent=create_react_agent(model, []), tools=[])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
     executor.stream("q").close()
     assert not model.requests
 
 
 def test_streams_of_one_executor_are_independent() -> None:
     turns = [act("echo", text="a"), act("echo", text="b"), answer()]
-    executor = AgentExecutor(agent=scripted(*turns), tools=[echo])
+    executor = gx.AgentExecutor(agent=scripted(*turns), tools=[echo])
     alone = [line(event) for event in executor.stream("q")]
     pairs = list(zip(executor.stream("q"), executor.stream("q"), strict=True))
     assert [line(left) for left, _ in pairs] == [line(right) for _, right in pairs] == alone
@@ -204,22 +193,22 @@ def test_stream_raises_the_runs_exception() -> None:
 
 
 def test_the_last_event_is_the_result() -> None:
-    executor = AgentExecutor(agent=scripted(answer("42")), tools=[])
+    executor = gx.AgentExecutor(agent=scripted(answer("42")), tools=[])
     *_, done = executor.stream("q")
-    assert isinstance(done, Done)
-    assert isinstance(done.outcome, AgentFinish)
+    assert isinstance(done, gx.Done)
+    assert isinstance(done.outcome, gx.AgentFinish)
     assert done.outcome.output == "42"
 
-    async def last() -> Event[Ending]:
+    async def last() -> gx.Event[Ending]:
         *_, event = [event async for event in executor.astream("q")]
         return event
 
-    assert isinstance(asyncio.run(last()), Done)
+    assert isinstance(asyncio.run(last()), gx.Done)
 
 
 def test_model_call_has_its_request() -> None:
     model = ScriptedModel(["Final Answer: a"])
-    executor = AgentExecutor(agent=create_react_agent(model, []), tools=[])
-    (asked,) = [event for event in executor.stream("q") if isinstance(event, Asked)]
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
+    (asked,) = [event for event in executor.stream("q") if isinstance(event, gx.Asked)]
     assert isinstance(asked.effect, CallModel)
     assert asked.effect.request is model.requests[0]

@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    AgentStep,
-    RunResult,
-    StoppedResponse,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.effects import CallModel, reported_tokens
 from graphexec.errors import InputError, MissingHandlerError
 from graphexec.kernel import PendingEffect, advance
@@ -27,10 +19,10 @@ from tests.executor.actors import act, answer, call, echo, run_async, run_sync, 
 from tests.parameters import cases
 
 HOW = cases("run", [run_sync, run_async])
-Run = Callable[[AgentExecutor], RunResult]
+Run = Callable[[gx.AgentExecutor], gx.RunResult]
 
 
-def invoke(executor: AgentExecutor, inputs: Any) -> dict[str, Any]:
+def invoke(executor: gx.AgentExecutor, inputs: Any) -> dict[str, Any]:
     """Invoke both sync and async, and check that the results are equal."""
     returned = executor.invoke(inputs)
     assert asyncio.run(executor.ainvoke(inputs)) == returned
@@ -39,7 +31,7 @@ def invoke(executor: AgentExecutor, inputs: Any) -> dict[str, Any]:
 
 def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
     model = ScriptedModel(["42"])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[])
     start = executor.begin("q")
     pending = advance(executor.graph, start, executor.limits)
     assert isinstance(pending, PendingEffect)
@@ -50,25 +42,25 @@ def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
 
 
 def test_invoke_returns_the_inputs_and_the_output() -> None:
-    executor = AgentExecutor(agent=scripted(answer("42")), tools=[])
+    executor = gx.AgentExecutor(agent=scripted(answer("42")), tools=[])
     assert invoke(executor, {"input": "q", "extra": [1]}) == {"input": "q", "extra": [1], "output": "42"}
     assert invoke(executor, "q") == {"input": "q", "output": "42"}
 
 
 def test_outputs_override_inputs_of_the_same_name() -> None:
-    executor = AgentExecutor(agent=scripted(AgentFinish({"output": "42", "why": "because"})), tools=[])
+    executor = gx.AgentExecutor(agent=scripted(gx.AgentFinish({"output": "42", "why": "because"})), tools=[])
     assert invoke(executor, {"output": "mine"}) == {"output": "42", "why": "because"}
 
 
 def test_agent_may_choose_the_output_key() -> None:
-    executor = AgentExecutor(agent=scripted(AgentFinish({"answer": "42"})), tools=[])
+    executor = gx.AgentExecutor(agent=scripted(gx.AgentFinish({"answer": "42"})), tools=[])
     assert invoke(executor, "q") == {"input": "q", "answer": "42"}
     assert executor.run("q").output == "42"
 
 
 def test_intermediate_steps_are_pairs() -> None:
     turns = [[act("echo", text="a"), act("nope")], answer()]
-    executor = AgentExecutor(agent=scripted(*turns), tools=[echo], return_intermediate_steps=True)
+    executor = gx.AgentExecutor(agent=scripted(*turns), tools=[echo], return_intermediate_steps=True)
     steps: list[tuple[Any, Any]] = invoke(executor, "q")["intermediate_steps"]
     assert steps == [
         (act("echo", text="a"), "a"),
@@ -79,14 +71,14 @@ def test_intermediate_steps_are_pairs() -> None:
 
 
 def test_a_step_unpacks_as_the_pair() -> None:
-    (step,) = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo]).run("q").steps
+    (step,) = gx.AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo]).run("q").steps
     action, observation = step
     assert (action, observation) == (act("echo", text="a"), "a")
-    assert step == AgentStep(act("echo", text="a"), "a", "ok")
+    assert step == gx.AgentStep(act("echo", text="a"), "a", "ok")
 
 
 def test_stop_is_returned_with_langchains_text() -> None:
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1, return_intermediate_steps=True
     )
     assert invoke(executor, "q") == {
@@ -101,19 +93,19 @@ def test_result_has_ending_steps_and_usage(run: Run) -> None:
     model = ScriptedModel(
         [ModelReply("", (call("echo", text="a"),), Usage(10, 2)), ModelReply("done", usage=Usage(20, 3))]
     )
-    result = run(AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo]))
+    result = run(gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo]))
     assert (result.output, result.reason, result.stopped) == ("done", "finished", None)
     assert result.usage == Usage(30, 5)
     assert result.usage.total_tokens == reported_tokens(result.spent) == 35
     assert (result.spent.iterations, result.spent["model_calls"], result.spent["tool_calls"]) == (2, 2, 1)
     assert result.spent.seconds > 0
-    assert isinstance(result.ending, AgentFinish)
+    assert isinstance(result.ending, gx.AgentFinish)
     assert [step.observation for step in result.steps] == ["a"]
 
 
 @cases("inputs", [None, 42, ["a"], [("role", "user")], b"bytes"])
 def test_inputs_of_another_type_are_refused(inputs: Any) -> None:
-    executor = AgentExecutor(agent=scripted(answer()), tools=[])
+    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[])
     for run in (executor.run, executor.invoke, executor.stream):
         with pytest.raises(InputError, match="pass a dict of inputs by name, or the only input as a string"):
             run(inputs)
@@ -125,7 +117,7 @@ def test_inputs_of_another_type_are_refused(inputs: Any) -> None:
 
 def test_missing_inputs_are_refused_before_the_run() -> None:
     model = ScriptedModel([])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[])
     for run in (executor.run, executor.invoke, executor.stream):
         with pytest.raises(InputError, match=r"the inputs lack input; pass \{'input': \.\.\.\}"):
             run({"question": "q"})
@@ -136,13 +128,13 @@ def test_missing_inputs_are_refused_before_the_run() -> None:
     assert not model.requests
 
 
-def shout(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+def shout(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
     if inputs["input"] == "bad":
         raise LookupError("bad")
     return answer(inputs["input"].upper())
 
 
-def batch(executor: AgentExecutor, many: Any, **settings: Any) -> list[Any]:
+def batch(executor: gx.AgentExecutor, many: Any, **settings: Any) -> list[Any]:
     returned = executor.batch(many, **settings)
     again = asyncio.run(executor.abatch(many, **settings))
     assert str(again) == str(returned)
@@ -150,7 +142,7 @@ def batch(executor: AgentExecutor, many: Any, **settings: Any) -> list[Any]:
 
 
 def test_a_batch_returns_its_results_in_order() -> None:
-    executor = AgentExecutor(agent=shout, tools=[])
+    executor = gx.AgentExecutor(agent=shout, tools=[])
     texts = [f"q{number}" for number in range(100)]
     assert [one["output"] for one in batch(executor, texts)] == [text.upper() for text in texts]
     assert batch(executor, []) == []
@@ -161,7 +153,7 @@ def test_a_batch_returns_its_results_in_order() -> None:
 
 
 def test_batch_raises_or_returns_exceptions() -> None:
-    executor = AgentExecutor(agent=shout, tools=[])
+    executor = gx.AgentExecutor(agent=shout, tools=[])
     with pytest.raises(LookupError, match="bad"):
         executor.batch(["a", "bad", "b"])
     with pytest.raises(LookupError, match="bad"):
@@ -170,7 +162,9 @@ def test_batch_raises_or_returns_exceptions() -> None:
     assert (a["output"], b["output"]) == ("A", "B")
     assert isinstance(error, LookupError)
     (unnamed,) = batch(
-        AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([]), []), tools=[]), [{}], return_exceptions=True
+        gx.AgentExecutor(agent=gx.create_tool_calling_agent(ScriptedModel([]), []), tools=[]),
+        [{}],
+        return_exceptions=True,
     )
     assert isinstance(unnamed, InputError)
 
@@ -182,7 +176,7 @@ def test_batch_runs_as_many_as_allowed(width: int) -> None:
     inside = 0
     most = 0
 
-    def meeting(steps: Any, inputs: Any) -> AgentFinish:
+    def meeting(steps: Any, inputs: Any) -> gx.AgentFinish:
         nonlocal inside, most
         with lock:
             inside += 1
@@ -192,7 +186,7 @@ def test_batch_runs_as_many_as_allowed(width: int) -> None:
             inside -= 1
         return answer()
 
-    executor = AgentExecutor(agent=meeting, tools=[])
+    executor = gx.AgentExecutor(agent=meeting, tools=[])
     executor.batch(["q"] * 6, max_concurrency=width)
     asyncio.run(executor.abatch(["q"] * 6, max_concurrency=width))
     assert most == width
@@ -201,32 +195,32 @@ def test_batch_runs_as_many_as_allowed(width: int) -> None:
 
 
 def test_interrupt_ends_a_batch_despite_return_exceptions() -> None:
-    def interrupted(steps: Any, inputs: Any) -> AgentFinish:
+    def interrupted(steps: Any, inputs: Any) -> gx.AgentFinish:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        AgentExecutor(agent=interrupted, tools=[]).batch(["a", "b"], return_exceptions=True)
+        gx.AgentExecutor(agent=interrupted, tools=[]).batch(["a", "b"], return_exceptions=True)
 
 
 @HOW
 def test_finish_of_the_agent_is_not_changed(run: Run) -> None:
     values = {"output": "42"}
-    finish = AgentFinish(values, "log")
-    executor = AgentExecutor(
+    finish = gx.AgentFinish(values, "log")
+    executor = gx.AgentExecutor(
         agent=scripted(act("echo", text="a"), finish), tools=[echo], return_intermediate_steps=True
     )
     result = run(executor)
     returned = executor.invoke("q")
     returned["output"] = "changed"
     assert values == {"output": "42"}
-    assert finish == AgentFinish({"output": "42"}, "log")
+    assert finish == gx.AgentFinish({"output": "42"}, "log")
     assert len(finish.steps) == 0
     assert len(result.steps) == 1
 
 
 @HOW
 def test_two_runs_of_one_executor_share_nothing(run: Run) -> None:
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=scripted([act("echo", text="a"), act("nope")], [], answer()),
         tools=[echo],
         handle_parsing_errors=True,
@@ -250,7 +244,7 @@ def test_the_inputs_of_the_caller_are_not_changed() -> None:
         return answer() if steps else act("echo", text="a")
 
     given = {"input": "q"}
-    returned = AgentExecutor(agent=changing, tools=[echo]).invoke(given)
+    returned = gx.AgentExecutor(agent=changing, tools=[echo]).invoke(given)
     assert given == {"input": "q"}
     assert returned == {"input": "q", "output": "done"}
 
@@ -263,7 +257,7 @@ def test_agent_cannot_change_the_steps_it_sees() -> None:
         assert not hasattr(steps, "append")
         return answer() if len(steps) == 2 else act("echo", text=str(len(steps)))
 
-    result = AgentExecutor(agent=agent, tools=[echo]).run("q")
+    result = gx.AgentExecutor(agent=agent, tools=[echo]).run("q")
     assert [[step.observation for step in steps] for steps in seen] == [[], ["0"], ["0", "1"]]
     assert seen[-1] == result.steps
 
@@ -271,53 +265,53 @@ def test_agent_cannot_change_the_steps_it_sees() -> None:
 @cases("agent", [None, 42, "gpt", ScriptedModel([])])
 def test_invalid_agent_is_refused(agent: Any) -> None:
     with pytest.raises(InputError, match="make one with create_react_agent, say, or give a function"):
-        AgentExecutor(agent=agent, tools=[])
+        gx.AgentExecutor(agent=agent, tools=[])
 
 
 def test_unknown_early_stopping_method_is_refused() -> None:
     method: Any = "guess"
     with pytest.raises(InputError, match="early_stopping_method is 'guess'; give 'force' or 'generate'"):
-        AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
+        gx.AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
 
 
 @HOW
 def test_exception_of_a_model_is_raised(run: Run) -> None:
     error = LookupError("of the model")
     with pytest.raises(LookupError) as raised:
-        run(AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([error]), []), tools=[]))
+        run(gx.AgentExecutor(agent=gx.create_tool_calling_agent(ScriptedModel([error]), []), tools=[]))
     assert raised.value is error
 
 
 @HOW
 def test_agent_without_a_model_has_no_handler(run: Run) -> None:
-    agent = create_tool_calling_agent(ScriptedModel([]), [])
+    agent = gx.create_tool_calling_agent(ScriptedModel([]), [])
     from graphexec import Agent
 
     with pytest.raises(MissingHandlerError, match="no handler answers CallModel; pass handlers="):
-        run(AgentExecutor(agent=Agent(agent.ask, agent.read), tools=[]))
+        run(gx.AgentExecutor(agent=Agent(agent.ask, agent.read), tools=[]))
 
 
 @HOW
 def test_tool_may_run_another_executor(run: Run) -> None:
-    inner = AgentExecutor(agent=shout, tools=[])
+    inner = gx.AgentExecutor(agent=shout, tools=[])
 
-    @tool
+    @gx.tool
     def ask_another(text: str) -> str:
         """Ask another agent."""
         return str(inner.run(text).output)
 
-    @tool
+    @gx.tool
     async def await_another(text: str) -> str:
         """Ask another agent."""
         return str((await inner.arun(text)).output)
 
     batch_of_both = [act("ask_another", text="a"), act("await_another", text="b")]
-    result = run(AgentExecutor(agent=scripted(batch_of_both, answer()), tools=[ask_another, await_another]))
+    result = run(gx.AgentExecutor(agent=scripted(batch_of_both, answer()), tools=[ask_another, await_another]))
     assert [step.observation for step in result.steps] == ["A", "B"]
 
 
 def test_a_stopped_response_of_nothing_has_no_steps() -> None:
-    result = AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=0).run("q")
-    assert isinstance(result.ending, StoppedResponse)
+    result = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=0).run("q")
+    assert isinstance(result.ending, gx.StoppedResponse)
     assert len(result.steps) == 0
     assert result.ending.reason == "Stopped after 0 steps: the limit of 0 iterations was reached (0 spent)."

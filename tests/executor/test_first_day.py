@@ -9,21 +9,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AskHuman,
-    advance,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    node,
-    on,
-    snapshot_of,
-    splice,
-)
+import graphexec as gx
 from graphexec.actions import AgentAction, AgentFinish, Steps, StoppedResponse
 from graphexec.errors import InputError, MissingHandlerError, ParseError, ToolDefinitionError
 from graphexec.executor import LimitReached, parse
@@ -34,7 +20,7 @@ from tests.executor.actors import answer, echo, scripted
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
 
-EACH = cases("create", [create_react_agent, create_structured_agent, create_tool_calling_agent])
+EACH = cases("create", [gx.create_react_agent, gx.create_structured_agent, gx.create_tool_calling_agent])
 
 
 def plain(text: str) -> str:
@@ -55,26 +41,26 @@ def test_name_of_a_model_is_refused(create: Callable[..., Any]) -> None:
 
 
 def test_one_tool_is_not_a_list_of_tools() -> None:
-    agent: Any = create_react_agent(ScriptedModel([]), [echo])
+    agent: Any = gx.create_react_agent(ScriptedModel([]), [echo])
     one: Any = echo
     with pytest.raises(ToolDefinitionError, match="tools is the tool echo itself; pass a list of tools"):
-        AgentExecutor(agent=agent, tools=one)
+        gx.AgentExecutor(agent=agent, tools=one)
 
 
 @cases("many", ["hello", {"input": "hello"}])
 def test_one_input_is_not_a_batch(many: Any) -> None:
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
     with pytest.raises(InputError, match="batch takes several inputs; pass a list of them"):
         executor.batch(many)
 
 
 def test_graph_must_start_with_ready() -> None:
-    @node
+    @gx.node
     def stop(reached: LimitReached) -> StoppedResponse:
         return StoppedResponse("", reached.limit)
 
-    machine: Any = graph(edges(stop, on(StoppedResponse, END)), start=stop)
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    machine: Any = gx.graph(gx.edges(stop, gx.on(StoppedResponse, gx.END)), start=stop)
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
     given: Any
     for given in (machine, 5):
         with pytest.raises(InputError, match=r"does not start with Ready; make it from executor\.graph"):
@@ -84,7 +70,7 @@ def test_graph_must_start_with_ready() -> None:
 @cases(
     ("options", "message"),
     [
-        ({"agent": create_react_agent}, r"agent is the function create_react_agent; call it: create_react_agent\("),
+        ({"agent": gx.create_react_agent}, r"agent is the function create_react_agent; call it: create_react_agent\("),
         (
             {"agent": AgentFinish},
             "agent is AgentFinish, a class; make one with create_react_agent, say, or give a function",
@@ -112,13 +98,13 @@ def test_graph_must_start_with_ready() -> None:
     ],
 )
 def test_invalid_option_is_refused_by_name(options: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"agent": create_react_agent(ScriptedModel([]), []), "tools": []}
+    given: dict[str, Any] = {"agent": gx.create_react_agent(ScriptedModel([]), []), "tools": []}
     with pytest.raises(InputError, match=message):
-        AgentExecutor(**(given | options))
+        gx.AgentExecutor(**(given | options))
 
 
 def test_a_number_is_not_limits() -> None:
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
     three: Any = 3
     with pytest.raises(InputError, match=r"the limits are 3; give a Limits, for example Limits\(iterations=15\)"):
         executor.with_limits(three)
@@ -131,7 +117,7 @@ def test_trimming_function_must_return_steps(trimmed: Any, message: str) -> None
     def trim(steps: Steps) -> Any:
         return trimmed
 
-    executor = AgentExecutor(agent=scripted(answer()), tools=[], trim_intermediate_steps=trim)
+    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[], trim_intermediate_steps=trim)
     with pytest.raises(InputError, match=f"trim_intermediate_steps returned {message}"):
         executor.run("q")
 
@@ -165,28 +151,28 @@ def anything(value: object) -> Any:
 
 
 def test_text_memory_is_refused_where_messages_are_read() -> None:
-    agent = create_tool_calling_agent(ScriptedModel(["so"]), [])
+    agent = gx.create_tool_calling_agent(ScriptedModel(["so"]), [])
     with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
-        AgentExecutor(agent=agent, tools=[], memory=BufferMemory())
-    assert AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True)).run("q").output == "so"
+        gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory())
+    assert gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True)).run("q").output == "so"
 
 
 def test_an_executor_shows_its_tools() -> None:
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo]), tools=[echo])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), [echo]), tools=[echo])
     assert "AgentExecutor with echo" in repr(executor)
 
 
 def test_executor_resumes_a_paused_run() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: done"])
-    executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
-    executor = executor.with_graph(splice(executor.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo])
+    executor = executor.with_graph(gx.splice(executor.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
     with pytest.raises(MissingHandlerError) as caught:
         executor.run("Say hello.")
-    paused = snapshot_of(caught.value)
+    paused = gx.snapshot_of(caught.value)
     assert paused is not None
-    state = advance(executor.graph, paused, executor.limits)
+    state = gx.advance(executor.graph, paused, executor.limits)
     assert isinstance(state, PendingEffect)
-    assert isinstance(state.effect, AskHuman)
+    assert isinstance(state.effect, gx.AskHuman)
     result = executor.run(state.reply("yes"))
     assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("done", 2, 1)
 
@@ -197,14 +183,14 @@ def test_a_callable_agent_may_raise_a_parse_error() -> None:
             raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
         return AgentFinish({"output": steps[0].observation})
 
-    result = AgentExecutor(agent=agent, tools=[], handle_parsing_errors=True).run("?")
+    result = gx.AgentExecutor(agent=agent, tools=[], handle_parsing_errors=True).run("?")
     assert (result.output, result.steps[0].status, result.steps[0].action.log) == (
         "Say it again.",
         "parse_error",
         "gibberish",
     )
     with pytest.raises(ParseError, match="handle_parsing_errors=True"):
-        AgentExecutor(agent=agent, tools=[]).run("?")
+        gx.AgentExecutor(agent=agent, tools=[]).run("?")
 
 
 def test_graph_with_another_ending_is_refused() -> None:
@@ -213,11 +199,11 @@ def test_graph_with_another_ending_is_refused() -> None:
     class Verdict:
         text: str
 
-    @node
+    @gx.node
     def judge(finish: AgentFinish) -> Verdict:
         return Verdict(finish.output)
 
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
-    judged: Any = splice(executor.graph, edges(judge, on(Verdict, END)), after=parse, on=AgentFinish)
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
+    judged: Any = gx.splice(executor.graph, gx.edges(judge, gx.on(Verdict, gx.END)), after=parse, on=AgentFinish)
     with pytest.raises(InputError, match="judge --Verdict--> END ends a run of an agent"):
         executor.with_graph(judged)

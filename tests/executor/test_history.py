@@ -13,18 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Agent, AgentExecutor, create_react_agent, create_structured_agent, create_tool_calling_agent, tool
-from graphexec.actions import Run
-from graphexec.agents import (
-    WorkedExample,
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_self_ask_agent,
-    create_structured_chat_agent,
-    create_xml_agent,
+from graphexec import (
+    Agent,
+    AgentExecutor,
+    agents,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    tool,
 )
+from graphexec.actions import Run
 from graphexec.agents.conversation import parse_messages
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
@@ -55,19 +53,19 @@ def search(question: str) -> str:
 
 # Each agent with the template that holds the question, and its other required variables.
 ASKED_WITH_MESSAGES: dict[str, tuple[Callable[..., Agent], str, str]] = {
-    "chat": (create_chat_agent, "question", "{agent_scratchpad}"),
-    "JSON chat": (create_json_chat_agent, "question", ""),
+    "chat": (agents.create_chat_agent, "question", "{agent_scratchpad}"),
+    "JSON chat": (agents.create_json_chat_agent, "question", ""),
     "structured": (partial(create_structured_agent, examples=()), "question", ""),
-    "structured chat": (create_structured_chat_agent, "question", "{agent_scratchpad}"),
+    "structured chat": (agents.create_structured_chat_agent, "question", "{agent_scratchpad}"),
     "tool calling": (create_tool_calling_agent, "prompt", ""),
 }
 
 ASKED_WITH_TEXT: dict[str, tuple[Callable[..., Agent], Any]] = {
-    "conversational": (create_conversational_agent, echo),
-    "MRKL": (create_mrkl_agent, echo),
+    "conversational": (agents.create_conversational_agent, echo),
+    "MRKL": (agents.create_mrkl_agent, echo),
     "ReAct": (create_react_agent, echo),
-    "self-ask": (create_self_ask_agent, search),
-    "XML": (create_xml_agent, echo),
+    "self-ask": (agents.create_self_ask_agent, search),
+    "XML": (agents.create_xml_agent, echo),
 }
 
 HOW = cases("kind", ASKED_WITH_MESSAGES)
@@ -129,7 +127,7 @@ def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
 
 
 def test_examples_come_before_the_history() -> None:
-    agent = create_structured_agent(ScriptedModel([]), [echo], examples=[WorkedExample("Say a.", (), "a")])
+    agent = create_structured_agent(ScriptedModel([]), [echo], examples=[agents.WorkedExample("Say a.", (), "a")])
     sent = messages(request_of(agent, input="q", chat_history=BEFORE))
     assert sent[1] == UserMessage("Say a.")
     assert tuple(sent[3:5]) == BEFORE
@@ -190,7 +188,7 @@ def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]
 
 
 def test_conversational_agent_uses_its_own_name() -> None:
-    agent = create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
+    agent = agents.create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
     assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(request_of(agent, input="q", chat_history=BEFORE))
 
 
@@ -219,7 +217,7 @@ def test_other_messages_have_names_too() -> None:
 def test_summary_is_a_system_message() -> None:
     memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
     memory.save({"input": "I am Ada."}, {"output": "Hello."})
-    agent = create_conversational_agent(ScriptedModel([]), [echo])
+    agent = agents.create_conversational_agent(ScriptedModel([]), [echo])
     assert "\nSystem: Summary: They met.\n" in prompt(request_of(agent, input="q", **memory.load({})))
 
 

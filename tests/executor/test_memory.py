@@ -8,19 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Answered,
-    Asked,
-    Done,
-    Reported,
-    Snapshot,
-    create_react_agent,
-    create_tool_calling_agent,
-    snapshot_of,
-)
+import graphexec as gx
 from graphexec.actions import Steps
 from graphexec.agents import create_conversational_agent
 from graphexec.effects import LoadMemory, SaveMemory
@@ -71,18 +59,18 @@ class Notebook:
         self.save(inputs, outputs)
 
 
-def answer_at_once(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
-    return AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
+def answer_at_once(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
 
 
-def always_act(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
-    return AgentAction("echo", {"text": "a"})
+def always_act(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction:
+    return gx.AgentAction("echo", {"text": "a"})
 
 
 @HOW
 def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
     memory = Notebook()
-    result = run(AgentExecutor(agent=answer_at_once, tools=[], memory=memory), "tea?")
+    result = run(gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory), "tea?")
     assert result.output == "nothing yet; tea?"
     assert memory.asked == [{"input": "tea?"}]
     assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
@@ -92,7 +80,7 @@ def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
 def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
     memory = Notebook()
     assert (
-        run(AgentExecutor(agent=answer_at_once, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
+        run(gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
         == "mine; ?"
     )
 
@@ -100,29 +88,29 @@ def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
 @HOW
 def test_stopped_run_is_saved(run: Run) -> None:
     memory = Notebook()
-    result = run(AgentExecutor(agent=always_act, tools=[echo], memory=memory, max_iterations=1), "tea?")
+    result = run(gx.AgentExecutor(agent=always_act, tools=[echo], memory=memory, max_iterations=1), "tea?")
     assert result.stopped is not None
     assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
 
 
 @HOW
 def test_failed_run_is_not_saved(run: Run) -> None:
-    def failing(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+    def failing(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
         raise LookupError("of the agent")
 
     memory = Notebook()
     with pytest.raises(LookupError):
-        run(AgentExecutor(agent=failing, tools=[], memory=memory), "tea?")
+        run(gx.AgentExecutor(agent=failing, tools=[], memory=memory), "tea?")
     assert memory.saves == []
 
 
 @HOW
 def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
     memory = Notebook(fails=True)
-    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
+    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
     with pytest.raises(OSError, match="the disk is full") as caught:
         run(executor, "tea?")
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     memory.fails = False
     again = executor.run(snapshot)
@@ -132,11 +120,11 @@ def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
 
 @HOW
 def test_failing_summary_loses_nothing(run: Run) -> None:
-    def greeting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
-        return AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
+    def greeting(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+        return gx.AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
 
     memory = SummaryMemory(ScriptedModel([ServerError("gone"), "They met."]))
-    executor = AgentExecutor(agent=greeting, tools=[], memory=memory)
+    executor = gx.AgentExecutor(agent=greeting, tools=[], memory=memory)
     assert run(executor, "tea?").output == "hello; before: "
     assert run(executor, "milk?").output == "hello; before: Human: tea?\nAI: hello; before: "
     assert [turn.input for turn in memory.history.turns()] == ["tea?", "milk?"]
@@ -147,7 +135,7 @@ def test_failing_summary_loses_nothing(run: Run) -> None:
 def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
-    executor = AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, observers=[watched.append])
+    executor = gx.AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, observers=[watched.append])
 
     async def collected() -> list[Any]:
         return [event async for event in executor.astream("tea?")]
@@ -155,25 +143,25 @@ def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collected())
     assert events == watched
     asked, requested, failed, answered = events[-6:-2]
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, gx.Asked)
     for reported, news in ((requested, SummaryRequested), (failed, SummaryFailed)):
-        assert isinstance(reported, Reported)
+        assert isinstance(reported, gx.Reported)
         assert isinstance(reported.news, news)
         assert (reported.node, reported.effect) == ("save_memory", asked.effect)
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, gx.Answered)
 
 
 @cases("how", ["sync", "async"])
 def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
     memory = Notebook()
-    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
+    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
     many: Any = ["tea?"]
     with pytest.raises(InputError, match="pass a dict of inputs by name"):
         executor.stream(many) if how == "sync" else executor.astream(many)
 
     async def first() -> Any:
         events = executor.astream("tea?")
-        while (event := await anext(events)) and not isinstance(event, Answered):
+        while (event := await anext(events)) and not isinstance(event, gx.Answered):
             assert memory.asked == []
         return memory.asked
 
@@ -181,46 +169,46 @@ def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
         assert asyncio.run(first()) == [{"input": "tea?"}]
         return
     events = executor.stream("tea?")
-    while not isinstance(next(events), Answered):
+    while not isinstance(next(events), gx.Answered):
         assert memory.asked == []
     assert memory.asked == [{"input": "tea?"}]
 
 
 def test_effects_of_the_memory_come_first_and_last() -> None:
-    events = list(AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook()).stream("tea?"))
-    assert [(event.node, event.effect) for event in events if isinstance(event, Asked)][::2] == [
+    events = list(gx.AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook()).stream("tea?"))
+    assert [(event.node, event.effect) for event in events if isinstance(event, gx.Asked)][::2] == [
         ("load_memory", LoadMemory({"input": "tea?"})),
         (
             "save_memory",
             SaveMemory({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"}),
         ),
     ]
-    assert [event.reply for event in events if isinstance(event, Answered)][::2] == [{"notes": "nothing yet"}, None]
+    assert [event.reply for event in events if isinstance(event, gx.Answered)][::2] == [{"notes": "nothing yet"}, None]
 
 
 def test_conversation_continues_over_runs() -> None:
-    def counting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
-        return AgentFinish({"output": str(inputs["chat_history"].count("Human"))})
+    def counting(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+        return gx.AgentFinish({"output": str(inputs["chat_history"].count("Human"))})
 
-    executor = AgentExecutor(agent=counting, tools=[], memory=BufferMemory())
+    executor = gx.AgentExecutor(agent=counting, tools=[], memory=BufferMemory())
     assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]
     # Another executor has a separate conversation.
-    other = AgentExecutor(agent=counting, tools=[], memory=WindowMemory(1))
+    other = gx.AgentExecutor(agent=counting, tools=[], memory=WindowMemory(1))
     assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
 
 
 def test_memory_ignores_intermediate_steps() -> None:
-    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook(), return_intermediate_steps=True)
+    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook(), return_intermediate_steps=True)
     outputs: dict[str, Any] = {"output": "nothing yet; tea?", "intermediate_steps": []}
     assert executor.invoke("tea?") == {"input": "tea?", **outputs}
     assert executor.invoke("tea?", return_only_outputs=True) == outputs
 
 
 def test_missing_input_of_the_memory_is_named() -> None:
-    def silent(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
-        return AgentFinish({"output": ""})
+    def silent(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+        return gx.AgentFinish({"output": ""})
 
-    executor = AgentExecutor(agent=silent, tools=[], memory=BufferMemory(input_key="question"))
+    executor = gx.AgentExecutor(agent=silent, tools=[], memory=BufferMemory(input_key="question"))
     with pytest.raises(InputError, match="question"):
         executor.run("tea?")
 
@@ -229,12 +217,12 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
     memory = BufferMemory(as_messages=True)
     memory.history.add(Turn("I am Ada.", "Hello."))
     model = ScriptedModel([ServerError("gone"), "Ada."])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
     with pytest.raises(ServerError) as caught:
         executor.run("Who am I?")
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
-    again = Snapshot.from_json(snapshot.to_json(), executor.graph)
+    again = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
     assert executor.run(again).output == "Ada."
     first, second = model.requests
     assert first == second
@@ -243,7 +231,7 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
 
 def test_string_is_the_input_not_provided_by_memory() -> None:
     model = ScriptedModel(["AI: hello"], repeat_last=True)
-    executor = AgentExecutor(agent=create_conversational_agent(model, []), tools=[], memory=BufferMemory())
+    executor = gx.AgentExecutor(agent=create_conversational_agent(model, []), tools=[], memory=BufferMemory())
     assert executor.invoke("I am Ada.") == {"input": "I am Ada.", "output": "hello"}
     assert executor.run("Who am I?").output == "hello"
     assert "Human: I am Ada." in str(model.requests[-1])
@@ -265,10 +253,10 @@ NO_MEMORIES: dict[str, tuple[Any, str]] = {
 def test_invalid_memory_is_refused(what: str) -> None:
     memory, message = NO_MEMORIES[what]
     with pytest.raises(InputError, match=message):
-        AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], memory=memory)
+        gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[], memory=memory)
     with pytest.raises(InputError, match="or make the memory with key='chat_history'"):
-        AgentExecutor(
-            agent=create_tool_calling_agent(ScriptedModel([]), []), tools=[], memory=BufferMemory(key="before")
+        gx.AgentExecutor(
+            agent=gx.create_tool_calling_agent(ScriptedModel([]), []), tools=[], memory=BufferMemory(key="before")
         )
 
 
@@ -279,12 +267,12 @@ def test_observer_failing_at_the_end_loses_nothing() -> None:
         raise_error = True
 
         def __call__(self, event: object) -> None:
-            if type(event) is Done:
+            if type(event) is gx.Done:
                 raise LookupError("of the watcher")
 
     memory = Notebook()
-    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=memory, observers=[Failing()])
+    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory, observers=[Failing()])
     with pytest.raises(LookupError) as caught:
         executor.run("tea?")
     assert len(memory.saves) == 1
-    assert snapshot_of(caught.value) is not None
+    assert gx.snapshot_of(caught.value) is not None

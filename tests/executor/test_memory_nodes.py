@@ -11,33 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    Answered,
-    Asked,
-    AskHuman,
-    Asks,
-    Done,
-    Entered,
-    Graph,
-    Moved,
-    Reported,
-    Snapshot,
-    ask,
-    charged,
-    create_react_agent,
-    edges,
-    node,
-    on,
-    opaque,
-    replace,
-    snapshot_of,
-    splice,
-    tool,
-    wrap,
-)
+import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError
@@ -95,15 +69,15 @@ async def _call(function: Callable[[], object]) -> None:
 SAVED = ({"before": "nothing", "input": "q"}, {"output": "done"})
 
 
-def make_executor(memory: Any, **options: Any) -> AgentExecutor:
-    return AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory, **options)
+def make_executor(memory: Any, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory, **options)
 
 
 # ---- the table
 
 
 def test_table_without_memory_has_no_memory_nodes() -> None:
-    graph = AgentExecutor(agent=scripted(answer()), tools=[]).graph
+    graph = gx.AgentExecutor(agent=scripted(answer()), tools=[]).graph
     assert list(graph.nodes) == ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"]
 
 
@@ -113,7 +87,7 @@ def test_memory_nodes_come_first_and_last() -> None:
     assert names[0] == executor.graph.start == "load_memory"
     assert names[-2:] == ["save_memory", "return_unsaved"]
     assert "load_memory --Ready--> plan" in str(executor.graph)
-    assert {edge.source for edge in executor.graph.edges if edge.target == END.name} == {
+    assert {edge.source for edge in executor.graph.edges if edge.target == gx.END.name} == {
         "save_memory",
         "return_unsaved",
     }
@@ -127,49 +101,51 @@ def test_save_has_the_longest_grace(method: Any) -> None:
     assert graces["save_memory"] == pytest.approx(graces.get("stopped_response", 0) + 0.1)
 
 
-@node
-def guard(finish: AgentFinish) -> AgentFinish:
+@gx.node
+def guard(finish: gx.AgentFinish) -> gx.AgentFinish:
     """Return another answer, without the run, as users do."""
-    return AgentFinish({"output": f"guarded: {finish.output}"})
+    return gx.AgentFinish({"output": f"guarded: {finish.output}"})
 
 
-@charged(when_spent=limit_reached)
-@node
-def guard_asking(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
-    return AgentFinish({"output": (yield from ask(AskHuman("Really?")))})
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def guard_asking(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
+    return gx.AgentFinish({"output": (yield from gx.ask(gx.AskHuman("Really?")))})
 
 
-async def _guard_waiting(finish: AgentFinish) -> AgentFinish:
-    return AgentFinish({"output": "waited"})
+async def _guard_waiting(finish: gx.AgentFinish) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": "waited"})
 
 
-guard_waiting = charged(when_spent=limit_reached)(opaque(_guard_waiting))
-GUARDS: dict[str, tuple[Callable[[Graph[Any, Any]], Graph[Any, Any]], str]] = {
+guard_waiting = gx.charged(when_spent=limit_reached)(gx.opaque(_guard_waiting))
+GUARDS: dict[str, tuple[Callable[[gx.Graph[Any, Any]], gx.Graph[Any, Any]], str]] = {
     "pure": (
-        lambda graph: splice(graph, edges(guard, on(AgentFinish, END)), after=parse, on=AgentFinish),
+        lambda graph: gx.splice(graph, gx.edges(guard, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish),
         "guarded: x",
     ),
     "asks": (
-        lambda graph: splice(
+        lambda graph: gx.splice(
             graph,
-            edges(guard_asking, on(AgentFinish, END) | on(LimitReached, stopped_response)),
+            gx.edges(guard_asking, gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)),
             after=parse,
-            on=AgentFinish,
+            on=gx.AgentFinish,
         ),
         "yes",
     ),
     "opaque": (
-        lambda graph: splice(
+        lambda graph: gx.splice(
             graph,
-            edges(guard_waiting, on(AgentFinish, END) | on(LimitReached, stopped_response)),
+            gx.edges(guard_waiting, gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)),
             after=parse,
-            on=AgentFinish,
+            on=gx.AgentFinish,
         ),
         "waited",
     ),
     "wrapped": (
-        lambda graph: wrap(
-            graph, parse, after=lambda out: AgentFinish({"output": "wrapped"}) if isinstance(out, AgentFinish) else out
+        lambda graph: gx.wrap(
+            graph,
+            parse,
+            after=lambda out: gx.AgentFinish({"output": "wrapped"}) if isinstance(out, gx.AgentFinish) else out,
         ),
         "wrapped",
     ),
@@ -182,13 +158,15 @@ GUARDS: dict[str, tuple[Callable[[Graph[Any, Any]], Graph[Any, Any]], str]] = {
 def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: bool) -> None:
     change, output = GUARDS[kind]
     memory = Diary()
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=scripted(act("echo", text="a"), answer("x")),
         tools=[echo],
         memory=memory,
-        handlers={AskHuman: lambda _: "yes"},
+        handlers={gx.AskHuman: lambda _: "yes"},
     )
-    graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph if bare else executor.graph
+    graph = (
+        gx.AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph if bare else executor.graph
+    )
     for _ in range(2):
         executor = executor.with_graph(change(graph))
         result = run(executor, "q")
@@ -197,14 +175,14 @@ def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: b
 
 
 def test_users_memory_nodes_are_kept() -> None:
-    @charged(when_spent=limit_reached)
-    @node
-    def recall(ready: Ready) -> Asks[LoadMemory, Ready | LimitReached]:
-        loaded = yield from ask(LoadMemory({"query": "mine"}))
+    @gx.charged(when_spent=limit_reached)
+    @gx.node
+    def recall(ready: Ready) -> gx.Asks[LoadMemory, Ready | LimitReached]:
+        loaded = yield from gx.ask(LoadMemory({"query": "mine"}))
         return Ready(Run({**loaded, **ready.run.inputs}))
 
     executor = make_executor(memory := Diary())
-    mine = replace(executor.graph, rename(recall, "load_memory"))
+    mine = gx.replace(executor.graph, rename(recall, "load_memory"))
     assert executor.with_graph(mine).run("q").output == "done"
     assert (memory.loads, memory.saved) == (1, [SAVED])
     assert list(executor.with_graph(mine).graph.nodes) == list(executor.graph.nodes)
@@ -212,15 +190,17 @@ def test_users_memory_nodes_are_kept() -> None:
 
 def test_node_of_the_same_name_is_refused() -> None:
     executor = make_executor(BufferMemory())
-    graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
-    other = splice(graph, edges(rename(guard, "save_memory"), on(AgentFinish, END)), after=parse, on=AgentFinish)
+    graph = gx.AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
+    other = gx.splice(
+        graph, gx.edges(rename(guard, "save_memory"), gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish
+    )
     with pytest.raises(InputError, match="a node save_memory, a name that the memory needs; rename the function"):
         executor.with_graph(other)
 
 
 def test_users_stop_node_is_kept() -> None:
     executor = make_executor(BufferMemory())
-    executor = executor.with_graph(wrap(executor.graph, stopped_response, after=lambda stop: stop))
+    executor = executor.with_graph(gx.wrap(executor.graph, stopped_response, after=lambda stop: stop))
     (edge,) = [one for one in executor.graph.edges if one.source == "load_memory" and one.outcome is LimitReached]
     assert edge.target == "stopped_response"
 
@@ -233,13 +213,13 @@ def test_missing_loaded_input_is_reported(run: RunExecutor) -> None:
     class Forgetful(Diary):
         keys = ("chat_history",)
 
-    agent = create_react_agent(
+    agent = gx.create_react_agent(
         ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
     )
-    executor = AgentExecutor(agent=agent, tools=[], memory=Forgetful())
+    executor = gx.AgentExecutor(agent=agent, tools=[], memory=Forgetful())
     with pytest.raises(InputError, match="the inputs lack chat_history") as caught:
         run(executor, "q")
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.node == "load_memory"
 
@@ -263,10 +243,12 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     held = threading.Event()
     memory = Diary(loading=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
     memory.keys = ("chat_history",)
-    agent = create_react_agent(
+    agent = gx.create_react_agent(
         ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
     )
-    executor = AgentExecutor(agent=agent, tools=[], memory=memory, max_execution_time=0.3, early_stopping_method=method)
+    executor = gx.AgentExecutor(
+        agent=agent, tools=[], memory=memory, max_execution_time=0.3, early_stopping_method=method
+    )
 
     async def arun_and_save() -> Any:
         result = await executor.arun("q")
@@ -295,12 +277,12 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     assert time.monotonic() - began < LONG / 2
     held.set()
     assert (result.output, result.reason) == ("done", "finished")
-    (reported,) = [event for event in heard if isinstance(event, Reported)]
+    (reported,) = [event for event in heard if isinstance(event, gx.Reported)]
     assert isinstance(reported.news, MemoryNotSaved)
     assert isinstance(reported.effect, SaveMemory)
     assert 0 < reported.news.seconds < 0.45
     assert str(reported.news).endswith("seconds; the run ended without it")
-    assert [event.target for event in heard if isinstance(event, Moved)][-2:] == ["return_unsaved", "END"]
+    assert [event.target for event in heard if isinstance(event, gx.Moved)][-2:] == ["return_unsaved", "END"]
 
 
 @HOW
@@ -327,7 +309,7 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
     assert 0.1 < spent.seconds < LONG / 2
     assert (model.calls, spent["model_calls"]) == (1, 2)
     asked, requested, late, answered = heard[-8:-4]
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, gx.Asked)
     assert isinstance(requested.news, SummaryRequested)
     assert isinstance(late.news, MemoryNotSaved)
     assert {event.call for event in (asked, requested, late, answered)} == {asked.call}
@@ -347,7 +329,7 @@ def test_a_summary_beyond_the_limit_is_not_requested(run: RunExecutor) -> None:
     model, heard = BlockingModel(), list[Any]()
     result = run(make_executor(SummaryMemory(model), max_model_calls=1, observers=[heard.append]), "q")
     assert (result.output, model.calls, result.spent["model_calls"]) == ("done", 0, 1)
-    assert [type(event.news) for event in heard if isinstance(event, Reported)] == [SummaryFailed]
+    assert [type(event.news) for event in heard if isinstance(event, gx.Reported)] == [SummaryFailed]
 
 
 def test_late_async_save_is_completed() -> None:
@@ -378,13 +360,13 @@ def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
 
     def tick(event: object) -> None:
         # Time passes between the calls, so the save has none left.
-        if isinstance(event, Entered) and event.node == "save_memory":
+        if isinstance(event, gx.Entered) and event.node == "save_memory":
             now[0] = 2.0
 
     executor = make_executor(memory := Diary(), max_execution_time=1, observers=[tick, heard.append])
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     assert run(executor, "q").output == "done"
-    assert [event.news.seconds for event in heard if isinstance(event, Reported)] == [0]
+    assert [event.news.seconds for event in heard if isinstance(event, gx.Reported)] == [0]
     assert memory.saved == []
 
 
@@ -397,16 +379,16 @@ def test_usage_includes_the_memorys_seconds() -> None:
     executor = make_executor(Diary(pass_time, pass_time))
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     events = list(executor.stream("q"))
-    assert [event.seconds for event in events if isinstance(event, Answered)] == [2, 0, 2]
-    assert isinstance(events[-1], Done)
+    assert [event.seconds for event in events if isinstance(event, gx.Answered)] == [2, 0, 2]
+    assert isinstance(events[-1], gx.Done)
     assert events[-1].spent.seconds == 4
 
 
 # ---- interrupted and failed saves
 
 
-def _run_and_list_nodes(executor: AgentExecutor, snapshot: Snapshot) -> list[str]:
-    return [event.node for event in executor.stream(snapshot) if isinstance(event, Asked)]
+def _run_and_list_nodes(executor: gx.AgentExecutor, snapshot: gx.Snapshot) -> list[str]:
+    return [event.node for event in executor.stream(snapshot) if isinstance(event, gx.Asked)]
 
 
 @HOW
@@ -421,11 +403,11 @@ def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseEx
     executor = make_executor(memory := Diary(saving=fail))
     with pytest.raises(error) as caught:
         run(executor, "q")
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.node, getattr(snapshot.value, "output", None)) == ("save_memory", "done")
     assert journal_of(caught.value) is not None
-    stored = Snapshot.from_json(snapshot.to_json(), executor.graph)
+    stored = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
     assert _run_and_list_nodes(executor, stored) == ["save_memory"]
     assert (memory.loads, memory.saved) == (1, [SAVED])
 
@@ -445,7 +427,7 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
     executor = make_executor(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
     with pytest.raises(TimeoutError) as caught:
         asyncio.run(cancel(executor.arun("q")))
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert memory.saved == []
     held[0] = 0
@@ -467,7 +449,7 @@ def test_ctrl_c_during_a_save_loses_no_answer() -> None:
 
     with pytest.raises(KeyboardInterrupt) as caught:
         asyncio.run(interrupted())
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.node == "save_memory"
 
@@ -483,13 +465,13 @@ def test_exception_of_another_run_is_ignored() -> None:
 
     with pytest.raises(LookupError) as caught:
         fail()
-    assert snapshot_of(caught.value) is None
+    assert gx.snapshot_of(caught.value) is None
 
 
 def test_streams_are_the_same_with_memory() -> None:
-    def executor(**options: Any) -> AgentExecutor:
+    def executor(**options: Any) -> gx.AgentExecutor:
         agent = scripted(act("echo", text="a"), answer("done"))
-        return AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=True, **options)
+        return gx.AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=True, **options)
 
     plain, diary = executor(), executor(memory=Diary())
     assert list(diary.stream_chunks("q")) == list(plain.stream_chunks("q"))
@@ -498,18 +480,18 @@ def test_streams_are_the_same_with_memory() -> None:
 
 
 def test_an_iteration_ends_with_the_direct_answer() -> None:
-    @tool(return_direct=True)
+    @gx.tool(return_direct=True)
     def shout(text: str) -> str:
         """Return the text in capitals."""
         return text.upper()
 
-    executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], memory=Diary())
+    executor = gx.AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], memory=Diary())
     turns = executor.iter("q")
     assert [(len(steps), turns.ended) for steps in turns] == [(1, True)]
 
 
 def test_a_replaced_run_is_not_loaded_again() -> None:
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=scripted(act("echo", text="a"), answer("done")), tools=[echo], memory=(memory := Diary())
     )
     turns = executor.iter("q")
@@ -522,5 +504,5 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
 def test_reports_during_loading_are_delivered() -> None:
     heard: list[Any] = []
     make_executor(Diary(loading=lambda: report("looking")), observers=[heard.append]).run("q")
-    (reported,) = [event for event in heard if isinstance(event, Reported)]
+    (reported,) = [event for event in heard if isinstance(event, gx.Reported)]
     assert (reported.node, reported.news) == ("load_memory", "looking")

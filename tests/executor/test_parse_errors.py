@@ -7,56 +7,35 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    Agent,
-    AgentExecutor,
-    AgentFinish,
-    ParseError,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    snapshot_of,
-)
+import graphexec as gx
 from graphexec.errors import AgentError, InputError, format_value
 from graphexec.messages import AssistantMessage, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from tests.executor.actors import (
-    act,
-    answer,
-    echo,
-    messages,
-    observations,
-    prompt,
-    run_async,
-    run_executor,
-    run_sync,
-    scripted,
-    statuses,
-)
+from tests.executor import actors
 from tests.parameters import cases
 
-HOW = cases("run", [run_sync, run_async])
-Make = Callable[[ScriptedModel], Agent]
+HOW = cases("run", [actors.run_sync, actors.run_async])
+Make = Callable[[ScriptedModel], gx.Agent]
 
 # For each agent: a factory, an unreadable reply, a readable one, and the error message for the first.
 AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
     "react": (
-        lambda model: create_react_agent(model, [echo]),
+        lambda model: gx.create_react_agent(model, [actors.echo]),
         "I am thinking.",
         "Final Answer: done",
         "I am thinking.",
         "Invalid Format: Missing 'Action:' after 'Thought:'",
     ),
     "structured": (
-        lambda model: create_structured_agent(model, [echo]),
+        lambda model: gx.create_structured_agent(model, [actors.echo]),
         '{"action": "echo", "action_in',
         '{"action": "final_answer", "answer": "done"}',
         '{"action": "echo", "action_in',
         "Your reply could not be read: it is not JSON: ",
     ),
     "tool calling": (
-        lambda model: create_tool_calling_agent(model, [echo]),
+        lambda model: gx.create_tool_calling_agent(model, [actors.echo]),
         ToolCall("c1", "echo", '{"text": '),
         "done",
         'echo({"text": )',
@@ -69,18 +48,18 @@ EACH = cases("kind", AGENTS)
 @EACH
 def test_false_raises_a_parse_error_with_a_remedy(kind: str) -> None:
     make, garbage, *_ = AGENTS[kind]
-    for run in (run_sync, run_async):
-        with pytest.raises(ParseError) as raised:
-            run(AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
+    for run in (actors.run_sync, actors.run_async):
+        with pytest.raises(gx.ParseError) as raised:
+            run(gx.AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[actors.echo]))
         assert "handle_parsing_errors=True" in str(raised.value)
-        kept = snapshot_of(raised.value)
+        kept = gx.snapshot_of(raised.value)
         assert kept is not None
         assert (kept.node, kept.spent["model_calls"]) == ("parse", 1)
-    with pytest.raises(ParseError):
-        run_executor(lambda: AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
+    with pytest.raises(gx.ParseError):
+        actors.run_executor(lambda: gx.AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[actors.echo]))
 
 
-def name_error(error: ParseError) -> str:
+def name_error(error: gx.ParseError) -> str:
     return f"No: {type(error).__name__}"
 
 
@@ -97,21 +76,21 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: str) -> None:
     handling, observation = policies[policy]
     models: list[ScriptedModel] = []
 
-    def executor() -> AgentExecutor:
+    def executor() -> gx.AgentExecutor:
         models.append(ScriptedModel([garbage, good]))
-        return AgentExecutor(agent=make(models[-1]), tools=[echo], handle_parsing_errors=handling)
+        return gx.AgentExecutor(agent=make(models[-1]), tools=[actors.echo], handle_parsing_errors=handling)
 
-    result = run_executor(executor)
+    result = actors.run_executor(executor)
     assert result.outcome.output == "done"
-    assert statuses(result) == ["parse_error"]
-    assert observations(result)[0].startswith(observation)
+    assert actors.statuses(result) == ["parse_error"]
+    assert actors.observations(result)[0].startswith(observation)
     (step,) = result.outcome.steps
     assert (step.action.tool, step.action.log, step.action.tool_input) == ("_Exception", reply, step.observation)
     for model in models:
         if kind == "react":
-            assert prompt(model.requests[1]).endswith(f"{reply}\nObservation: {step.observation}\nThought: ")
+            assert actors.prompt(model.requests[1]).endswith(f"{reply}\nObservation: {step.observation}\nThought: ")
         else:
-            *_, assistant, user = messages(model.requests[1])
+            *_, assistant, user = actors.messages(model.requests[1])
             feedback = step.observation if kind == "tool calling" else f"Observation: {step.observation}"
             assert (assistant, user) == (AssistantMessage(reply), UserMessage(feedback))
         model.assert_complete()
@@ -119,31 +98,31 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: str) -> None:
 
 def test_true_has_a_default_feedback() -> None:
     def read(reply: Any) -> Any:
-        raise ParseError("unreadable")
+        raise gx.ParseError("unreadable")
 
-    agent = create_react_agent(ScriptedModel(["a"], repeat_last=True), [])
-    silent = Agent(agent.ask, read, model=agent.model)
-    result = AgentExecutor(agent=silent, tools=[], handle_parsing_errors=True, max_iterations=1).run("q")
+    agent = gx.create_react_agent(ScriptedModel(["a"], repeat_last=True), [])
+    silent = gx.Agent(agent.ask, read, model=agent.model)
+    result = gx.AgentExecutor(agent=silent, tools=[], handle_parsing_errors=True, max_iterations=1).run("q")
     (step,) = result.steps
     assert (step.observation, step.action.log) == ("Invalid or incomplete response", "unreadable")
 
 
 @HOW
-def test_exception_of_the_policy_is_raised(run: Callable[[AgentExecutor], Any]) -> None:
-    def policy(error: ParseError) -> str:
+def test_exception_of_the_policy_is_raised(run: Callable[[gx.AgentExecutor], Any]) -> None:
+    def policy(error: gx.ParseError) -> str:
         raise LookupError("of the policy") from error
 
     model = ScriptedModel(["garbage"])
     with pytest.raises(LookupError, match="of the policy"):
-        run(AgentExecutor(agent=create_react_agent(model, []), tools=[], handle_parsing_errors=policy))
+        run(gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[], handle_parsing_errors=policy))
 
 
 @HOW
 @cases("returned", [None, 3, {"query": "x"}])
-def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any], returned: Any) -> None:
+def test_policy_must_return_a_string(run: Callable[[gx.AgentExecutor], Any], returned: Any) -> None:
     model = ScriptedModel(["garbage"])
-    executor = AgentExecutor(
-        agent=create_react_agent(model, []), tools=[], handle_parsing_errors=lambda error: returned
+    executor = gx.AgentExecutor(
+        agent=gx.create_react_agent(model, []), tools=[], handle_parsing_errors=lambda error: returned
     )
     with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return a string"):
         run(executor)
@@ -152,31 +131,34 @@ def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any], return
 @cases("policy", [None, 0, 1, 3, [True]])
 def test_invalid_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InputError, match="give True, False, a string, or a function"):
-        AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=policy)
+        gx.AgentExecutor(agent=actors.scripted(actors.answer()), tools=[], handle_parsing_errors=policy)
 
 
 @cases("policy", [True, "Try again!"])
 def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
-    result = run_executor(
-        lambda: AgentExecutor(
-            agent=scripted(act("echo", text="a"), []), tools=[echo], handle_parsing_errors=policy, max_iterations=3
+    result = actors.run_executor(
+        lambda: gx.AgentExecutor(
+            agent=actors.scripted(actors.act("echo", text="a"), []),
+            tools=[actors.echo],
+            handle_parsing_errors=policy,
+            max_iterations=3,
         )
     )
-    assert statuses(result) == ["ok", "parse_error", "parse_error"]
-    assert observations(result)[1] == ("Decide on an action, or finish." if policy is True else policy)
+    assert actors.statuses(result) == ["ok", "parse_error", "parse_error"]
+    assert actors.observations(result)[1] == ("Decide on an action, or finish." if policy is True else policy)
     assert result.spent.iterations == 3
 
 
 def test_unhandled_empty_list_of_actions_raises() -> None:
-    with pytest.raises(ParseError, match="empty list of actions"):
-        run_executor(lambda: AgentExecutor(agent=scripted([]), tools=[echo], max_iterations=3))
+    with pytest.raises(gx.ParseError, match="empty list of actions"):
+        actors.run_executor(lambda: gx.AgentExecutor(agent=actors.scripted([]), tools=[actors.echo], max_iterations=3))
 
 
 def test_users_agent_without_actions_does_not_loop() -> None:
-    agent = create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
-    idle = Agent(agent.ask, lambda reply: (), model=agent.model)
-    with pytest.raises(ParseError, match="empty list of actions"):
-        AgentExecutor(agent=idle, tools=[], max_iterations=None, allow_nonterminating=True).run("q")
+    agent = gx.create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
+    idle = gx.Agent(agent.ask, lambda reply: (), model=agent.model)
+    with pytest.raises(gx.ParseError, match="empty list of actions"):
+        gx.AgentExecutor(agent=idle, tools=[], max_iterations=None, allow_nonterminating=True).run("q")
 
 
 @HOW
@@ -186,11 +168,11 @@ def test_users_agent_without_actions_does_not_loop() -> None:
         (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
         ("text", "returned 'text'; return an AgentAction"),
         ({"output": "x"}, "returned {'output': 'x'}; return an AgentAction"),
-        ([act("echo"), "text"], "returned a list with 'text'; return a list of AgentAction only"),
-        ([answer()], "returned a list with AgentFinish"),
+        ([actors.act("echo"), "text"], "returned a list with 'text'; return a list of AgentAction only"),
+        ([actors.answer()], "returned a list with AgentFinish"),
     ],
 )
-def test_invalid_decision_is_an_agent_error(run: Callable[[AgentExecutor], Any], returned: Any, says: str) -> None:
+def test_invalid_decision_is_an_agent_error(run: Callable[[gx.AgentExecutor], Any], returned: Any, says: str) -> None:
     def confused(steps: Any, inputs: Any) -> Any:
         return returned
 
@@ -199,16 +181,16 @@ def test_invalid_decision_is_an_agent_error(run: Callable[[AgentExecutor], Any],
 
     for agent in (confused, confused_async):
         with pytest.raises(AgentError) as raised:
-            run(AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True))
+            run(gx.AgentExecutor(agent=agent, tools=[actors.echo], handle_parsing_errors=True))
         assert str(raised.value).startswith(f"the agent {agent.__name__} {says}")
 
 
 @HOW
-def test_an_async_callable_agent_works_in_every_run(run: Callable[[AgentExecutor], Any]) -> None:
+def test_an_async_callable_agent_works_in_every_run(run: Callable[[gx.AgentExecutor], Any]) -> None:
     async def decide(steps: Any, inputs: Any) -> Any:
-        return answer(steps[0].observation) if steps else act("echo", text=inputs["input"])
+        return actors.answer(steps[0].observation) if steps else actors.act("echo", text=inputs["input"])
 
-    assert run(AgentExecutor(agent=decide, tools=[echo])).output == "q"
+    assert run(gx.AgentExecutor(agent=decide, tools=[actors.echo])).output == "q"
 
 
 def test_parse_error_in_a_tool_is_its_failure() -> None:
@@ -217,19 +199,23 @@ def test_parse_error_in_a_tool_is_its_failure() -> None:
     @tool
     def parses() -> str:
         """Parse something."""
-        raise ParseError("of the tool")
+        raise gx.ParseError("of the tool")
 
-    result = run_executor(
-        lambda: AgentExecutor(agent=scripted(act("parses"), answer()), tools=[parses], handle_parsing_errors=True)
+    result = actors.run_executor(
+        lambda: gx.AgentExecutor(
+            agent=actors.scripted(actors.act("parses"), actors.answer()), tools=[parses], handle_parsing_errors=True
+        )
     )
-    assert statuses(result) == ["error"]
-    assert isinstance(result.outcome, AgentFinish)
+    assert actors.statuses(result) == ["error"]
+    assert isinstance(result.outcome, gx.AgentFinish)
 
 
 @cases(("make", "unreadable"), [(make, one) for make, one, *_ in AGENTS.values()])
 def test_stopped_run_says_why_no_reply_was_read(make: Make, unreadable: ScriptedReply) -> None:
     model = ScriptedModel([unreadable], repeat_last=True)
-    result = AgentExecutor(agent=make(model), tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q")
+    result = gx.AgentExecutor(agent=make(model), tools=[actors.echo], handle_parsing_errors=True, max_iterations=2).run(
+        "q"
+    )
     assert result.stopped is not None
     assert result.stopped.reason == (
         "Stopped after 2 steps: the limit of 2 iterations was reached (2 spent). No reply could be read; the last "
@@ -239,7 +225,7 @@ def test_stopped_run_says_why_no_reply_was_read(make: Make, unreadable: Scripted
 
 def test_run_with_a_call_names_the_limit_alone() -> None:
     model = ScriptedModel(["I am thinking.", "Action: echo\nAction Input: a", "I am thinking."])
-    agent = create_react_agent(model, [echo])
-    result = AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=3).run("q")
+    agent = gx.create_react_agent(model, [actors.echo])
+    result = gx.AgentExecutor(agent=agent, tools=[actors.echo], handle_parsing_errors=True, max_iterations=3).run("q")
     assert result.stopped is not None
     assert result.stopped.reason == "Stopped after 3 steps: the limit of 3 iterations was reached (3 spent)."

@@ -14,20 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    Agent,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Moved,
-    ParseError,
-    RunResult,
-    Snapshot,
-    StoppedResponse,
-    chat_agent,
-    create_tool_calling_agent,
-    snapshot_of,
-)
+import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallModel, reported_tokens
 from graphexec.executor.result import Ending
@@ -96,14 +83,14 @@ def turn_at(steps: Steps, turns: tuple[Turn, ...]) -> tuple[int, Turn]:
     return number, turns[min(number, len(turns) - 1)]
 
 
-def actions(turn: Turn) -> list[AgentAction]:
-    return [AgentAction(call.tool, {"number": call.number}) for call in turn.calls]
+def actions(turn: Turn) -> list[gx.AgentAction]:
+    return [gx.AgentAction(call.tool, {"number": call.number}) for call in turn.calls]
 
 
 def callable_agent(turns: tuple[Turn, ...]) -> Any:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         number, turn = turn_at(steps, turns)
-        return AgentFinish({"output": f"answer {number + 1}"}) if turn.kind == "answer" else actions(turn)
+        return gx.AgentFinish({"output": f"answer {number + 1}"}) if turn.kind == "answer" else actions(turn)
 
     return decide
 
@@ -167,13 +154,13 @@ def usage(turn: Turn) -> Usage:
     return Usage(turn.tokens - turn.tokens // 2, turn.tokens // 2)
 
 
-def read(reply: ModelReply) -> AgentFinish | tuple[AgentAction, ...]:
+def read(reply: ModelReply) -> gx.AgentFinish | tuple[gx.AgentAction, ...]:
     kind, number, calls = json.loads(reply.content)
     if kind == "garbage":
-        raise ParseError("could not read it", observation="unreadable", llm_output=reply.content)
+        raise gx.ParseError("could not read it", observation="unreadable", llm_output=reply.content)
     if kind == "answer":
-        return AgentFinish({"output": f"answer {number}"})
-    return tuple(AgentAction(name, {"number": argument}) for name, argument in calls)
+        return gx.AgentFinish({"output": f"answer {number}"})
+    return tuple(gx.AgentAction(name, {"number": argument}) for name, argument in calls)
 
 
 def interpret(turns: tuple[Turn, ...], given: Settings) -> Outcome:
@@ -191,22 +178,22 @@ def interpret(turns: tuple[Turn, ...], given: Settings) -> Outcome:
     )
 
 
-def text_agent(model: Adversary) -> Agent:
+def text_agent(model: Adversary) -> gx.Agent:
     """Return a custom agent whose model replies in JSON: it can return an empty list of actions, and garbage."""
 
     def question(asked: Run) -> CallModel:
         return CallModel(ChatRequest((UserMessage(str(turn_at(asked.steps, model.turns)[0])),)))
 
-    return chat_agent(question, read, model)
+    return gx.chat_agent(question, read, model)
 
 
-def make_executor(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> AgentExecutor:
+def make_executor(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> gx.AgentExecutor:
     agent: Any = callable_agent(turns)
     if flavour == "chat":
         agent = text_agent(Adversary(turns, flavour))
     if flavour == "tool calling":
-        agent = create_tool_calling_agent(Adversary(turns, flavour), TOOLS)
-    return AgentExecutor(
+        agent = gx.create_tool_calling_agent(Adversary(turns, flavour), TOOLS)
+    return gx.AgentExecutor(
         agent=agent,
         tools=TOOLS,
         max_iterations=given.iterations,
@@ -273,12 +260,12 @@ def all_settings(draw: st.DrawFn) -> Settings:
 
 
 def make_outcome(ending: Ending, driver_result: Any) -> Outcome:
-    end: str = limit_of(ending).limit if isinstance(ending, StoppedResponse) else "finished"
-    if isinstance(ending, AgentFinish) and ending.return_direct:
+    end: str = limit_of(ending).limit if isinstance(ending, gx.StoppedResponse) else "finished"
+    if isinstance(ending, gx.AgentFinish) and ending.return_direct:
         end = "return_direct"
     return Outcome(
         end,
-        None if isinstance(ending, StoppedResponse) else ending.output,
+        None if isinstance(ending, gx.StoppedResponse) else ending.output,
         [(step.action.tool, in_few_words(step.observation), step.status) for step in ending.steps],
         driver_result.spent.iterations,
         driver_result.spent["model_calls"],
@@ -303,7 +290,7 @@ def check_limits(outcome: Outcome, given: Settings, driver_result: DriverResult[
     ):
         assert limit is None or reached <= limit
     if given.iterations is not None:
-        moves = [event for event in driver_result.events if isinstance(event, Moved)]
+        moves = [event for event in driver_result.events if isinstance(event, gx.Moved)]
         assert len(moves) <= 4 * given.iterations + 2
     asked = sum(len(getattr(effect, "effects", (effect,))) for effect in driver_result.asked)
     assert asked == spent["model_calls"] + spent["tool_calls"]
@@ -314,9 +301,9 @@ def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     turns = adapt_script(turns, flavour)
     expected = interpret(turns, given)
     if expected.end == "parse error":
-        with pytest.raises(ParseError) as raised:
+        with pytest.raises(gx.ParseError) as raised:
             run_script(lambda: script_of(make_executor(turns, given, flavour)))
-        kept = snapshot_of(raised.value)
+        kept = gx.snapshot_of(raised.value)
         assert kept is None or kept.spent["model_calls"] == expected.model_calls
         return
     driver_result = run_script(lambda: script_of(make_executor(turns, given, flavour)))
@@ -324,11 +311,11 @@ def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     check_limits(expected, given, driver_result)
     # A second run of the same executor is equal.
     executor = make_executor(turns, given, flavour)
-    results: list[RunResult] = [executor.run("q"), executor.run("q")]
+    results: list[gx.RunResult] = [executor.run("q"), executor.run("q")]
     assert [make_outcome(result.ending, result) for result in results] == [expected, expected]
     # A run that is paused before any effect, and resumed, has the same ending.
     for text in driver_result.texts:
-        paused = Snapshot.from_json(text, executor.graph)
+        paused = gx.Snapshot.from_json(text, executor.graph)
         resumed = run(executor.graph, paused, executor.run_context)
         assert make_outcome(resumed.outcome, resumed) == expected
 

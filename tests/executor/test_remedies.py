@@ -16,36 +16,14 @@ import pytest
 from pydantic import BaseModel
 
 import graphexec
-from graphexec import (
-    COST,
-    END,
-    AgentExecutor,
-    AgentFinish,
-    create_agent,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    edges,
-    node,
-    on,
-    tool,
-)
+import graphexec as gx
+from graphexec import models
 from graphexec._mistakes import remedies
 from graphexec.errors import SignatureError
 from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.executor.creation import ExecutorOptions
 from graphexec.memory import BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import ChatRequest, UserMessage
-from graphexec.models import (
-    Anthropic,
-    LocalModel,
-    OpenAICompatible,
-    Price,
-    ScriptedModel,
-    priced,
-    retrying,
-    with_fallbacks,
-)
 from graphexec.nodes import approve_tools, output_type
 from graphexec.runtime.handlers import RunOptions
 from graphexec.tools import tool_from_schema
@@ -75,7 +53,7 @@ def without_calls(text: str) -> str:
     return text
 
 
-@tool
+@gx.tool
 def echo(text: str) -> str:
     """Return the text."""
     return text
@@ -92,12 +70,12 @@ class Outcome:
     size: int
 
 
-@node
+@gx.node
 def step(x: Outcome) -> Outcome:
     return x
 
 
-@node
+@gx.node
 def guard(acted: Acted) -> Acted:
     return acted
 
@@ -109,19 +87,19 @@ class Arguments(BaseModel):
 
 
 class Runnable:
-    def invoke(self, inputs: object) -> AgentFinish:
-        return AgentFinish({"output": "yes"})
+    def invoke(self, inputs: object) -> gx.AgentFinish:
+        return gx.AgentFinish({"output": "yes"})
 
 
-MODEL = ScriptedModel(['{"action": "final_answer", "answer": "yes"}'], repeat_last=True)
-AGENT = create_structured_agent(MODEL, [echo])
-EXECUTOR = AgentExecutor(agent=AGENT, tools=[echo])
-MACHINE = graphexec.graph(edges(step, on(Outcome, END)), start=step)
+MODEL = models.ScriptedModel(['{"action": "final_answer", "answer": "yes"}'], repeat_last=True)
+AGENT = gx.create_structured_agent(MODEL, [echo])
+EXECUTOR = gx.AgentExecutor(agent=AGENT, tools=[echo])
+MACHINE = graphexec.graph(gx.edges(step, gx.on(Outcome, gx.END)), start=step)
 
 
 def failure() -> Exception:
     """Return the error of a run that can be resumed."""
-    broken = AgentExecutor(agent=create_structured_agent(ScriptedModel([]), [echo]), tools=[echo])
+    broken = gx.AgentExecutor(agent=gx.create_structured_agent(models.ScriptedModel([]), [echo]), tools=[echo])
     with pytest.raises(Exception, match="replies") as raised:
         broken.run("q")
     return raised.value
@@ -131,15 +109,15 @@ def failure() -> Exception:
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
     # Most remedies show the option alone.
-    "AgentExecutor": partial(AgentExecutor, agent=AGENT, tools=[echo]),
+    "AgentExecutor": partial(gx.AgentExecutor, agent=AGENT, tools=[echo]),
     **{one.__name__: one for one in (BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory)},
-    "LocalModel": LocalModel,
+    "LocalModel": models.LocalModel,
     "approve_tools": approve_tools,
     "output_type": output_type,
     "ChatRequest": ChatRequest,
-    "OpenAICompatible": OpenAICompatible,
-    "retrying": retrying,
-    "with_fallbacks": with_fallbacks,
+    "OpenAICompatible": models.OpenAICompatible,
+    "retrying": models.retrying,
+    "with_fallbacks": models.with_fallbacks,
     "tool_from_schema": tool_from_schema,
     "model": MODEL,
     "other": MODEL,
@@ -154,11 +132,11 @@ NAMES: dict[str, Any] = {
     "messages": [UserMessage("Hello!")],
     "value": Outcome(1),
     "Outcome": Outcome,
-    "target": END,
+    "target": gx.END,
     "node": step,
     "Acted": Acted,
     "parse": parse,
-    "table": edges(guard, on(Acted, dispatch_tools)),
+    "table": gx.edges(guard, gx.on(Acted, dispatch_tools)),
     "function": function,
     "func": function,
     "Model": Arguments,
@@ -218,24 +196,24 @@ READ = r"\b(?:result|executor|tool)\.\w+(?:\.\w+|\[\w+\])*|f'[^']*'"
 
 @cases("code", sorted({code for text in TEXTS for code in re.findall(READ, without_calls(text))}))
 def test_attribute_in_a_remedy_exists(code: str) -> None:
-    dear = ScriptedModel(['{"action": "final_answer", "answer": "yes"}'])
-    agent = create_structured_agent(priced(dear, Price(1, 1)), [])
-    result = AgentExecutor(agent=agent, tools=[], max_cost=1.0).run("q")
-    assert eval(code, {"result": result, "executor": EXECUTOR, "tool": echo, "COST": COST, "graph": MACHINE}) != ""
+    dear = models.ScriptedModel(['{"action": "final_answer", "answer": "yes"}'])
+    agent = gx.create_structured_agent(models.priced(dear, models.Price(1, 1)), [])
+    result = gx.AgentExecutor(agent=agent, tools=[], max_cost=1.0).run("q")
+    assert eval(code, {"result": result, "executor": EXECUTOR, "tool": echo, "COST": gx.COST, "graph": MACHINE}) != ""
 
 
 # The functions whose options the remedies of a table name.
 OWNERS: dict[str, list[Callable[..., Any]]] = {
-    "EXECUTOR_OPTIONS": [AgentExecutor],
-    "EXECUTOR_ATTRIBUTES": [AgentExecutor, RunOptions],
-    "CREATE_OPTIONS": [create_react_agent, create_tool_calling_agent],
-    "CREATE_AGENT_OPTIONS": [create_agent],
-    "LOCAL_MODEL_OPTIONS": [LocalModel],
+    "EXECUTOR_OPTIONS": [gx.AgentExecutor],
+    "EXECUTOR_ATTRIBUTES": [gx.AgentExecutor, RunOptions],
+    "CREATE_OPTIONS": [gx.create_react_agent, gx.create_tool_calling_agent],
+    "CREATE_AGENT_OPTIONS": [gx.create_agent],
+    "LOCAL_MODEL_OPTIONS": [models.LocalModel],
     "MEMORY_OPTIONS": [BufferMemory],
-    "MODEL_OPTIONS": [OpenAICompatible, Anthropic],
+    "MODEL_OPTIONS": [models.OpenAICompatible, models.Anthropic],
     "RUN_OPTIONS": [RunOptions, vars(graphexec.Graph)["run"]],
     "LIMITS_OPTIONS": [graphexec.Limits],
-    "TOOL_OPTIONS": [tool, AgentExecutor],
+    "TOOL_OPTIONS": [gx.tool, gx.AgentExecutor],
 }
 WRITTEN = [
     (table, option)
@@ -251,7 +229,7 @@ def test_option_in_a_remedy_exists(table: str, option: str) -> None:
 
 def options_of(owner: Callable[..., Any]) -> frozenset[str]:
     """Return the options that a function takes by name."""
-    more = ExecutorOptions.__annotations__ if owner is create_agent else ()
+    more = ExecutorOptions.__annotations__ if owner is gx.create_agent else ()
     return frozenset({*inspect.signature(owner).parameters, *more})
 
 
@@ -274,15 +252,15 @@ def test_remedy_names_a_class_that_takes_the_option(option: str, name: str) -> N
 
 @cases("option", ["examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice"])
 def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path) -> None:
-    call: Any = create_agent
+    call: Any = gx.create_agent
     with pytest.raises(SignatureError) as raised:
         call(MODEL, [echo], **{option: VALUES[option]})
     (code,) = find_calls(str(raised.value))
     assert f"{option}=..." in code
-    assert isinstance(run_code(code, tmp_path), AgentExecutor)
+    assert isinstance(run_code(code, tmp_path), gx.AgentExecutor)
 
 
-@cases("call", [AgentExecutor, create_agent, OpenAICompatible])
+@cases("call", [gx.AgentExecutor, gx.create_agent, models.OpenAICompatible])
 def test_requests_per_minute_belong_to_a_wrapper(call: Callable[..., Any]) -> None:
     with pytest.raises(SignatureError, match="max_rpm; wrap the model in rate_limited"):
         call(max_rpm=3)
@@ -291,7 +269,7 @@ def test_requests_per_minute_belong_to_a_wrapper(call: Callable[..., Any]) -> No
 def test_kinds_in_a_remedy_exist() -> None:
     text = remedies.CREATE_AGENT_OPTIONS["agent_type"]
     kinds: list[Any] = re.findall(r"kind='(\w+)'", text)
-    assert [create_agent(MODEL, [echo], kind=kind).agent.kind for kind in kinds] == kinds
+    assert [gx.create_agent(MODEL, [echo], kind=kind).agent.kind for kind in kinds] == kinds
 
 
 MODULES = r"((?:\w+, )*\w+(?: or \w+)?) of (graphexec\.\w+)"

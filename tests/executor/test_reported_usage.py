@@ -9,21 +9,11 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Snapshot, StoppedResponse, create_react_agent, snapshot_of
+from graphexec import AgentExecutor, Snapshot, StoppedResponse, create_react_agent, models, snapshot_of
 from graphexec.effects import CallModel, agent_limits
 from graphexec.errors import InvalidReplyError, ModelError
 from graphexec.kernel import PendingEffect, advance, begin
 from graphexec.messages import CompletionRequest, ModelReply, ModelRequest, Usage
-from graphexec.models import (
-    MemoryCache,
-    Price,
-    ScriptedModel,
-    cached,
-    priced,
-    rate_limited,
-    retrying,
-    with_fallbacks,
-)
 from graphexec.runtime import make_run_context, run
 from tests.executor.actors import echo
 from tests.kernel.machines import PROMPTS, Prompt
@@ -90,7 +80,7 @@ def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: 
     assert snapshot is not None
     assert (snapshot.spent["model_calls"], snapshot.spent["prompt_tokens"]) == (3, 4)
     # Resumed with another model, the run keeps its steps.
-    other = make_executor(ScriptedModel(["Final Answer: done"]), max_tokens=10)
+    other = make_executor(models.ScriptedModel(["Final Answer: done"]), max_tokens=10)
     result = other.run(Snapshot.from_json(snapshot.to_json(), other.graph))
     assert (result.output, len(result.steps)) == ("done", 2)
 
@@ -141,11 +131,11 @@ def test_tokens_of_any_size_are_counted() -> None:
 
 
 WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
-    "cached": lambda model: cached(model, MemoryCache()),
-    "priced": lambda model: priced(model, Price(1, 1)),
-    "retrying": lambda model: retrying(model, attempts=2),
-    "with_fallbacks": lambda model: with_fallbacks(model, ScriptedModel([]), on=(KeyError,)),
-    "rate_limited": lambda model: rate_limited(model, per_minute=60_000),
+    "cached": lambda model: models.cached(model, models.MemoryCache()),
+    "priced": lambda model: models.priced(model, models.Price(1, 1)),
+    "retrying": lambda model: models.retrying(model, attempts=2),
+    "with_fallbacks": lambda model: models.with_fallbacks(model, models.ScriptedModel([]), on=(KeyError,)),
+    "rate_limited": lambda model: models.rate_limited(model, per_minute=60_000),
 }
 
 
@@ -158,7 +148,7 @@ def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any
 
 
 def test_price_that_a_float_cannot_hold_is_refused() -> None:
-    model = priced(ScriptedModel([ModelReply("a", usage=Usage(10**5000, 0))]), Price(1.5, 1))
+    model = models.priced(models.ScriptedModel([ModelReply("a", usage=Usage(10**5000, 0))]), models.Price(1.5, 1))
     with pytest.raises(InvalidReplyError, match="with cost=inf; pass a finite number"):
         model.complete(CompletionRequest("?"))
 

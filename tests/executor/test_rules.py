@@ -12,20 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    StoppedResponse,
-    charged,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    edges,
-    node,
-    on,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.agents import RuleName, WorkedExample
 from graphexec.effects import MODEL_CALLS, AskHuman
@@ -55,7 +42,7 @@ class Weather:
     def __init__(self, **options: Any) -> None:
         self.calls: list[str] = []
 
-        @tool(**options)
+        @gx.tool(**options)
         def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
             """Get the weather in a city."""
             self.calls.append(city)
@@ -64,7 +51,7 @@ class Weather:
         self.tool: AnyTool = weather
 
 
-@tool
+@gx.tool
 def local_time(town: str) -> str:
     """Get the local time in a town."""
     return f"noon in {town}"
@@ -94,8 +81,8 @@ class Scene:
         self.weather = Weather(**(options or {}))
         self.tools = [self.weather.tool, local_time]
         self.model = ScriptedModel(replies, repeat_last=repeat_last)
-        made = create_structured_agent(self.model, self.tools, rules=rules, **(agent or {}))
-        self.executor = AgentExecutor(agent=made, tools=self.tools, handle_parsing_errors=True, **settings)
+        made = gx.create_structured_agent(self.model, self.tools, rules=rules, **(agent or {}))
+        self.executor = gx.AgentExecutor(agent=made, tools=self.tools, handle_parsing_errors=True, **settings)
 
     def run(self, question: Any = f"How is {OTHER}?") -> Any:
         return self.executor.run(question)
@@ -137,7 +124,7 @@ def test_refused_answer_repeats_the_observation() -> None:
 
 @cases("same", [act(unit="C"), act(f"{OTHER}", unit="C"), act(OTHER, unit="C")])
 def test_arguments_are_compared_after_validation(same: str) -> None:
-    @tool
+    @gx.tool
     def double(number: float) -> float:
         """Double a number."""
         seen.append(number)
@@ -146,7 +133,7 @@ def test_arguments_are_compared_after_validation(same: str) -> None:
     seen: list[float] = []
     replies = [json.dumps({"action": "double", "action_input": {"number": one}}) for one in (5, "5.0")]
     model = ScriptedModel([*replies, finish("10")])
-    AgentExecutor(agent=create_structured_agent(model, [double]), tools=[double]).run("Double 5.")
+    gx.AgentExecutor(agent=gx.create_structured_agent(model, [double]), tools=[double]).run("Double 5.")
     assert seen == [5.0]
     scene = Scene(same, same, finish())
     scene.run()
@@ -163,7 +150,7 @@ def test_different_call_is_made(second: str) -> None:
 
 def test_failed_call_is_made_again_once() -> None:
     model = ScriptedModel([call_of("fail")] * 3 + [finish("It fails.")])
-    executor = AgentExecutor(agent=create_structured_agent(model, [echo, fail]), tools=[echo, fail])
+    executor = gx.AgentExecutor(agent=gx.create_structured_agent(model, [echo, fail]), tools=[echo, fail])
     result = executor.run("say what?")
     assert (result.output, statuses_of(result)) == ("It fails.", ["error", "error"])
     assert branches_of(model.requests[-1]) == ["final_answer"]
@@ -210,8 +197,8 @@ def test_reply_without_a_call_does_not_hide_a_repeat(between: str) -> None:
 def test_failed_call_between_allows_a_repeat() -> None:
     weather = Weather()
     replies = [act(), call_of("fail"), act(), finish()]
-    agent = create_structured_agent(ScriptedModel(replies), [weather.tool, fail], rules=["no_immediate_repeats"])
-    AgentExecutor(agent=agent, tools=[weather.tool, fail]).run(f"How is {OTHER}?")
+    agent = gx.create_structured_agent(ScriptedModel(replies), [weather.tool, fail], rules=["no_immediate_repeats"])
+    gx.AgentExecutor(agent=agent, tools=[weather.tool, fail]).run(f"How is {OTHER}?")
     assert weather.calls == [OTHER, OTHER]
 
 
@@ -238,26 +225,26 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
 
 @cases("again", [act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C")])
 def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
-    @tool
+    @gx.tool
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
         """Get the weather in a city."""
         raise ValueError(f"{city} {unit}")
 
     model = ScriptedModel([act(unit="C"), again, again, finish()])
-    agent = create_structured_agent(model, [weather])
-    executor = AgentExecutor(agent=agent, tools=[weather], tool_lookup="case_insensitive")
+    agent = gx.create_structured_agent(model, [weather])
+    executor = gx.AgentExecutor(agent=agent, tools=[weather], tool_lookup="case_insensitive")
     assert statuses_of(executor.run(f"How is {OTHER}?")) == ["error", "error"]
     assert branches_of(model.requests[-1]) == ["final_answer"]
 
 
 def test_repeatable_tool_may_fail_repeatedly() -> None:
-    @tool(repeatable=True)
+    @gx.tool(repeatable=True)
     def poll(text: str) -> str:
         """Poll a job."""
         raise ValueError("not yet")
 
     model = ScriptedModel([call_of("poll")] * 3 + [finish()])
-    result = AgentExecutor(agent=create_structured_agent(model, [poll]), tools=[poll]).run("say what?")
+    result = gx.AgentExecutor(agent=gx.create_structured_agent(model, [poll]), tools=[poll]).run("say what?")
     assert statuses_of(result) == ["error"] * 3
 
 
@@ -271,7 +258,7 @@ def test_reply_is_read_once_after_the_first_step() -> None:
         replies.append(reply)
         return agent.read(reply)
 
-    AgentExecutor(agent=replace(agent, read=read), tools=scene.tools).run("Oslo or Rome?")
+    gx.AgentExecutor(agent=replace(agent, read=read), tools=scene.tools).run("Oslo or Rome?")
     assert len(replies) == 3 + 1 + 1
 
 
@@ -284,7 +271,7 @@ def test_trimmed_step_is_not_asked_about_but_not_repeated() -> None:
 
 
 def test_repeated_return_direct_result_is_the_answer() -> None:
-    @tool(return_direct=True)
+    @gx.tool(return_direct=True)
     def direct(text: str) -> str:
         """Answer."""
         seen.append(text)
@@ -293,8 +280,8 @@ def test_repeated_return_direct_result_is_the_answer() -> None:
     seen: list[str] = []
     several = (call("direct", "1", text="a"), call("echo", "2", text="b"))
     model = ScriptedModel([several, call("direct", "3", text="a")])
-    agent = create_tool_calling_agent(model, [direct, echo], rules=["no_repeats"])
-    result = AgentExecutor(agent=agent, tools=[direct, echo]).run("q")
+    agent = gx.create_tool_calling_agent(model, [direct, echo], rules=["no_repeats"])
+    result = gx.AgentExecutor(agent=agent, tools=[direct, echo]).run("q")
     assert (result.output, result.reason, seen) == ("a", "return_direct", ["a"])
     assert len(model.requests) == 2
 
@@ -305,7 +292,7 @@ def test_repeated_return_direct_result_is_the_answer() -> None:
 def tool_calling(*replies: ScriptedReply, rules: Sequence[RuleName] = ("no_repeats",)) -> tuple[Any, ScriptedModel]:
     model = ScriptedModel(replies)
     tools = [echo, Weather().tool]
-    return AgentExecutor(agent=create_tool_calling_agent(model, tools, rules=rules), tools=tools), model
+    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools, rules=rules), tools=tools), model
 
 
 def test_only_new_calls_of_a_reply_are_made() -> None:
@@ -382,7 +369,7 @@ def test_required_call_stays_required_after_a_copy() -> None:
 def test_insisting_model_never_calls_the_tool() -> None:
     scene = Scene(act(DUMMY), repeat_last=True, max_iterations=3)
     result = scene.run()
-    assert isinstance(result.ending, StoppedResponse)
+    assert isinstance(result.ending, gx.StoppedResponse)
     assert (scene.weather.calls, statuses_of(result)) == ([], ["bad_arguments"] * 3)
     why = f"weather was not called: city={DUMMY} is in neither the question nor an observation."
     assert why in result.steps[0].observation
@@ -429,7 +416,7 @@ def test_refusal_does_not_make_the_argument_known() -> None:
 
 
 def test_numbers_and_lists_are_found_in_the_question() -> None:
-    @tool
+    @gx.tool
     def total(numbers: list[float], factor: float) -> float:
         """Add numbers."""
         return sum(numbers) * factor
@@ -438,8 +425,8 @@ def test_numbers_and_lists_are_found_in_the_question() -> None:
         worked = WorkedExample("?", (("total", {"numbers": [1000, 2], "factor": 37.0}, "1"),), "1")
         reply = json.dumps({"action": "total", "action_input": {"numbers": numbers, "factor": factor}})
         model = ScriptedModel([reply, finish()] * 3, repeat_last=True)
-        agent = create_structured_agent(model, [total], examples=[worked])
-        return statuses_of(AgentExecutor(agent=agent, tools=[total]).run(question))
+        agent = gx.create_structured_agent(model, [total], examples=[worked])
+        return statuses_of(gx.AgentExecutor(agent=agent, tools=[total]).run(question))
 
     assert outcome("Add 1,000 and 2, times 37.", [1000, 2], 37) == ["ok"]
     assert outcome("Add 1,000 and 2, times 37.0!", [1000, 2], 37) == ["ok"]
@@ -449,7 +436,7 @@ def test_numbers_and_lists_are_found_in_the_question() -> None:
     assert outcome("Add 3 and 4.", [3, 4], 5) == ["ok"]
 
 
-@tool
+@gx.tool
 def calculator(expression: str) -> str:
     """Calculate an expression."""
     return expression
@@ -459,15 +446,15 @@ def calculator(expression: str) -> str:
 def test_expression_is_compared_by_its_numbers(question: str) -> None:
     worked = WorkedExample("?", (("calculator", {"expression": "6 * 7"}, "42"),), "42")
     reply = json.dumps({"action": "calculator", "action_input": {"expression": "6 * 7"}})
-    agent = create_structured_agent(ScriptedModel([reply, finish("42")]), [calculator], examples=[worked])
-    assert statuses_of(AgentExecutor(agent=agent, tools=[calculator]).run(question)) == ["ok"]
+    agent = gx.create_structured_agent(ScriptedModel([reply, finish("42")]), [calculator], examples=[worked])
+    assert statuses_of(gx.AgentExecutor(agent=agent, tools=[calculator]).run(question)) == ["ok"]
 
 
 @given(number=st.integers(2, 9_999), unit=st.sampled_from(["kg", " km", "°C", "k", "%", "pm", "x"]))
 def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
     seen: list[float] = []
 
-    @tool
+    @gx.tool
     def double(number: float) -> float:
         """Double a number."""
         seen.append(number)
@@ -476,8 +463,8 @@ def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
     worked = WorkedExample("?", (("double", {"number": number}, "1"),), "1")
     reply = json.dumps({"action": "double", "action_input": {"number": number}})
     model = ScriptedModel([reply, finish(), reply, finish()])
-    executor = AgentExecutor(
-        agent=create_structured_agent(model, [double], examples=[worked], rules=["no_dummies"]), tools=[double]
+    executor = gx.AgentExecutor(
+        agent=gx.create_structured_agent(model, [double], examples=[worked], rules=["no_dummies"]), tools=[double]
     )
     executor.run(f"Please add {number}{unit}.")
     assert seen == [number]
@@ -524,7 +511,7 @@ class Item(BaseModel):
     ],
 )
 def test_parts_of_an_argument_may_be_copied(basket: Any, status: str) -> None:
-    @tool
+    @gx.tool
     def total(basket: Any, items: tuple[Item, ...] = ()) -> int:
         """Return the total of a basket."""
         return len(items)
@@ -535,22 +522,22 @@ def test_parts_of_an_argument_may_be_copied(basket: Any, status: str) -> None:
     ]
     worked = [WorkedExample("?", (("total", arguments, "1"),), "1") for arguments in calls]
     replies = [json.dumps({"action": "total", "action_input": {"basket": basket}}), "none", finish()]
-    agent = create_structured_agent(ScriptedModel(replies), [total], examples=worked)
-    executor = AgentExecutor(agent=agent, tools=[total], handle_parsing_errors=True)
+    agent = gx.create_structured_agent(ScriptedModel(replies), [total], examples=worked)
+    executor = gx.AgentExecutor(agent=agent, tools=[total], handle_parsing_errors=True)
     result = executor.run("How much is a kettle for 2.5, please?")
     assert statuses_of(result)[0] == status
 
 
 def test_default_of_a_tool_is_not_copied() -> None:
-    @tool
+    @gx.tool
     def forecast(city: str, days: int = 3) -> str:
         """Forecast the weather."""
         return f"{city} {days}"
 
     worked = WorkedExample("?", (("forecast", {"city": "Rome", "days": 3}, "1"),), "1")
     reply = json.dumps({"action": "forecast", "action_input": {"city": OTHER, "days": 3}})
-    agent = create_structured_agent(ScriptedModel([reply, finish()]), [forecast], examples=[worked])
-    assert statuses_of(AgentExecutor(agent=agent, tools=[forecast]).run(f"How is {OTHER}?")) == ["ok"]
+    agent = gx.create_structured_agent(ScriptedModel([reply, finish()]), [forecast], examples=[worked])
+    assert statuses_of(gx.AgentExecutor(agent=agent, tools=[forecast]).run(f"How is {OTHER}?")) == ["ok"]
 
 
 @cases(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
@@ -562,14 +549,14 @@ def test_error_makes_known_what_it_adds(city: str, statuses: list[str]) -> None:
             raise ValueError(f"{city} is not capitalised, and Porto is")
         return city
 
-    @tool
+    @gx.tool
     def weather(city: Annotated[str, AfterValidator(require_capital)]) -> str:
         """Get the weather in a city."""
         return f"rain in {city}"
 
     model = ScriptedModel([act("lisbon"), act(city), finish()])
-    agent = create_structured_agent(model, [weather], examples=[example("Lisbon"), example("Porto")])
-    result = AgentExecutor(agent=agent, tools=[weather]).run("How is it there?")
+    agent = gx.create_structured_agent(model, [weather], examples=[example("Lisbon"), example("Porto")])
+    result = gx.AgentExecutor(agent=agent, tools=[weather]).run("How is it there?")
     assert "lisbon is not capitalised" in result.steps[0].observation
     assert statuses_of(result) == statuses
 
@@ -594,8 +581,10 @@ def test_unreadable_second_reply_keeps_the_first() -> None:
 
 def test_parsing_errors_may_still_end_the_run() -> None:
     tools = [echo]
-    agent = create_structured_agent(ScriptedModel([call_of("echo", "a"), call_of("echo", "a"), "[", finish()]), tools)
-    strict = AgentExecutor(agent=agent, tools=tools)
+    agent = gx.create_structured_agent(
+        ScriptedModel([call_of("echo", "a"), call_of("echo", "a"), "[", finish()]), tools
+    )
+    strict = gx.AgentExecutor(agent=agent, tools=tools)
     assert strict.run("a").output == "done"
 
 
@@ -616,13 +605,13 @@ def test_validator_of_a_user_may_raise() -> None:
             raise KeyError(value)
         return value
 
-    @tool
+    @gx.tool
     def careful(text: Annotated[str, AfterValidator(reject)]) -> str:
         """Be careful."""
         return text
 
     model = ScriptedModel([call_of("careful", "no"), finish()])
-    result = AgentExecutor(agent=create_structured_agent(model, [careful]), tools=[careful]).run("no")
+    result = gx.AgentExecutor(agent=gx.create_structured_agent(model, [careful]), tools=[careful]).run("no")
     assert statuses_of(result) == ["error"]
 
 
@@ -661,9 +650,9 @@ def test_rules_are_pieces() -> None:
 
 @cases("tools", [0, 1, 2, 3, 9])
 def test_bound_counts_a_request_per_rule_and_tool(tools: int) -> None:
-    several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
-    agent = create_structured_agent(ScriptedModel([]), several)
-    bounds = AgentExecutor(agent=agent, tools=several, max_iterations=5).verify().bounds
+    several = [gx.tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
+    agent = gx.create_structured_agent(ScriptedModel([]), several)
+    bounds = gx.AgentExecutor(agent=agent, tools=several, max_iterations=5).verify().bounds
     assert bounds is not None
     more = min(tools, MOST_REQUESTS) + 1 if tools else 0
     assert bounds.model_calls.number == 5 * (1 + more)
@@ -680,7 +669,7 @@ def test_limits_stop_the_rules(replies: list[str], limit: int, early: str) -> No
     assert len(scene.model.requests) <= limit + (early == "generate")
     assert DUMMY not in scene.weather.calls
     assert scene.weather.calls.count(OTHER) <= 1
-    assert isinstance(result.ending, AgentFinish | StoppedResponse)
+    assert isinstance(result.ending, gx.AgentFinish | gx.StoppedResponse)
 
 
 @given(st.lists(st.sampled_from([act("a"), act("b"), act("c", name="local_time"), "[", finish()]), max_size=12))
@@ -693,8 +682,8 @@ def test_no_call_succeeds_twice(replies: list[str]) -> None:
 def test_nodes_behind_parse_see_every_call() -> None:
     approved: list[str] = []
 
-    @charged(when_spent=limit_reached, asks=1)
-    @node
+    @gx.charged(when_spent=limit_reached, asks=1)
+    @gx.node
     def approve(acted: Acted) -> Asks[AskHuman, Acted]:
         """Ask a person."""
         yield from ask(AskHuman(acted.actions[0].tool))
@@ -706,8 +695,8 @@ def test_nodes_behind_parse_see_every_call() -> None:
 
     scene = Scene(act(), act(), act(), finish(), handlers={AskHuman: answer_person})
     graph = scene.executor.graph
-    routes = on(Acted, graph["dispatch_tools"]) | on(LimitReached, graph["stopped_response"])
-    executor = scene.executor.splice(edges(approve, routes), after=graph["parse"], on=Acted)
+    routes = gx.on(Acted, graph["dispatch_tools"]) | gx.on(LimitReached, graph["stopped_response"])
+    executor = scene.executor.splice(gx.edges(approve, routes), after=graph["parse"], on=Acted)
     assert executor.run(f"How is {OTHER}?").output == "done"
     assert approved == ["weather", "weather"]
     assert scene.weather.calls == [OTHER]
@@ -737,7 +726,7 @@ def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
         return
     with pytest.raises(ModelError) as raised:
         scene.run()
-    taken = snapshot_of(raised.value)
+    taken = gx.snapshot_of(raised.value)
     assert taken is not None
     stored = Snapshot.from_json(taken.to_json(), scene.executor.graph)
     assert stored.node == ("answer_repeats" if position == 2 else "plan")
@@ -758,16 +747,16 @@ def test_answer_of_a_rule_is_streamed() -> None:
     ],
 )
 def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: dict[str, Any], functions: str) -> None:
-    agent = create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
+    agent = gx.create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
     with pytest.raises(InputError, match=rf"rules=\('{rule}',\) but no {functions} function; give it narrow"):
-        AgentExecutor(agent=replace(agent, **lacks), tools=[echo])
+        gx.AgentExecutor(agent=replace(agent, **lacks), tools=[echo])
 
 
 def test_text_agent_is_asked_to_conclude() -> None:
     acted = "Thought: hm\nAction: echo\nAction Input: a"
     model = ScriptedModel([acted, acted, "Final Answer: a"])
-    agent = replace(create_react_agent(model, [echo]), rules=("no_immediate_repeats",))
-    result = AgentExecutor(agent=agent, tools=[echo]).run("Say a.")
+    agent = replace(gx.create_react_agent(model, [echo]), rules=("no_immediate_repeats",))
+    result = gx.AgentExecutor(agent=agent, tools=[echo]).run("Say a.")
     assert (result.output, len(result.steps)) == ("a", 1)
     last = model.requests[-1]
     assert isinstance(last, ChatRequest)
@@ -783,14 +772,14 @@ def test_text_agent_is_asked_to_conclude() -> None:
 )
 def test_invalid_rules_are_refused(rules: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        create_structured_agent(ScriptedModel([]), [echo], rules=rules)
+        gx.create_structured_agent(ScriptedModel([]), [echo], rules=rules)
 
 
 @cases("repeatable", [False, True])
 def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
     paid: list[float] = []
 
-    @tool(repeatable=repeatable)
+    @gx.tool(repeatable=repeatable)
     def pay(amount: float, to: str = "Bo") -> str:
         """Pay an amount."""
         paid.append(amount)
@@ -800,8 +789,8 @@ def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
     calls = [ToolCall(f"p{number}", "pay", one) for number, one in enumerate(arguments)]
     unknown = [ToolCall(f"u{number}", "other", "{}") for number in range(2)]
     model = ScriptedModel([ModelReply("", tool_calls=(*calls, *unknown)), "done"])
-    agent = create_tool_calling_agent(model, [pay], rules=["no_immediate_repeats"])
-    executor = AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, tool_concurrency=1)
+    agent = gx.create_tool_calling_agent(model, [pay], rules=["no_immediate_repeats"])
+    executor = gx.AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, tool_concurrency=1)
     result = executor.run("q")
     assert paid == ([5, 5, 6] if repeatable else [5, 6])
     assert len(result.steps) == 5
@@ -812,16 +801,16 @@ def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
 
 def test_tool_calling_agent_refuses_no_dummies() -> None:
     with pytest.raises(InputError, match="a tool-calling agent shows no worked examples; leave it out"):
-        create_tool_calling_agent(ScriptedModel([]), [echo], rules=["no_dummies"])
+        gx.create_tool_calling_agent(ScriptedModel([]), [echo], rules=["no_dummies"])
 
 
-@tool
+@gx.tool
 def switch(state: Literal["on", "off"], now: bool = True) -> str:
     """Switch the light."""
     return f"{state} {now}"
 
 
-@tool(repeatable=True)
+@gx.tool(repeatable=True)
 def clock() -> str:
     """Tell the time."""
     return "noon"
@@ -839,8 +828,8 @@ def clock() -> str:
     ],
 )
 def test_rule_without_effect_adds_no_node(tools: list[AnyTool], options: dict[str, Any], nodes: list[str]) -> None:
-    agent = create_structured_agent(ScriptedModel([]), tools, **options)
-    executor = AgentExecutor(agent=agent, tools=tools, max_iterations=5)
+    agent = gx.create_structured_agent(ScriptedModel([]), tools, **options)
+    executor = gx.AgentExecutor(agent=agent, tools=tools, max_iterations=5)
     assert [name for name in ("avoid_dummies", "answer_repeats") if name in executor.graph] == nodes
     bounds = executor.verify().bounds
     assert bounds is not None

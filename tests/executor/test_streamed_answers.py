@@ -13,34 +13,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    Agent,
-    AgentExecutor,
-    ParseError,
-    StoppedResponse,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    edges,
-    embed,
-    graph,
-    node,
-    on,
-    splice,
-    tool,
-    wrap,
-)
+import graphexec as gx
+from graphexec import agents, graph
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
-from graphexec.agents import (
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_structured_chat_agent,
-    create_xml_agent,
-)
 from graphexec.agents.langchain.xml import escape_tags
 from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader
 from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, may_become
@@ -73,46 +49,46 @@ class Speaking(ScriptedModel):
             yield piece
 
 
-Make = Callable[[Speaking], Agent]
+Make = Callable[[Speaking], gx.Agent]
 TOOLS: list[AnyTool] = [echo]
 ACT = "Thought: I look.\nAction: echo\nAction Input: a"
 ANSWER = "It is 42."
 
 
-def react(model: Speaking) -> Agent:
-    return create_react_agent(model, TOOLS)
+def react(model: Speaking) -> gx.Agent:
+    return gx.create_react_agent(model, TOOLS)
 
 
-def mrkl(model: Speaking) -> Agent:
-    return create_mrkl_agent(model, TOOLS)
+def mrkl(model: Speaking) -> gx.Agent:
+    return agents.create_mrkl_agent(model, TOOLS)
 
 
-def structured(model: Speaking) -> Agent:
-    return create_structured_agent(model, TOOLS)
+def structured(model: Speaking) -> gx.Agent:
+    return gx.create_structured_agent(model, TOOLS)
 
 
-def conversational(model: Speaking) -> Agent:
-    return create_conversational_agent(model, TOOLS)
+def conversational(model: Speaking) -> gx.Agent:
+    return agents.create_conversational_agent(model, TOOLS)
 
 
-def chat(model: Speaking) -> Agent:
-    return create_chat_agent(model, TOOLS)
+def chat(model: Speaking) -> gx.Agent:
+    return agents.create_chat_agent(model, TOOLS)
 
 
-def structured_chat(model: Speaking) -> Agent:
-    return create_structured_chat_agent(model, TOOLS)
+def structured_chat(model: Speaking) -> gx.Agent:
+    return agents.create_structured_chat_agent(model, TOOLS)
 
 
-def json_chat(model: Speaking) -> Agent:
-    return create_json_chat_agent(model, TOOLS)
+def json_chat(model: Speaking) -> gx.Agent:
+    return agents.create_json_chat_agent(model, TOOLS)
 
 
-def xml(model: Speaking) -> Agent:
-    return create_xml_agent(model, TOOLS)
+def xml(model: Speaking) -> gx.Agent:
+    return agents.create_xml_agent(model, TOOLS)
 
 
-def tool_calling(model: Speaking) -> Agent:
-    return create_tool_calling_agent(model, TOOLS)
+def tool_calling(model: Speaking) -> gx.Agent:
+    return gx.create_tool_calling_agent(model, TOOLS)
 
 
 CALL = ToolCall("1", "echo", '{"text": "a"}')
@@ -145,11 +121,11 @@ TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
 }
 
 
-def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=make(Speaking(list(replies))), tools=TOOLS, **settings)
+def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=make(Speaking(list(replies))), tools=TOOLS, **settings)
 
 
-def pieces(make: Callable[[], AgentExecutor]) -> list[str]:
+def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
     inputs = {"input": "?", **({"chat_history": ""} if "chat_history" in make().agent.input_keys else {})}
 
     async def collect() -> list[str]:
@@ -176,9 +152,9 @@ def test_stopped_run_streams_its_text() -> None:
 def test_answer_follows_discarded_pieces() -> None:
     both = f"Final Answer: 7\n{ACT}"
 
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         agent = react(Speaking([both, f"Final Answer: {ANSWER}"]))
-        return AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True)
+        return gx.AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True)
 
     streamed = "".join(pieces(make))
     assert streamed.startswith("7")
@@ -186,21 +162,21 @@ def test_answer_follows_discarded_pieces() -> None:
     assert streamed.count(ANSWER) == 1
 
 
-@node
+@gx.node
 def withhold(finish: AgentFinish) -> AgentFinish:
     """Withhold every answer."""
     return AgentFinish({"output": "I cannot say."}, "", finish.run)
 
 
-@node
+@gx.node
 def withhold_reply(replied: Replied) -> Replied:
     """Withhold every reply."""
     assert isinstance(replied.reply, ModelReply)
     return dataclasses.replace(replied, reply=dataclasses.replace(replied.reply, content="Final Answer: I cannot say."))
 
 
-@node
-def withhold_stop(stopped: StoppedResponse) -> StoppedResponse:
+@gx.node
+def withhold_stop(stopped: gx.StoppedResponse) -> gx.StoppedResponse:
     """Withhold every stopped response."""
     return dataclasses.replace(stopped, output="I cannot say.")
 
@@ -215,7 +191,7 @@ def withhold_finish(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish 
     return withhold.function(finish) if isinstance(finish, AgentFinish) else finish
 
 
-@node
+@gx.node
 def save_finish(finish: AgentFinish) -> AgentFinish:
     """Store the answer."""
     return finish
@@ -226,25 +202,32 @@ SAVE = rename(save_finish, "save_memory")
 
 Change = Callable[[Any], Any]
 GUARDS: dict[str, Change] = {
-    "behind parse": lambda graph: splice(graph, edges(withhold, on(AgentFinish, END)), after=parse, on=AgentFinish),
-    "before parse": lambda graph: splice(graph, edges(withhold_reply, on(Replied, parse)), after=plan, on=Replied),
-    "around parse": lambda graph: wrap(graph, parse, after=withhold_finish),
-    "around plan": lambda graph: wrap(graph, plan, after=withhold_text),
-    "behind the memory": lambda graph: splice(
-        add_saving_node(graph, parse, AgentFinish), edges(withhold, on(AgentFinish, END)), after=SAVE, on=AgentFinish
+    "behind parse": lambda graph: gx.splice(
+        graph, gx.edges(withhold, gx.on(AgentFinish, gx.END)), after=parse, on=AgentFinish
+    ),
+    "before parse": lambda graph: gx.splice(
+        graph, gx.edges(withhold_reply, gx.on(Replied, parse)), after=plan, on=Replied
+    ),
+    "around parse": lambda graph: gx.wrap(graph, parse, after=withhold_finish),
+    "around plan": lambda graph: gx.wrap(graph, plan, after=withhold_text),
+    "behind the memory": lambda graph: gx.splice(
+        add_saving_node(graph, parse, AgentFinish),
+        gx.edges(withhold, gx.on(AgentFinish, gx.END)),
+        after=SAVE,
+        on=AgentFinish,
     ),
 }
 
 
 def add_saving_node(graph: Any, after: Any, ending: type) -> Any:
     """Return the graph with a node that saves its endings."""
-    return splice(graph, edges(SAVE, on(AgentFinish, END)), after=after, on=ending)
+    return gx.splice(graph, gx.edges(SAVE, gx.on(AgentFinish, gx.END)), after=after, on=ending)
 
 
 @cases("handling", [True, False])
 @cases("guard", GUARDS)
 def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], handle_parsing_errors=handling)
         return plain.with_graph(GUARDS[guard](plain.graph))
 
@@ -252,10 +235,10 @@ def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
 
 
 def test_guard_holds_a_stopped_runs_last_word() -> None:
-    def make(guarded: bool) -> AgentExecutor:
+    def make(guarded: bool) -> gx.AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], max_iterations=1, early_stopping_method="generate")
-        rows = edges(withhold_stop, on(StoppedResponse, END))
-        changed = splice(plain.graph, rows, after=stopped_response, on=StoppedResponse)
+        rows = gx.edges(withhold_stop, gx.on(gx.StoppedResponse, gx.END))
+        changed = gx.splice(plain.graph, rows, after=stopped_response, on=gx.StoppedResponse)
         return plain.with_graph(changed) if guarded else plain
 
     assert pieces(lambda: make(guarded=True)) == ["I cannot say."]
@@ -263,7 +246,7 @@ def test_guard_holds_a_stopped_runs_last_word() -> None:
 
 
 def test_saving_the_memory_holds_no_pieces() -> None:
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         plain = executor(react, [f"Final Answer: {ANSWER}"])
         return plain.with_graph(add_saving_node(plain.graph, parse, AgentFinish))
 
@@ -273,28 +256,30 @@ def test_saving_the_memory_holds_no_pieces() -> None:
 
 
 def test_embedded_agents_answer_comes_in_pieces() -> None:
-    def make(guarded: bool) -> AgentExecutor:
+    def make(guarded: bool) -> gx.AgentExecutor:
         plain = executor(react, [f"Final Answer: {ANSWER}"])
-        inner: Any = embed(plain.graph, "inner")
-        ending: Any = on(AgentFinish, withhold if guarded else END) | on(StoppedResponse, END)
-        rows: Any = edges(inner, ending)
-        return plain.with_graph(graph(rows | edges(withhold, on(AgentFinish, END)) if guarded else rows, start=inner))
+        inner: Any = gx.embed(plain.graph, "inner")
+        ending: Any = gx.on(AgentFinish, withhold if guarded else gx.END) | gx.on(gx.StoppedResponse, gx.END)
+        rows: Any = gx.edges(inner, ending)
+        return plain.with_graph(
+            graph(rows | gx.edges(withhold, gx.on(AgentFinish, gx.END)) if guarded else rows, start=inner)
+        )
 
     assert len(pieces(lambda: make(guarded=False))) > 5
     assert pieces(lambda: make(guarded=True)) == ["I cannot say."]
 
 
 def test_pieces_of_a_nested_run_are_not_streamed() -> None:
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         inner = executor(react, ["Final Answer: inner"])
 
-        @tool(name="echo")
+        @gx.tool(name="echo")
         def delegate(text: str) -> str:
             """Ask another agent."""
             return str(inner.run(text).output)
 
-        agent = create_react_agent(Speaking([ACT, f"Final Answer: {ANSWER}"]), [delegate])
-        return AgentExecutor(agent=agent, tools=[delegate])
+        agent = gx.create_react_agent(Speaking([ACT, f"Final Answer: {ANSWER}"]), [delegate])
+        return gx.AgentExecutor(agent=agent, tools=[delegate])
 
     assert "".join(pieces(make)) == ANSWER
 
@@ -317,7 +302,7 @@ def whole_answer(make: Make, text: str) -> str | None:
     """Return the answer in a complete reply; empty if it is another decision or unreadable."""
     try:
         decision = make(Speaking([])).read(ModelReply(text))
-    except ParseError:
+    except gx.ParseError:
         return None
     return decision.output if isinstance(decision, AgentFinish) else None
 

@@ -9,18 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    ParseError,
-    create_react_agent,
-    create_tool_calling_agent,
-    edges,
-    node,
-    on,
-    tool,
-)
+import graphexec as gx
 from graphexec.agents.reading.answers import make_text_reader
 from graphexec.agents.tool_calling import read
 from graphexec.executor import AnswerDiscarded, parse
@@ -68,9 +57,9 @@ def stream(
 ) -> tuple[list[str], str]:
     """Return the pieces of the answer, which are the same in sync and async runs, and the answer of the run."""
 
-    def executor() -> AgentExecutor:
-        agent = create_tool_calling_agent(Streaming(replies, cuts), [echo])
-        return AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=max_iterations)
+    def executor() -> gx.AgentExecutor:
+        agent = gx.create_tool_calling_agent(Streaming(replies, cuts), [echo])
+        return gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=max_iterations)
 
     async def collect() -> list[str]:
         return [piece async for piece in executor().astream_answer("?")]
@@ -101,14 +90,14 @@ def test_text_before_a_call_is_discarded() -> None:
 def test_discard_comes_before_the_tool_runs() -> None:
     called: list[str] = []
 
-    @tool
+    @gx.tool
     def look(text: str) -> str:
         """Look it up."""
         called.append(text)
         return text
 
-    agent = create_tool_calling_agent(Streaming([ModelReply("I look.", (call("look", text="a"),))], []), [look])
-    pieces = AgentExecutor(agent=agent, tools=[look]).stream_answer("?")
+    agent = gx.create_tool_calling_agent(Streaming([ModelReply("I look.", (call("look", text="a"),))], []), [look])
+    pieces = gx.AgentExecutor(agent=agent, tools=[look]).stream_answer("?")
     assert next(pieces) == "I look."
     assert isinstance(next(pieces), AnswerDiscarded)
     assert called == []
@@ -128,21 +117,21 @@ def test_stopped_run_discards_the_text() -> None:
 
 def test_generated_answer_of_a_stopped_run_is_streamed() -> None:
     model = Streaming([ModelReply("I look.", (CALL,)), ModelReply(ANSWER)], range(50))
-    agent = create_tool_calling_agent(model, [echo])
-    executor = AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    agent = gx.create_tool_calling_agent(model, [echo])
+    executor = gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
     assert list(executor.stream_answer("?")) == [*"I look.", "\n", *ANSWER]
 
 
-@node
-def check(finish: AgentFinish) -> AgentFinish:
+@gx.node
+def check(finish: gx.AgentFinish) -> gx.AgentFinish:
     """Check every answer."""
     return finish
 
 
 def test_guarded_answer_comes_in_one_piece() -> None:
-    agent = create_tool_calling_agent(Streaming([ModelReply(ANSWER)], range(50)), [echo])
-    plain = AgentExecutor(agent=agent, tools=[echo])
-    executor = plain.splice(edges(check, on(AgentFinish, END)), after=parse, on=AgentFinish)
+    agent = gx.create_tool_calling_agent(Streaming([ModelReply(ANSWER)], range(50)), [echo])
+    plain = gx.AgentExecutor(agent=agent, tools=[echo])
+    executor = plain.splice(gx.edges(check, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish)
     assert list(executor.stream_answer("?")) == [ANSWER]
 
 
@@ -173,8 +162,8 @@ def test_tag_of_a_call_is_held_back() -> None:
 def is_answer(text: str) -> bool:
     """Return whether a reply with this text is the answer, and not a call that cannot be read."""
     try:
-        return isinstance(read(ModelReply(text), [echo]), AgentFinish)
-    except ParseError:
+        return isinstance(read(ModelReply(text), [echo]), gx.AgentFinish)
+    except gx.ParseError:
         return False
 
 
@@ -210,5 +199,5 @@ def test_plain_text_is_never_held_back(text: str, cuts: list[int]) -> None:
 def test_other_agents_discard_a_reply_that_cannot_be_read() -> None:
     both = "Final Answer: 7\nAction: echo\nAction Input: a"
     model = Streaming([ModelReply(both), ModelReply(f"Final Answer: {ANSWER}")], [])
-    executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
     assert without_discarded(list(executor.stream_answer("?"))) == ANSWER

@@ -7,25 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    Node,
-    StoppedResponse,
-    UnprovedError,
-    ask,
-    charged,
-    create_tool_calling_agent,
-    edges,
-    metered,
-    node,
-    on,
-    splice,
-    tool,
-)
+import graphexec as gx
 from graphexec.effects import CallModel
 from graphexec.errors import GraphError, InputError, UndeclaredOutcomeError
 from graphexec.executor import (
@@ -47,26 +29,28 @@ from tests.executor.actors import act, answer, call, echo, run_executor, scripte
 from tests.parameters import cases
 
 
-@charged(when_spent=limit_reached, asks=1)
-@node
-def review(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Replied]:
+@gx.charged(when_spent=limit_reached, asks=1)
+@gx.node
+def review(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish | Replied]:
     """Ask the model for an improved answer, until its reply is empty."""
-    reply = yield from ask(CallModel(ChatRequest((UserMessage(f"Better than {finish.output}?"),))))
+    reply = yield from gx.ask(CallModel(ChatRequest((UserMessage(f"Better than {finish.output}?"),))))
     return Replied(finish.run, reply) if reply.content else finish
 
 
-REVIEWED = edges(review, on(AgentFinish, END) | on(Replied, parse) | on(LimitReached, stopped_response))
-ANSWERS: list[Node[Any, Any]] = [parse, check_return_direct]
+REVIEWED = gx.edges(
+    review, gx.on(gx.AgentFinish, gx.END) | gx.on(Replied, parse) | gx.on(LimitReached, stopped_response)
+)
+ANSWERS: list[gx.Node[Any, Any]] = [parse, check_return_direct]
 
 
-def make_reviewer(**options: Any) -> AgentExecutor:
+def make_reviewer(**options: Any) -> gx.AgentExecutor:
     model = ScriptedModel(["one", "two", "three", ""])
-    return AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
+    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], **options)
 
 
 def test_loop_within_the_executors_limits_is_accepted() -> None:
-    def executor() -> AgentExecutor:
-        return make_reviewer(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=AgentFinish)
+    def executor() -> gx.AgentExecutor:
+        return make_reviewer(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish)
 
     assert executor().verify().proved
     done = run_executor(executor)
@@ -74,25 +58,29 @@ def test_loop_within_the_executors_limits_is_accepted() -> None:
 
 
 def test_a_refused_loop_names_the_limit_to_set() -> None:
-    with pytest.raises(UnprovedError, match=r"Set max_model_calls, or agent_limits\(model_calls=\.\.\.\)"):
-        make_reviewer().splice(REVIEWED, after=ANSWERS, on=AgentFinish)
-    assert not make_reviewer(allow_nonterminating=True).splice(REVIEWED, after=ANSWERS, on=AgentFinish).verify().proved
+    with pytest.raises(gx.UnprovedError, match=r"Set max_model_calls, or agent_limits\(model_calls=\.\.\.\)"):
+        make_reviewer().splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish)
+    assert (
+        not make_reviewer(allow_nonterminating=True).splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish).verify().proved
+    )
 
 
-@charged(when_spent=limit_reached)
-@node
-def debate(finish: AgentFinish) -> Asks[AskHuman, AgentFinish | Replied]:
-    yield from ask(AskHuman("?"))
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def debate(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish | Replied]:
+    yield from gx.ask(gx.AskHuman("?"))
     return finish
 
 
-@node
-def doubt(finish: AgentFinish) -> AgentFinish | Replied:
+@gx.node
+def doubt(finish: gx.AgentFinish) -> gx.AgentFinish | Replied:
     return finish
 
 
-DEBATED = edges(debate, on(AgentFinish, END) | on(Replied, parse) | on(LimitReached, stopped_response))
-DOUBTED = edges(doubt, on(AgentFinish, END) | on(Replied, parse))
+DEBATED = gx.edges(
+    debate, gx.on(gx.AgentFinish, gx.END) | gx.on(Replied, parse) | gx.on(LimitReached, stopped_response)
+)
+DOUBTED = gx.edges(doubt, gx.on(gx.AgentFinish, gx.END) | gx.on(Replied, parse))
 SETTINGS: dict[str, Any] = {
     "max_iterations": 5,
     "max_execution_time": 60,
@@ -110,8 +98,8 @@ def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) ->
         options[unset] = None
     refusal = None
     try:
-        make_reviewer(**options).splice(rows, after=ANSWERS, on=AgentFinish)
-    except UnprovedError as error:
+        make_reviewer(**options).splice(rows, after=ANSWERS, on=gx.AgentFinish)
+    except gx.UnprovedError as error:
         refusal = str(error)
     assert (refusal is None) == (rows is REVIEWED and unset != "max_model_calls")
     assert set(re.findall(r"max_\w+", refusal or "")) <= {unset}
@@ -119,7 +107,7 @@ def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) ->
 
 def test_surgery_keeps_the_executors_options() -> None:
     plain = make_reviewer(max_model_calls=10, return_intermediate_steps=True)
-    changed = plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish)
+    changed = plain.splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish)
     assert (changed.limits, changed.agent, changed.return_intermediate_steps) == (plain.limits, plain.agent, True)
     assert "review" not in plain.graph
 
@@ -128,27 +116,27 @@ def test_a_table_that_does_not_fit_is_refused() -> None:
     with pytest.raises(GraphError, match="parse has no edge for Ready; splice on one of Acted, AgentFinish"):
         make_reviewer().splice(REVIEWED, after=parse, on=Ready)
 
-    @node
-    def judge(finish: AgentFinish) -> Ready:
+    @gx.node
+    def judge(finish: gx.AgentFinish) -> Ready:
         return Ready(finish.run)
 
-    unchecked: Any = edges(judge, on(Ready, END))
+    unchecked: Any = gx.edges(judge, gx.on(Ready, gx.END))
     with pytest.raises(InputError, match="judge --Ready--> END ends a run of an agent"):
-        make_reviewer().splice(unchecked, after=parse, on=AgentFinish)
+        make_reviewer().splice(unchecked, after=parse, on=gx.AgentFinish)
 
 
-@node
-def proofread(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedResponse:
-    return AgentFinish({"output": f"{ending.output}!"}) if isinstance(ending, AgentFinish) else ending
+@gx.node
+def proofread(ending: gx.AgentFinish | gx.StoppedResponse) -> gx.AgentFinish | gx.StoppedResponse:
+    return gx.AgentFinish({"output": f"{ending.output}!"}) if isinstance(ending, gx.AgentFinish) else ending
 
 
 @cases("wanted", [1, 2])
 def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
     """`END` in the rows then means the node that saves the memory."""
     memory = BufferMemory()
-    executor = AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory)
-    rows = edges(proofread, on(AgentFinish, END) | on(StoppedResponse, END))
-    executor = executor.splice(rows, after=[*ANSWERS, stopped_response], on=[AgentFinish, StoppedResponse])
+    executor = gx.AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory)
+    rows = gx.edges(proofread, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END))
+    executor = executor.splice(rows, after=[*ANSWERS, stopped_response], on=[gx.AgentFinish, gx.StoppedResponse])
     assert {str(edge) for edge in executor.graph.edges if edge.source == "proofread"} == {
         "proofread --AgentFinish--> save_memory",
         "proofread --StoppedResponse--> save_memory",
@@ -160,51 +148,51 @@ def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
 
 
 def test_a_node_is_replaced() -> None:
-    @node
-    def quiet(reached: LimitReached) -> StoppedResponse:
-        return StoppedResponse("", reached.limit, reached.run)
+    @gx.node
+    def quiet(reached: LimitReached) -> gx.StoppedResponse:
+        return gx.StoppedResponse("", reached.limit, reached.run)
 
-    def executor() -> AgentExecutor:
-        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
+    def executor() -> gx.AgentExecutor:
+        plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
         return plain.replace(rename(quiet, "stopped_response"))
 
     assert run_executor(executor).outcome.output == ""
 
 
 def test_a_replacement_is_narrowed() -> None:
-    @node
-    def read(replied: Replied) -> Acted | AgentFinish:
-        return AgentFinish({"output": "read"})
+    @gx.node
+    def read(replied: Replied) -> Acted | gx.AgentFinish:
+        return gx.AgentFinish({"output": "read"})
 
-    plain = AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=True)
+    plain = gx.AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=True)
     with pytest.raises(GraphError, match="parse never returns Ready; remove"):
         plain.replace(rename(read, "parse"))
     assert plain.replace(rename(read, "parse"), narrowed=True).run("q").output == "read"
 
 
 def test_replacement_is_proved_within_the_limits() -> None:
-    @metered(when_spent=limit_reached)
-    @node
+    @gx.metered(when_spent=limit_reached)
+    @gx.node
     def guess(ready: Ready) -> Replied:
         raise AssertionError("nothing calls this")
 
-    guessing = AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=None, max_model_calls=3)
-    with pytest.raises(UnprovedError, match="Set max_iterations"):
+    guessing = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=None, max_model_calls=3)
+    with pytest.raises(gx.UnprovedError, match="Set max_iterations"):
         guessing.replace(rename(guess, "plan"))
 
 
 def test_an_edge_is_dropped() -> None:
-    @tool(return_direct=True)
+    @gx.tool(return_direct=True)
     def direct() -> str:
         """Answer at once."""
         return "direct"
 
-    def executor() -> AgentExecutor:
+    def executor() -> gx.AgentExecutor:
         model = ScriptedModel([call("direct", "a"), "done"])
-        return AgentExecutor(agent=create_tool_calling_agent(model, [direct]), tools=[direct])
+        return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [direct]), tools=[direct])
 
     assert executor().run("q").output == "direct"
-    narrow = executor().drop_edge(after=check_return_direct, on=AgentFinish)
+    narrow = executor().drop_edge(after=check_return_direct, on=gx.AgentFinish)
     assert "check_return_direct --AgentFinish--> END" not in str(narrow.graph)
     assert narrow.verify().proved
     with pytest.raises(UndeclaredOutcomeError, match="check_return_direct returned"):
@@ -212,14 +200,14 @@ def test_an_edge_is_dropped() -> None:
 
 
 def test_nodes_behind_a_dropped_edge_go_with_it() -> None:
-    executor = AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=parse, on=Acted)
+    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=parse, on=Acted)
     assert list(executor.graph.nodes) == ["plan", "parse", "stopped_response"]
     assert executor.run("q").output == "done"
 
 
 def test_graph_that_can_only_stop_has_a_warning() -> None:
-    plain = AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=check_return_direct, on=AgentFinish)
-    verdict = plain.drop_edge(after=parse, on=AgentFinish).verify()
+    plain = gx.AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=check_return_direct, on=gx.AgentFinish)
+    verdict = plain.drop_edge(after=parse, on=gx.AgentFinish).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
     with pytest.raises(GraphError, match="plan returns LimitReached when a limit stops it; keep the edge, or"):
@@ -229,7 +217,7 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
 @pytest.mark.medium
 def test_graph_is_spliced_if_some_limit_ends_it() -> None:
     plain = make_reviewer(max_model_calls=10)
-    changed = plain.with_graph(splice(plain.graph, REVIEWED, after=ANSWERS, on=AgentFinish))
-    assert changed.graph.edges == plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish).graph.edges
+    changed = plain.with_graph(gx.splice(plain.graph, REVIEWED, after=ANSWERS, on=gx.AgentFinish))
+    assert changed.graph.edges == plain.splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish).graph.edges
     with pytest.raises(GraphError, match="this loop can run forever"):
-        splice(plain.graph, DOUBTED, after=parse, on=AgentFinish)
+        gx.splice(plain.graph, DOUBTED, after=parse, on=gx.AgentFinish)

@@ -10,31 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    Graph,
-    RunResult,
-    StoppedResponse,
-    ask,
-    charged,
-    create_react_agent,
-    create_tool_calling_agent,
-    edges,
-    embed,
-    graph,
-    metered,
-    node,
-    on,
-    opaque,
-    replace,
-    splice,
-    tool,
-    wrap,
-)
+import graphexec as gx
 from graphexec.effects import CallModel
 from graphexec.errors import GraphError, InputError, MissingHandlerError, UndeclaredOutcomeError
 from graphexec.executor import (
@@ -68,38 +44,40 @@ from tests.executor.actors import (
 from tests.parameters import cases
 
 HOW = cases("run", [run_sync, run_async])
-Run = Callable[[AgentExecutor], RunResult]
+Run = Callable[[gx.AgentExecutor], gx.RunResult]
 
 
-@charged(when_spent=limit_reached)
-@node
-def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
     """Ask a person before the tools are called."""
     names = ", ".join(action.tool for action in acted.actions)
-    if (yield from ask(AskHuman(f"Call {names}?"))) == "yes":
+    if (yield from gx.ask(gx.AskHuman(f"Call {names}?"))) == "yes":
         return acted
-    return AgentFinish({"output": f"{names} was refused"}, "", acted.run)
+    return gx.AgentFinish({"output": f"{names} was refused"}, "", acted.run)
 
 
-APPROVED = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
+APPROVED = gx.edges(
+    approve, gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)
+)
 
 
-def add_approval(machine: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
-    return splice(machine, APPROVED, after=parse, on=Acted)
+def add_approval(machine: gx.Graph[Ready, Ending]) -> gx.Graph[Ready, Ending]:
+    return gx.splice(machine, APPROVED, after=parse, on=Acted)
 
 
-def person(*answers: str) -> Callable[[AskHuman], str]:
+def person(*answers: str) -> Callable[[gx.AskHuman], str]:
     """A handler that always gives the same answer to the same question."""
     return lambda asked: answers[len(asked.question) % len(answers)]
 
 
 @cases("handling", [True, False])
 def test_every_driver_runs_a_guard_that_asks(handling: bool) -> None:
-    def executor(reply: str) -> AgentExecutor:
-        plain = AgentExecutor(
+    def executor(reply: str) -> gx.AgentExecutor:
+        plain = gx.AgentExecutor(
             agent=scripted([act("echo", text="a"), act("echo", text="b")], answer()),
             tools=[echo],
-            handlers={AskHuman: lambda asked: reply},
+            handlers={gx.AskHuman: lambda asked: reply},
             handle_parsing_errors=handling,
         )
         return plain.with_graph(add_approval(plain.graph))
@@ -107,18 +85,18 @@ def test_every_driver_runs_a_guard_that_asks(handling: bool) -> None:
     yes = run_executor(lambda: executor("yes"))
     assert yes.outcome.output == "done"
     assert observations(yes) == ["a", "b"]
-    assert [effect.question for effect in yes.asked if isinstance(effect, AskHuman)] == ["Call echo, echo?"]
+    assert [effect.question for effect in yes.asked if isinstance(effect, gx.AskHuman)] == ["Call echo, echo?"]
     no = run_executor(lambda: executor("no"))
     assert no.outcome.output == "echo, echo was refused"
     assert (no.spent["tool_calls"], no.spent["model_calls"]) == (0, 1)
 
 
 def test_graph_may_be_changed_before_binding() -> None:
-    def executor() -> AgentExecutor:
-        plain = AgentExecutor(
+    def executor() -> gx.AgentExecutor:
+        plain = gx.AgentExecutor(
             agent=scripted(act("echo", text="a"), answer()),
             tools=[echo],
-            handlers={AskHuman: lambda asked: "yes"},
+            handlers={gx.AskHuman: lambda asked: "yes"},
         )
         return plain.with_graph(add_approval(AGENT_EXECUTOR))
 
@@ -126,7 +104,7 @@ def test_graph_may_be_changed_before_binding() -> None:
 
 
 def test_original_executor_is_unchanged() -> None:
-    plain = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
+    plain = gx.AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
     guarded = plain.with_graph(add_approval(plain.graph))
     assert "approve" in guarded.graph
     assert "approve" not in plain.graph
@@ -140,18 +118,18 @@ def test_original_executor_is_unchanged() -> None:
 def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None:
     released = threading.Event()
 
-    def silent(asked: AskHuman) -> str:
+    def silent(asked: gx.AskHuman) -> str:
         released.wait(20)
         return "yes"
 
-    async def silent_async(asked: AskHuman) -> str:
+    async def silent_async(asked: gx.AskHuman) -> str:
         await asyncio.sleep(20)
         return "yes"
 
-    plain = AgentExecutor(
+    plain = gx.AgentExecutor(
         agent=scripted(act("echo", text="a")),
         tools=[echo],
-        handlers={AskHuman: silent if kind == "def" else silent_async},
+        handlers={gx.AskHuman: silent if kind == "def" else silent_async},
         max_execution_time=0.3,
     )
     result = run(plain.with_graph(add_approval(plain.graph)))
@@ -160,16 +138,16 @@ def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None
     assert result.spent["tool_calls"] == 0
 
 
-@node
-def say_so(reached: LimitReached) -> StoppedResponse:
+@gx.node
+def say_so(reached: LimitReached) -> gx.StoppedResponse:
     """Stop with another text."""
-    return StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
+    return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
 
 
 def test_stopped_response_may_be_replaced() -> None:
-    def executor() -> AgentExecutor:
-        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
-        return plain.with_graph(replace(plain.graph, rename(say_so, "stopped_response")))
+    def executor() -> gx.AgentExecutor:
+        plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
+        return plain.with_graph(gx.replace(plain.graph, rename(say_so, "stopped_response")))
 
     assert run_executor(executor).outcome.output == "2 steps are enough"
 
@@ -180,11 +158,11 @@ def first_only(acted: Acted) -> Acted:
 
 @cases("bound", [True, False])
 def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
-    def executor() -> AgentExecutor:
+    def executor() -> gx.AgentExecutor:
         model = ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
-        plain = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo])
+        plain = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo])
         machine = plain.graph if bound else AGENT_EXECUTOR
-        return plain.with_graph(wrap(machine, dispatch_tools, before=first_only))
+        return plain.with_graph(gx.wrap(machine, dispatch_tools, before=first_only))
 
     result = run_executor(executor)
     assert observations(result) == ["1"]
@@ -192,17 +170,17 @@ def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
 
 @cases("bound", [True, False])
 def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
-    def shortened(outcome: Acted | AgentFinish | Ready) -> Acted | AgentFinish | Ready:
+    def shortened(outcome: Acted | gx.AgentFinish | Ready) -> Acted | gx.AgentFinish | Ready:
         return first_only(outcome) if isinstance(outcome, Acted) else outcome
 
-    def executor() -> AgentExecutor:
-        plain = AgentExecutor(
+    def executor() -> gx.AgentExecutor:
+        plain = gx.AgentExecutor(
             agent=scripted([act("echo", text="1"), act("echo", text="2")], answer()),
             tools=[echo],
             handle_parsing_errors=True,
         )
         machine = plain.graph if bound else AGENT_EXECUTOR
-        return plain.with_graph(wrap(machine, parse, after=shortened))
+        return plain.with_graph(gx.wrap(machine, parse, after=shortened))
 
     assert observations(run_executor(executor))[0] == "1"
 
@@ -211,15 +189,18 @@ def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
 def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
     released = threading.Event()
 
-    @charged(when_spent=limit_reached)
-    @opaque
+    @gx.charged(when_spent=limit_reached)
+    @gx.opaque
     def audit(acted: Acted) -> Acted:
         released.wait(20)
         return acted
 
-    plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.3)
-    machine = splice(
-        plain.graph, edges(audit, on(Acted, dispatch_tools) | on(LimitReached, stopped_response)), after=parse, on=Acted
+    plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.3)
+    machine = gx.splice(
+        plain.graph,
+        gx.edges(audit, gx.on(Acted, dispatch_tools) | gx.on(LimitReached, stopped_response)),
+        after=parse,
+        on=Acted,
     )
     result = run(plain.with_graph(machine))
     released.set()
@@ -227,15 +208,15 @@ def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
 
 
 def test_metered_users_node_costs_iterations() -> None:
-    @metered(when_spent=limit_reached)
-    @node
+    @gx.metered(when_spent=limit_reached)
+    @gx.node
     def count(acted: Acted) -> Acted:
         return acted
 
-    def executor() -> AgentExecutor:
-        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=5)
-        rows = edges(count, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
-        return plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted))
+    def executor() -> gx.AgentExecutor:
+        plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=5)
+        rows = gx.edges(count, gx.on(Acted, dispatch_tools) | gx.on(LimitReached, stopped_response))
+        return plain.with_graph(gx.splice(plain.graph, rows, after=parse, on=Acted))
 
     result = run_executor(executor)
     assert statuses(result) == ["ok", "ok"]
@@ -245,7 +226,7 @@ def test_metered_users_node_costs_iterations() -> None:
 def test_with_graph_and_with_limits_go_together() -> None:
     from graphexec import Limits
 
-    plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], handlers={AskHuman: person("yes")})
+    plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], handlers={gx.AskHuman: person("yes")})
     for guarded in (
         plain.with_graph(add_approval(plain.graph)).with_limits(Limits(iterations=1)),
         plain.with_limits(Limits(iterations=1)).with_graph(add_approval(plain.graph)),
@@ -255,27 +236,27 @@ def test_with_graph_and_with_limits_go_together() -> None:
 
 
 def test_invalid_splice_names_the_remedy() -> None:
-    machine = AgentExecutor(agent=scripted(answer()), tools=[]).graph
+    machine = gx.AgentExecutor(agent=scripted(answer()), tools=[]).graph
     with pytest.raises(GraphError, match="parse has no edge for Ready; splice on one of Acted, AgentFinish"):
-        splice(machine, APPROVED, after=parse, on=Ready)
+        gx.splice(machine, APPROVED, after=parse, on=Ready)
     # Type checkers reject this; at run time it raises an error.
-    unchecked: Any = edges
-    incomplete = unchecked(approve, on(Acted, dispatch_tools) | on(AgentFinish, END))
+    unchecked: Any = gx.edges
+    incomplete = unchecked(approve, gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END))
     with pytest.raises(GraphError, match=r"approve may return LimitReached, which no edge takes; add on\(LimitReached"):
-        splice(machine, incomplete, after=parse, on=Acted)
+        gx.splice(machine, incomplete, after=parse, on=Acted)
 
 
 def test_users_plan_may_replace_the_executors() -> None:
-    @metered(when_spent=limit_reached)
-    @node
+    @gx.metered(when_spent=limit_reached)
+    @gx.node
     def hasty(ready: Ready) -> Replied:
         from graphexec.effects import Decided
 
         return Replied(ready.run, Decided(answer("at once")))
 
-    def executor() -> AgentExecutor:
-        plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
-        return plain.with_graph(replace(plain.graph, rename(hasty, "plan")))
+    def executor() -> gx.AgentExecutor:
+        plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
+        return plain.with_graph(gx.replace(plain.graph, rename(hasty, "plan")))
 
     result = run_executor(executor)
     assert result.outcome.output == "at once"
@@ -286,49 +267,49 @@ def test_users_plan_may_replace_the_executors() -> None:
 def test_undeclared_outcome_is_not_followed(run: Run) -> None:
     called: list[str] = []
 
-    @tool
+    @gx.tool
     def note(text: str) -> str:
         """Note it."""
         called.append(text)
         return text
 
-    def lie(acted: Acted) -> Acted | AgentFinish:
+    def lie(acted: Acted) -> Acted | gx.AgentFinish:
         undeclared: Any = Ready(acted.run)
         return cast("Acted", undeclared)
 
-    plain = AgentExecutor(agent=scripted(act("note", text="a")), tools=[note])
-    rows = edges(node(lie), on(Acted, dispatch_tools) | on(AgentFinish, END))
+    plain = gx.AgentExecutor(agent=scripted(act("note", text="a")), tools=[note])
+    rows = gx.edges(gx.node(lie), gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END))
     with pytest.raises(UndeclaredOutcomeError, match="lie returned a Ready, which its annotation does not declare"):
-        run(plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted)))
+        run(plain.with_graph(gx.splice(plain.graph, rows, after=parse, on=Acted)))
     assert called == []
 
 
 def test_executor_runs_its_graph() -> None:
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
     assert [edge.target for edge in executor.graph.edges if edge.source == "plan"] == ["parse", "stopped_response"]
     assert not any("--Ready--> plan" in str(edge) for edge in executor.graph.edges if edge.source == "parse")
-    handling = AgentExecutor(agent=executor.agent, tools=[], handle_parsing_errors=True)
+    handling = gx.AgentExecutor(agent=executor.agent, tools=[], handle_parsing_errors=True)
     assert any(str(edge) == "parse --Ready--> plan" for edge in handling.graph.edges)
     assert plan.name in executor.graph
 
 
-def embed_in_graph(child: Any) -> Graph[Ready, Ending]:
+def embed_in_graph(child: Any) -> gx.Graph[Ready, Ending]:
     """Return a graph that embeds another one."""
-    inner: Any = embed(child, "inner")
-    return graph(edges(inner, on(AgentFinish, END) | on(StoppedResponse, END)), start=inner)
+    inner: Any = gx.embed(child, "inner")
+    return gx.graph(gx.edges(inner, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=inner)
 
 
-def take_their_plan(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
+def take_their_plan(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Graph[Ready, Ending]:
     """Return the outer graph with the plan and the tool calls of the inner one."""
     calling: Any = inner.graph["dispatch_tools"]
     planning: Any = inner.graph["plan"]
-    return replace(replace(outer.graph, calling), planning)
+    return gx.replace(gx.replace(outer.graph, calling), planning)
 
 
-def take_their_guard(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
+def take_their_guard(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Graph[Ready, Ending]:
     """Return the outer graph with a guard of the inner one."""
     guard: Any = inner.with_graph(add_approval(inner.graph)).graph["approve"]
-    return splice(outer.graph, edges(guard, APPROVED.rows[0][1]), after=parse, on=Acted)
+    return gx.splice(outer.graph, gx.edges(guard, APPROVED.rows[0][1]), after=parse, on=Acted)
 
 
 def keep(ready: Ready) -> Ready:
@@ -336,9 +317,9 @@ def keep(ready: Ready) -> Ready:
 
 
 # Ways to put nodes of another executor into the graph of this one, without the model and the tools that answer them.
-WAYS: dict[str, Callable[[AgentExecutor, AgentExecutor], Graph[Ready, Ending]]] = {
+WAYS: dict[str, Callable[[gx.AgentExecutor, gx.AgentExecutor], gx.Graph[Ready, Ending]]] = {
     "its graph": lambda inner, outer: embed_in_graph(inner.graph),
-    "its changed graph": lambda inner, outer: embed_in_graph(wrap(add_approval(inner.graph), plan, before=keep)),
+    "its changed graph": lambda inner, outer: embed_in_graph(gx.wrap(add_approval(inner.graph), plan, before=keep)),
     "twice": lambda inner, outer: embed_in_graph(embed_in_graph(inner.graph)),
     "not embedded": lambda inner, outer: inner.graph,
     "replaced nodes": take_their_plan,
@@ -346,30 +327,30 @@ WAYS: dict[str, Callable[[AgentExecutor, AgentExecutor], Graph[Ready, Ending]]] 
 }
 
 
-@tool(name="echo")
+@gx.tool(name="echo")
 def other_echo(text: str) -> str:
     """Return another text."""
     return "no"
 
 
-def agree(asked: AskHuman) -> str:
+def agree(asked: gx.AskHuman) -> str:
     return "yes"
 
 
-def refuse(asked: AskHuman) -> str:
+def refuse(asked: gx.AskHuman) -> str:
     return "no"
 
 
 # They do not know their tools, so an executor of theirs may have others.
 AGENT, OTHER_AGENT = (
-    dataclasses.replace(create_react_agent(ScriptedModel(["Final Answer: done"] * 9), [echo]), tools=None)
+    dataclasses.replace(gx.create_react_agent(ScriptedModel(["Final Answer: done"] * 9), [echo]), tools=None)
     for _ in range(2)
 )
 
 
-def outer_executor(**changes: Any) -> AgentExecutor:
-    settings: dict[str, Any] = {"agent": AGENT, "tools": [echo], "handlers": {AskHuman: agree}, **changes}
-    return AgentExecutor(**settings)
+def outer_executor(**changes: Any) -> gx.AgentExecutor:
+    settings: dict[str, Any] = {"agent": AGENT, "tools": [echo], "handlers": {gx.AskHuman: agree}, **changes}
+    return gx.AgentExecutor(**settings)
 
 
 DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
@@ -377,7 +358,7 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
     "agent and tools": ({"agent": OTHER_AGENT, "tools": [other_echo]}, "another agent and other tools than"),
     "tools": ({"tools": [other_echo]}, "other tools than"),
     "fewer tools": ({"tools": []}, "other tools than"),
-    "handlers": ({"handlers": {AskHuman: refuse}}, "another handler of AskHuman than"),
+    "handlers": ({"handlers": {gx.AskHuman: refuse}}, "another handler of AskHuman than"),
     "handler of the model": ({"handlers": {CallModel: refuse}}, "another handler of CallModel than"),
 }
 
@@ -406,18 +387,18 @@ def test_explicitly_bound_graph_runs_with_its_agent() -> None:
 
 def test_unbound_graph_runs_with_the_outer_agent() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
-    plain = AgentExecutor(agent=create_react_agent(model, [other_echo]), tools=[other_echo])
+    plain = gx.AgentExecutor(agent=gx.create_react_agent(model, [other_echo]), tools=[other_echo])
     result = plain.with_graph(embed_in_graph(AGENT_EXECUTOR)).run("q")
     assert [step.observation for step in result.steps] == ["no"]
 
 
 def test_same_function_makes_the_same_agent() -> None:
     decide = scripted(answer())
-    inner, outer = (AgentExecutor(agent=decide, tools=[echo]) for _ in range(2))
+    inner, outer = (gx.AgentExecutor(agent=decide, tools=[echo]) for _ in range(2))
     assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"
 
 
 def test_more_handlers_outside_replace_none() -> None:
-    inner = AgentExecutor(agent=scripted(answer()), tools=[])
-    outer = AgentExecutor(agent=inner.agent, tools=[], handlers={AskHuman: agree, CallModel: agree})
+    inner = gx.AgentExecutor(agent=scripted(answer()), tools=[])
+    outer = gx.AgentExecutor(agent=inner.agent, tools=[], handlers={gx.AskHuman: agree, CallModel: agree})
     assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"

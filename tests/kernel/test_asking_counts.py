@@ -5,46 +5,14 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    Asks,
-    Done,
-    Exhausted,
-    Graph,
-    Limits,
-    Snapshot,
-    Spent,
-    advance,
-    ask,
-    ask_all,
-    begin,
-    charged,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    opaque,
-)
+import graphexec as gx
 from graphexec.effects import AskHuman, CallTool, ToolResult, agent_limits
 from graphexec.errors import NodeError, UndeclaredCountError
 from graphexec.kernel import Node, PendingEffect
 from graphexec.kernel.node import Count
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import Driver, Script, drive_astream, drive_async, drive_stream, drive_sync, run_script
-from tests.kernel.machines import (
-    INSISTENT,
-    Asking,
-    GaveUp,
-    Landed,
-    Left,
-    Number,
-    Question,
-    Stopped,
-    Total,
-    leave,
-    without_handlers,
-)
+from tests.kernel import machines
 from tests.parameters import cases
 
 
@@ -67,31 +35,33 @@ class Fetched:
 @dataclass(frozen=True)
 class Cut:
     at: Plan
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-@node
-def fetch(plan: Plan) -> Asks[CallTool, Fetched | Plan]:
+@gx.node
+def fetch(plan: Plan) -> gx.Asks[CallTool, Fetched | Plan]:
     replies = 0
     for number, batch in enumerate(plan.batches):
         if batch == 1:
-            yield from ask(CallTool(f"{number}", ""))
+            yield from gx.ask(CallTool(f"{number}", ""))
             replies += 1
         else:
-            replies += len((yield from ask_all([CallTool(f"{number}.{one}", "") for one in range(batch)])))
+            replies += len((yield from gx.ask_all([CallTool(f"{number}.{one}", "") for one in range(batch)])))
     return Plan(plan.batches, plan.visits - 1) if plan.visits > 1 else Fetched(replies)
 
 
-def fetch_graph(asks: Count | None = None) -> Graph[Plan, Fetched | Cut]:
-    counted = charged(when_spent=Cut, asks=asks)(fetch)
-    return graph(edges(counted, on(Fetched, END) | on(Plan, counted) | on(Cut, END)), start=counted)
+def fetch_graph(asks: Count | None = None) -> gx.Graph[Plan, Fetched | Cut]:
+    counted = gx.charged(when_spent=Cut, asks=asks)(fetch)
+    return gx.graph(
+        gx.edges(counted, gx.on(Fetched, gx.END) | gx.on(Plan, counted) | gx.on(Cut, gx.END)), start=counted
+    )
 
 
 def tools(**limits: Any) -> RunContext:
     return make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
 
 
-def outcome(machine: Graph[Plan, Any], plan: Plan, within: RunContext) -> Any:
+def outcome(machine: gx.Graph[Plan, Any], plan: Plan, within: RunContext) -> Any:
     return run_script(lambda: Script(machine, plan, within)).outcome
 
 
@@ -159,20 +129,20 @@ def test_each_visit_is_counted_separately() -> None:
 
 def test_stopped_visit_may_ask_for_fewer_effects() -> None:
     result = run_script(lambda: Script(fetch_graph(3), Plan((1, 1, 1)), tools(tool_calls=2)))
-    assert result.outcome == Cut(Plan((1, 1, 1)), Exhausted("tool_calls", 2, 2))
+    assert result.outcome == Cut(Plan((1, 1, 1)), gx.Exhausted("tool_calls", 2, 2))
 
 
 def test_resumed_visit_keeps_its_count() -> None:
     machine = fetch_graph(2)
-    state = advance(machine, begin(machine, Plan((1, 2))), Limits())
+    state = gx.advance(machine, gx.begin(machine, Plan((1, 2))), gx.Limits())
     assert isinstance(state, PendingEffect)
-    answered = Snapshot.from_json(state.reply(ToolResult("")).to_json(), machine)
+    answered = gx.Snapshot.from_json(state.reply(ToolResult("")).to_json(), machine)
     with pytest.raises(UndeclaredCountError, match="asked for 3 effects"):
-        advance(machine, answered, Limits())
+        gx.advance(machine, answered, gx.Limits())
     machine = fetch_graph(3)
-    state = advance(machine, answered, Limits())
+    state = gx.advance(machine, answered, gx.Limits())
     assert isinstance(state, PendingEffect)
-    assert isinstance(advance(machine, state.reply([ToolResult(""), ToolResult("")]), Limits()), Done)
+    assert isinstance(gx.advance(machine, state.reply([ToolResult(""), ToolResult("")]), gx.Limits()), gx.Done)
 
 
 # ---- fan_out, for nodes without a declared count
@@ -198,7 +168,7 @@ def test_visit_may_ask_for_fan_out_effects(limit: int, batches: tuple[int, ...],
     else:
         reached, wanted = cut
         assert isinstance(result.outcome, Cut)
-        assert result.outcome == Cut(Plan(batches), Exhausted("fan_out", limit, reached))
+        assert result.outcome == Cut(Plan(batches), gx.Exhausted("fan_out", limit, reached))
         assert result.outcome.limit.wanted == wanted
     # A refused effect is not charged.
     assert result.spent["tool_calls"] == (sum(batches) if cut is None else cut[0])
@@ -218,18 +188,21 @@ def test_endless_asking_is_stopped(drive: Driver) -> None:
         asked.append(effect.question)
         return "no"
 
-    result = drive(Script(INSISTENT, Asking("ok?"), make_run_context({AskHuman: refuse})))
-    assert result.outcome == GaveUp(Asking("ok?"), Exhausted("fan_out", 1_000, 1_000))
+    result = drive(Script(machines.INSISTENT, machines.Asking("ok?"), make_run_context({AskHuman: refuse})))
+    assert result.outcome == machines.GaveUp(machines.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))
     assert len(asked) == 1_000
 
 
 def test_endless_asking_is_stopped_in_manual_stepping() -> None:
-    state = advance(INSISTENT, begin(INSISTENT, Asking("ok?")), Limits())
+    state = gx.advance(machines.INSISTENT, gx.begin(machines.INSISTENT, machines.Asking("ok?")), gx.Limits())
     asked = 0
     while isinstance(state, PendingEffect):
         asked += 1
-        state = advance(INSISTENT, state.reply("no"), Limits())
-    assert (asked, state.outcome) == (1_000, GaveUp(Asking("ok?"), Exhausted("fan_out", 1_000, 1_000)))
+        state = gx.advance(machines.INSISTENT, state.reply("no"), gx.Limits())
+    assert (asked, state.outcome) == (
+        1_000,
+        machines.GaveUp(machines.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000)),
+    )
 
 
 @cases(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
@@ -238,7 +211,7 @@ def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int
     for drive in (drive_sync, drive_async, drive_stream, drive_astream):
         result = drive(Script(fetch_graph(), Plan(batches), tools()))
         assert isinstance(result.outcome, Cut)
-        assert (result.outcome.limit, result.outcome.limit.wanted) == (Exhausted("fan_out", 1_000, reached), wanted)
+        assert (result.outcome.limit, result.outcome.limit.wanted) == (gx.Exhausted("fan_out", 1_000, reached), wanted)
         assert result.spent["tool_calls"] == reached
     assert drive_sync(Script(fetch_graph(), Plan((1_000,)), tools())).outcome == Fetched(1_000)
 
@@ -257,7 +230,7 @@ def test_fan_out_is_reported_before_other_limits() -> None:
     machine = fetch_graph()
 
     def reported_limit(**limits: int) -> str:
-        limit: Exhausted = outcome(machine, Plan((2,)), tools(**limits)).limit
+        limit: gx.Exhausted = outcome(machine, Plan((2,)), tools(**limits)).limit
         return limit.limit
 
     assert reported_limit(fan_out=1, tool_calls=1, restarts=0) == "fan_out"
@@ -267,27 +240,27 @@ def test_fan_out_is_reported_before_other_limits() -> None:
 
 def test_resumed_visit_keeps_its_fan_out() -> None:
     machine = fetch_graph()
-    state = advance(machine, begin(machine, Plan((2, 2))), Limits(fan_out=3))
+    state = gx.advance(machine, gx.begin(machine, Plan((2, 2))), gx.Limits(fan_out=3))
     assert isinstance(state, PendingEffect)
-    answered = Snapshot.from_json(state.reply([ToolResult(""), ToolResult("")]).to_json(), machine)
-    done = advance(machine, answered, Limits(fan_out=3))
-    assert isinstance(done, Done)
-    assert done.outcome == Cut(Plan((2, 2)), Exhausted("fan_out", 3, 2))
-    assert done.spent == Spent(meters={"tool_calls": 2})
+    answered = gx.Snapshot.from_json(state.reply([ToolResult(""), ToolResult("")]).to_json(), machine)
+    done = gx.advance(machine, answered, gx.Limits(fan_out=3))
+    assert isinstance(done, gx.Done)
+    assert done.outcome == Cut(Plan((2, 2)), gx.Exhausted("fan_out", 3, 2))
+    assert done.spent == gx.Spent(meters={"tool_calls": 2})
 
 
 def test_retried_batch_counts_toward_fan_out() -> None:
     """One call of three is answered before the crash; the other two are asked for again under a lower limit."""
     machine = fetch_graph()
-    state = advance(machine, begin(machine, Plan((3,))), Limits(fan_out=3))
+    state = gx.advance(machine, gx.begin(machine, Plan((3,))), gx.Limits(fan_out=3))
     assert isinstance(state, PendingEffect)
     interrupted = state.reply_member(0, ToolResult("")).restarted()
-    done = advance(machine, interrupted, Limits(fan_out=2))
-    assert isinstance(done, Done)
+    done = gx.advance(machine, interrupted, gx.Limits(fan_out=2))
+    assert isinstance(done, gx.Done)
     assert isinstance(done.outcome, Cut)
-    assert done.outcome == Cut(Plan((3,)), Exhausted("fan_out", 2, 1))
+    assert done.outcome == Cut(Plan((3,)), gx.Exhausted("fan_out", 2, 1))
     assert done.outcome.limit.wanted == 2
-    assert isinstance(advance(machine, interrupted, Limits(fan_out=3)), PendingEffect)
+    assert isinstance(gx.advance(machine, interrupted, gx.Limits(fan_out=3)), PendingEffect)
 
 
 # ---- declarations
@@ -298,70 +271,75 @@ def test_node_has_its_declared_count() -> None:
         return counted.least, counted.most
 
     assert counts(fetch) == (0, None)
-    assert counts(charged(when_spent=Cut)(fetch)) == (0, None)
-    assert counts(charged(when_spent=Cut, asks=2)(fetch)) == (2, 2)
-    assert counts(metered(when_spent=Cut, asks=(1, 3))(fetch)) == (1, 3)
+    assert counts(gx.charged(when_spent=Cut)(fetch)) == (0, None)
+    assert counts(gx.charged(when_spent=Cut, asks=2)(fetch)) == (2, 2)
+    assert counts(gx.metered(when_spent=Cut, asks=(1, 3))(fetch)) == (1, 3)
     # Decorators above keep the count.
-    assert counts(metered(when_spent=Cut)(charged(when_spent=Cut, asks=(1, 3))(fetch))) == (1, 3)
+    assert counts(gx.metered(when_spent=Cut)(gx.charged(when_spent=Cut, asks=(1, 3))(fetch))) == (1, 3)
 
 
 def test_pure_and_opaque_nodes_have_fixed_counts() -> None:
-    @node
-    def halve(number: Number) -> Total:
-        return Total(str(number.value))
+    @gx.node
+    def halve(number: machines.Number) -> machines.Total:
+        return machines.Total(str(number.value))
 
-    @opaque
-    def look(number: Number) -> Total:
-        return Total(str(number.value))
+    @gx.opaque
+    def look(number: machines.Number) -> machines.Total:
+        return machines.Total(str(number.value))
 
-    assert [(one.least, one.most) for one in (halve, look, leave)] == [(0, 0), (1, 1), (1, 1)]
+    assert [(one.least, one.most) for one in (halve, look, machines.leave)] == [(0, 0), (1, 1), (1, 1)]
 
 
 @cases("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
 def test_invalid_count_is_refused(asks: Any) -> None:
     with pytest.raises(NodeError) as caught:
-        charged(when_spent=Cut, asks=asks)(fetch)
+        gx.charged(when_spent=Cut, asks=asks)(fetch)
     assert str(caught.value) == f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
 
 
 def test_count_of_a_node_without_effects_is_refused() -> None:
-    @node
-    def land(left: Left) -> Landed:
-        return Landed()
+    @gx.node
+    def land(left: machines.Left) -> machines.Landed:
+        return machines.Landed()
 
-    @opaque
-    def look(left: Left) -> Landed:
-        return Landed()
+    @gx.opaque
+    def look(left: machines.Left) -> machines.Landed:
+        return machines.Landed()
 
     for one in (land, look):
         with pytest.raises(NodeError) as caught:
-            metered(when_spent=Stopped, asks=1)(one)
+            gx.metered(when_spent=machines.Stopped, asks=1)(one)
         assert str(caught.value) == (
             f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
         )
 
 
 def test_effects_without_charges_are_counted() -> None:
-    @charged(when_spent=Stopped, asks=1)
-    @node
-    def wonder(left: Left) -> Asks[Question, Landed]:
+    @gx.charged(when_spent=machines.Stopped, asks=1)
+    @gx.node
+    def wonder(left: machines.Left) -> gx.Asks[machines.Question, machines.Landed]:
         for number in range(left.steps):
-            yield from ask(Question(str(number)))
-        return Landed()
+            yield from gx.ask(machines.Question(str(number)))
+        return machines.Landed()
 
-    machine = graph(edges(wonder, on(Landed, END) | on(Stopped, END)), start=wonder)
-    answering = make_run_context({Question: lambda question: question.text})
-    assert run_script(lambda: Script(machine, Left(1), answering)).outcome == Landed()
+    machine = gx.graph(gx.edges(wonder, gx.on(machines.Landed, gx.END) | gx.on(machines.Stopped, gx.END)), start=wonder)
+    answering = make_run_context({machines.Question: lambda question: question.text})
+    assert run_script(lambda: Script(machine, machines.Left(1), answering)).outcome == machines.Landed()
     for steps in (0, 2):
         with pytest.raises(UndeclaredCountError):
-            run_script(lambda steps=steps: Script(machine, Left(steps), answering))  # type: ignore[misc]
+            run_script(lambda steps=steps: Script(machine, machines.Left(steps), answering))  # type: ignore[misc]
 
 
 def test_opaque_node_ignores_a_fan_out_of_zero() -> None:
-    looking = charged(when_spent=Stopped)(opaque(_look))
-    machine = graph(edges(looking, on(Landed, END) | on(Stopped, END)), start=looking)
-    assert run_script(lambda: Script(machine, Left(1), without_handlers(Limits(fan_out=0)))).outcome == Landed()
+    looking = gx.charged(when_spent=machines.Stopped)(gx.opaque(_look))
+    machine = gx.graph(
+        gx.edges(looking, gx.on(machines.Landed, gx.END) | gx.on(machines.Stopped, gx.END)), start=looking
+    )
+    assert (
+        run_script(lambda: Script(machine, machines.Left(1), machines.without_handlers(gx.Limits(fan_out=0)))).outcome
+        == machines.Landed()
+    )
 
 
-def _look(left: Left) -> Landed:
-    return Landed()
+def _look(left: machines.Left) -> machines.Landed:
+    return machines.Landed()

@@ -9,23 +9,7 @@ from typing import Any, Protocol, final
 
 import pytest
 
-from graphexec import (
-    END,
-    AskHuman,
-    Asks,
-    Budget,
-    Effect,
-    Exhausted,
-    GraphError,
-    ask,
-    ask_all,
-    charged,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.errors import InputError, NodeError
 from graphexec.executor import LimitReached, stopped_response
 from graphexec.kernel import Limits, PendingEffect, Snapshot, advance, begin, reserved
@@ -50,11 +34,11 @@ class HasRun(Protocol):
     def run(self) -> str: ...
 
 
-def stopped(given: Asked, limit: Exhausted) -> Reply:
+def stopped(given: Asked, limit: gx.Exhausted) -> Reply:
     return Reply(str(limit))
 
 
-def of_a_run(given: HasRun, limit: Exhausted) -> Reply:
+def of_a_run(given: HasRun, limit: gx.Exhausted) -> Reply:
     return Reply(given.run)
 
 
@@ -62,37 +46,37 @@ def of_a_run(given: HasRun, limit: Exhausted) -> Reply:
 @dataclass(frozen=True)
 class Late:
     at: Asked
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 def respond(asked: Asked) -> Reply:
     return Reply(asked.text)
 
 
-@charged(when_spent=stopped)
-@node
-def inquire(asked: Asked) -> Asks[AskHuman, Reply]:
-    return Reply((yield from ask(AskHuman(asked.text))))
+@gx.charged(when_spent=stopped)
+@gx.node
+def inquire(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
+    return Reply((yield from gx.ask(gx.AskHuman(asked.text))))
 
 
 # Any: the calls are wrong on purpose.
 wrong: Any = None
 untyped: Any = respond
-as_edges: Any = edges
-as_on: Any = on
-as_graph: Any = graph
-as_charge: Any = charged(when_spent=stopped)
-as_node: Any = node
-as_metered: Any = metered
+as_edges: Any = gx.edges
+as_on: Any = gx.on
+as_graph: Any = gx.graph
+as_charge: Any = gx.charged(when_spent=stopped)
+as_node: Any = gx.node
+as_metered: Any = gx.metered
 
-PATIENCE = Budget("patience", 4)
+PATIENCE = gx.Budget("patience", 4)
 
 
-as_charged: Any = charged
+as_charged: Any = gx.charged
 as_reserved: Any = reserved
 
 
-async def waits(asked: Asked) -> Asks[AskHuman, Reply]:
+async def waits(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
     raise AssertionError("it is refused before it is called")
 
 
@@ -105,21 +89,21 @@ COUNT = "give a number of effects, or (least, most)"
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "edges of a function": (
-        lambda: as_edges(untyped, on(Reply, END)),
+        lambda: as_edges(untyped, gx.on(Reply, gx.END)),
         "respond is not a node; decorate the function with @node",
     ),
     "an edge to a function": (lambda: as_on(Asked, untyped), "respond is not a node; decorate the function with @node"),
     "an edge to nothing": (lambda: as_on(Asked, None), "None is not a node; decorate the function with @node"),
     "a start that is a function": (
-        lambda: as_graph(edges(node(respond), on(Reply, END)), start=untyped),
+        lambda: as_graph(gx.edges(gx.node(respond), gx.on(Reply, gx.END)), start=untyped),
         "respond is not a node; decorate the function with @node",
     ),
     "an outcome in quotes": (
-        lambda: as_on("Reply", END),
+        lambda: as_on("Reply", gx.END),
         "'Reply' is not an outcome class; write on(Outcome, target), one for each class",
     ),
     "a list of rows": (
-        lambda: as_graph([1], start=node(respond)),
+        lambda: as_graph([1], start=gx.node(respond)),
         "the table is [1]; write edges(...) | edges(...)",
     ),
     "node above charged": (
@@ -131,24 +115,24 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "'patience' is not a budget; write budget=Budget('patience', 3)",
     ),
     "iterations with a limit of their own": (
-        lambda: metered(when_spent=stopped, budget=Budget("iterations", 5)),
+        lambda: gx.metered(when_spent=stopped, budget=gx.Budget("iterations", 5)),
         "the limit of iterations belongs in Limits(iterations=...); write @metered(when_spent=...) without a budget",
     ),
     "two ways to leave one node": (
-        lambda: metered(when_spent=Late, budget=PATIENCE)(as_charge(node(respond))),
+        lambda: gx.metered(when_spent=Late, budget=PATIENCE)(as_charge(gx.node(respond))),
         "respond has the outcome Reply when one limit stops it and Late when another does; give both decorators the "
         "same when_spent",
     ),
     "a budget that is reset alone": (
-        lambda: as_on(Reply, END, resets=PATIENCE),
+        lambda: as_on(Reply, gx.END, resets=PATIENCE),
         "on(Reply, ...) has resets=Budget(name='patience', limit=4); write resets=[BUDGET], a list of budgets",
     ),
     "a budget's name as what is reset": (
-        lambda: as_on(Reply, END, resets=[PATIENCE, "patience"]),
+        lambda: as_on(Reply, gx.END, resets=[PATIENCE, "patience"]),
         "on(Reply, ...) has resets=[Budget(name='patience', limit=4), 'patience']; write resets=[BUDGET], a list of "
         "budgets",
     ),
-    "node twice": (lambda: as_node(node(respond)), "respond is a node already; leave out the second @node"),
+    "node twice": (lambda: as_node(gx.node(respond)), "respond is a node already; leave out the second @node"),
     "an edge to a name": (
         lambda: as_on(Reply, "inquire"),
         "'inquire' is a string and not a node; write the node itself, without quotes",
@@ -158,7 +142,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "'END' is a string and not a node; write END, imported from graphexec, without quotes",
     ),
     "a start in quotes": (
-        lambda: as_graph(edges(inquire, on(Reply, END)), start="inquire"),
+        lambda: as_graph(gx.edges(inquire, gx.on(Reply, gx.END)), start="inquire"),
         "'inquire' is a string and not a node; write the node itself, without quotes",
     ),
     "a node as when_spent": (
@@ -229,12 +213,12 @@ def test_mistake_is_refused_with_a_remedy(mistake: str) -> None:
 
 
 def test_missing_charged_is_reported_for_an_async_node() -> None:
-    @node
+    @gx.node
     async def fetch(asked: Asked) -> Reply:
         raise AssertionError("it is refused before it is called")
 
-    with pytest.raises(GraphError) as caught:
-        graph(edges(fetch, on(Reply, END)), start=fetch)
+    with pytest.raises(gx.GraphError) as caught:
+        gx.graph(gx.edges(fetch, gx.on(Reply, gx.END)), start=fetch)
     assert caught.value.faults[0].text == (
         "fetch is an async function, which a limit may stop, but has no outcome for that; decorate it with "
         "@charged(when_spent=...) and route that outcome"
@@ -243,28 +227,28 @@ def test_missing_charged_is_reported_for_an_async_node() -> None:
 
 def test_on_with_two_classes_is_refused() -> None:
     with pytest.raises(NodeError, match="one for each class"):
-        as_on(Asked | Reply, END)
+        as_on(Asked | Reply, gx.END)
 
 
 def test_node_that_does_not_yield_is_reported() -> None:
-    @charged(when_spent=stopped)
-    @node
-    def forgetful(asked: Asked) -> Asks[AskHuman, Reply]:
+    @gx.charged(when_spent=stopped)
+    @gx.node
+    def forgetful(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
         result: Any = Reply(asked.text)
-        pretended: Asks[AskHuman, Reply] = result
+        pretended: gx.Asks[gx.AskHuman, Reply] = result
         return pretended
 
-    machine = graph(edges(forgetful, on(Reply, END)), start=forgetful)
+    machine = gx.graph(gx.edges(forgetful, gx.on(Reply, gx.END)), start=forgetful)
     text = "forgetful is declared as Asks[...] but returned a Reply without asking; write reply = yield from ask(...)"
     with pytest.raises(NodeError) as caught:
         run(machine, Asked("?"), make_run_context({}))
     assert str(caught.value) == text
 
 
-@cases("charge", [charged, metered])
+@cases("charge", [gx.charged, gx.metered])
 def test_when_spent_needs_values_of_its_protocol(charge: Any) -> None:
     with pytest.raises(NodeError, match="respond takes Asked, which of_a_run does not"):
-        charge(when_spent=of_a_run)(node(respond))
+        charge(when_spent=of_a_run)(gx.node(respond))
 
 
 def test_value_with_the_members_of_a_protocol_fits() -> None:
@@ -276,7 +260,7 @@ def test_value_with_the_members_of_a_protocol_fits() -> None:
     def run_on(running: Running) -> Reply:
         return Reply(running.run)
 
-    assert metered(when_spent=of_a_run)(node(run_on)).when_spent is of_a_run
+    assert gx.metered(when_spent=of_a_run)(gx.node(run_on)).when_spent is of_a_run
 
 
 @cases(
@@ -284,7 +268,7 @@ def test_value_with_the_members_of_a_protocol_fits() -> None:
     [
         ({"AskHuman": respond}, "handlers has the key 'AskHuman'; use an effect class as the key"),
         ({Asked: respond}, f"handlers has the key {Asked!r}; use an effect class as the key"),
-        ({AskHuman: "yes"}, "the handler of AskHuman is 'yes'; pass a function from the effect to its reply"),
+        ({gx.AskHuman: "yes"}, "the handler of AskHuman is 'yes'; pass a function from the effect to its reply"),
     ],
 )
 def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
@@ -294,10 +278,10 @@ def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
 
 
 def pending_question() -> PendingEffect:
-    machine = graph(edges(inquire, on(Reply, END)), start=inquire)
+    machine = gx.graph(gx.edges(inquire, gx.on(Reply, gx.END)), start=inquire)
     state = advance(machine, begin(machine, Asked("why?")), Limits(seconds=10))
     assert isinstance(state, PendingEffect)
-    assert isinstance(state.effect, Effect)
+    assert isinstance(state.effect, gx.Effect)
     return state
 
 
@@ -315,20 +299,20 @@ def test_async_function_in_a_lambda_is_awaited() -> None:
     async def fetched(question: str) -> str:
         return question.upper()
 
-    machine = graph(edges(inquire, on(Reply, END)), start=inquire)
-    behind = make_run_context({AskHuman: lambda asked: fetched(asked.question)})
+    machine = gx.graph(gx.edges(inquire, gx.on(Reply, gx.END)), start=inquire)
+    behind = make_run_context({gx.AskHuman: lambda asked: fetched(asked.question)})
     assert run(machine, Asked("why"), behind).outcome == Reply("WHY")
     assert asyncio.run(arun(machine, Asked("why"), behind)).outcome == Reply("WHY")
 
 
 def test_batch_needs_one_reply_for_each_member() -> None:
-    @charged(when_spent=stopped)
-    @node
-    def both(asked: Asked) -> Asks[AskHuman, Reply]:
-        first, second = yield from ask_all([AskHuman("a"), AskHuman("b")])
+    @gx.charged(when_spent=stopped)
+    @gx.node
+    def both(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
+        first, second = yield from gx.ask_all([gx.AskHuman("a"), gx.AskHuman("b")])
         return Reply(first + second)
 
-    machine = graph(edges(both, on(Reply, END)), start=both)
+    machine = gx.graph(gx.edges(both, gx.on(Reply, gx.END)), start=both)
     state = advance(machine, begin(machine, Asked("?")), Limits())
     assert isinstance(state, PendingEffect)
     for wrong_reply in ("yes", ("yes",), None):
@@ -339,30 +323,32 @@ def test_batch_needs_one_reply_for_each_member() -> None:
 
 @final
 @dataclass(frozen=True)
-class Measure(Effect[float]):
+class Measure(gx.Effect[float]):
     """An effect whose reply is a number."""
 
 
 @final
 @dataclass(frozen=True)
-class Look(Effect[list[int] | None]):
+class Look(gx.Effect[list[int] | None]):
     """An effect whose reply is a list, or nothing."""
 
 
 @final
 @dataclass(frozen=True)
-class Anything(Effect[Any]):
+class Anything(gx.Effect[Any]):
     """An effect whose reply may be any value."""
 
 
-def pending(effect: Effect[Any]) -> PendingEffect:
-    @charged(when_spent=stopped)
-    @node
-    def look(asked: Asked) -> Asks[Measure | Look | Anything, Reply]:
+def pending(effect: gx.Effect[Any]) -> PendingEffect:
+    @gx.charged(when_spent=stopped)
+    @gx.node
+    def look(asked: Asked) -> gx.Asks[Measure | Look | Anything, Reply]:
         reply: Any = yield effect  # type: ignore[misc]  # pyright: ignore[reportReturnType] - one of the three
         return Reply(repr(reply))
 
-    state = advance(graph(edges(look, on(Reply, END)), start=look), Snapshot("look", Asked("?")), Limits(seconds=9))
+    state = advance(
+        gx.graph(gx.edges(look, gx.on(Reply, gx.END)), start=look), Snapshot("look", Asked("?")), Limits(seconds=9)
+    )
     assert isinstance(state, PendingEffect)
     return state
 
@@ -375,7 +361,7 @@ def pending(effect: Effect[Any]) -> PendingEffect:
         (Look(), "[1]", "list[int] | None"),
     ],
 )
-def test_reply_of_another_class_is_refused(effect: Effect[Any], reply: object, wanted: str) -> None:
+def test_reply_of_another_class_is_refused(effect: gx.Effect[Any], reply: object, wanted: str) -> None:
     state = pending(effect)
     with pytest.raises(InputError) as caught:
         state.reply(reply)
@@ -384,7 +370,7 @@ def test_reply_of_another_class_is_refused(effect: Effect[Any], reply: object, w
 
 
 @cases(("effect", "reply"), [(Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object)])
-def test_reply_of_its_class_is_taken(effect: Effect[Any], reply: object) -> None:
+def test_reply_of_its_class_is_taken(effect: gx.Effect[Any], reply: object) -> None:
     assert pending(effect).reply(reply).replies == (reply,)
 
 
@@ -395,13 +381,13 @@ def test_wrong_reply_to_a_question_is_refused() -> None:
 
 
 def test_wrong_replies_to_a_batch_are_refused() -> None:
-    @charged(when_spent=stopped)
-    @node
-    def both(asked: Asked) -> Asks[AskHuman, Reply]:
-        first, second = yield from ask_all([AskHuman("a"), AskHuman("b")])
+    @gx.charged(when_spent=stopped)
+    @gx.node
+    def both(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
+        first, second = yield from gx.ask_all([gx.AskHuman("a"), gx.AskHuman("b")])
         return Reply(first + second)
 
-    state = advance(graph(edges(both, on(Reply, END)), start=both), Snapshot("both", Asked("?")), Limits())
+    state = advance(gx.graph(gx.edges(both, gx.on(Reply, gx.END)), start=both), Snapshot("both", Asked("?")), Limits())
     assert isinstance(state, PendingEffect)
     with pytest.raises(InputError, match="both asked for AskHuman and was answered with 2; reply with a str"):
         state.reply(("a", 2))

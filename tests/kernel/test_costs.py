@@ -9,25 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    Asks,
-    Exhausted,
-    Limits,
-    Snapshot,
-    Spent,
-    StoppedResponse,
-    UnprovedError,
-    ask,
-    ask_all,
-    create_react_agent,
-    edges,
-    graph,
-    on,
-    snapshot_of,
-)
+import graphexec as gx
 from graphexec.actions import Run
 from graphexec.effects import CallModel, agent_limits
 from graphexec.errors import InputError, InvalidReplyError, LimitsError
@@ -50,7 +32,7 @@ from tests.verify.traces import proof_of, trace_of
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
-def context_with_costs(limits: Limits, *costs: float) -> RunContext:
+def context_with_costs(limits: gx.Limits, *costs: float) -> RunContext:
     """Return a context whose model calls have these costs in turn; the last cost repeats."""
     left = list(costs)
 
@@ -60,7 +42,7 @@ def context_with_costs(limits: Limits, *costs: float) -> RunContext:
     return make_run_context({CallModel: answer}, limits=limits)
 
 
-def run_with_costs(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
+def run_with_costs(limits: gx.Limits, *costs: float) -> tuple[gx.Exhausted, gx.Spent]:
     result = run_script(lambda: Script(PROMPTS, Prompt(), context_with_costs(limits, *costs)))
     assert isinstance(result.outcome, Stopped)
     return result.outcome.limit, result.spent
@@ -70,7 +52,7 @@ def test_last_call_can_exceed_the_cost_limit() -> None:
     limit, spent = run_with_costs(agent_limits(cost=1.0), 0.25, 0.5, 4.0)
     assert spent["model_calls"] == 3
     assert spent["cost"] == 4.75
-    assert limit == Exhausted("cost", 1.0, 4.75)
+    assert limit == gx.Exhausted("cost", 1.0, 4.75)
     assert str(limit) == "the limit of 1 on the cost was reached (4.75 spent)"
 
 
@@ -80,7 +62,9 @@ def test_no_call_follows_an_exactly_reached_limit() -> None:
 
 
 def test_small_cost_is_shown_with_six_digits() -> None:
-    assert str(Exhausted("cost", 0.01, 0.0123456789)) == "the limit of 0.01 on the cost was reached (0.0123457 spent)"
+    assert (
+        str(gx.Exhausted("cost", 0.01, 0.0123456789)) == "the limit of 0.01 on the cost was reached (0.0123457 spent)"
+    )
 
 
 @cases("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
@@ -92,7 +76,7 @@ def test_invalid_cost_is_refused(cost: Any) -> None:
 def test_cost_never_decreases() -> None:
     with pytest.raises(InvalidReplyError) as caught:
         run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=5), 1.0, -10.0))
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
 
@@ -134,24 +118,24 @@ def test_invalid_cost_limit_is_refused(cost: Any, result: str) -> None:
 
 @charged(when_spent=Stopped, asks=(0, 3))
 @node
-def poll(topics: Topics) -> Asks[CallModel, Tick]:
-    replies = yield from ask_all([CallModel(CompletionRequest(name)) for name in topics.names])
-    yield from ask(CallModel(CompletionRequest("sum up")))
+def poll(topics: Topics) -> gx.Asks[CallModel, Tick]:
+    replies = yield from gx.ask_all([CallModel(CompletionRequest(name)) for name in topics.names])
+    yield from gx.ask(CallModel(CompletionRequest("sum up")))
     return Tick(len(replies))
 
 
-POLL = graph(edges(poll, on(Tick, END) | on(Stopped, END)), start=poll)
+POLL = gx.graph(gx.edges(poll, gx.on(Tick, gx.END) | gx.on(Stopped, gx.END)), start=poll)
 
 
 def test_every_reply_of_a_batch_is_charged() -> None:
     result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5)))
-    assert result.outcome == Stopped(Topics(("tea", "milk")), Exhausted("cost", 1, 1.0))
+    assert result.outcome == Stopped(Topics(("tea", "milk")), gx.Exhausted("cost", 1, 1.0))
     assert result.spent["cost"] == 1.0
 
 
 def test_cost_survives_serialization() -> None:
-    snapshot = Snapshot("prompt", Prompt(3), spent=Spent(meters={"model_calls": 3, "cost": 0.1 + 0.2}))
-    again = Snapshot.from_json(snapshot.to_json(), PROMPTS)
+    snapshot = gx.Snapshot("prompt", Prompt(3), spent=gx.Spent(meters={"model_calls": 3, "cost": 0.1 + 0.2}))
+    again = gx.Snapshot.from_json(snapshot.to_json(), PROMPTS)
     assert again == snapshot
     assert again.spent["cost"] == 0.1 + 0.2
     done = run(PROMPTS, again, context_with_costs(agent_limits(cost=0.5), 0.15))
@@ -165,14 +149,18 @@ def test_cost_limit_alone_proves_nothing() -> None:
     verdict = PROMPTS.verify(agent_limits(cost=0.5))
     codes = {finding.code for finding in verdict.findings}
     assert (verdict.status, "GX010" in codes) == ("refuted", True)
-    with pytest.raises(UnprovedError) as refused:
-        AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=None, max_cost=0.5)
+    with pytest.raises(gx.UnprovedError) as refused:
+        gx.AgentExecutor(
+            agent=gx.create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=None, max_cost=0.5
+        )
     codes = {finding.code for finding in refused.value.verdict.findings}
     assert codes == {"GX016"}
 
 
 def test_proof_covers_the_edge_of_a_cost_limit() -> None:
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=2, max_cost=0.5)
+    executor = gx.AgentExecutor(
+        agent=gx.create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=2, max_cost=0.5
+    )
     certificate = proof_of(executor)
     check(certificate, executor.graph)
     assert certificate.limits["cost"] == 0.5
@@ -184,7 +172,7 @@ def test_explorer_tries_a_call_that_costs_everything() -> None:
     executor = executor_with_costs(0.0)
     oracle = replies_of(executor)
 
-    def dear(limits: Limits) -> set[str]:
+    def dear(limits: gx.Limits) -> set[str]:
         stepping = Stepping(executor.graph, limits)
         _, waiting = stepping.start_run(Ready(Run({"input": "q"})))
         assert isinstance(waiting, Waiting)
@@ -195,7 +183,7 @@ def test_explorer_tries_a_call_that_costs_everything() -> None:
                 assert not isinstance(then, Waiting) or then.snapshot.spent["cost"] == 0.5
         return {*names} - {""}
 
-    assert dear(Limits()) == set()
+    assert dear(gx.Limits()) == set()
     assert dear(agent_limits(cost=0.5)) == {"money"}
     assert dear(agent_limits(cost=0.5, tokens=9)) == {"money", "tokens"}
 
@@ -203,7 +191,7 @@ def test_explorer_tries_a_call_that_costs_everything() -> None:
 def test_explorer_finds_the_run_stopped_by_cost() -> None:
     executor = executor_with_costs(0.0)
     start = Ready(Run({"input": "q"}))
-    free = explore(executor.graph, Limits(iterations=3), start, replies_of(executor))
+    free = explore(executor.graph, gx.Limits(iterations=3), start, replies_of(executor))
     paid = explore(executor.graph, agent_limits(iterations=3, cost=0.5), start, replies_of(executor))
     assert paid.longest == free.longest
     # Runs that stop after one or two calls.
@@ -213,16 +201,16 @@ def test_explorer_finds_the_run_stopped_by_cost() -> None:
 # ---- the executor
 
 
-def executor_with_costs(*costs: float, **limits: Any) -> AgentExecutor:
+def executor_with_costs(*costs: float, **limits: Any) -> gx.AgentExecutor:
     model = ScriptedModel([ModelReply(ACT, cost=cost) for cost in costs], repeat_last=True)
-    return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
+    return gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **limits)
 
 
 @cases("driver", ALL_DRIVERS)
 def test_executor_stops_at_its_cost_limit(driver: Any) -> None:
     executor = executor_with_costs(0.5, 0.25, max_cost=1.0)
     result = driver(Script(executor.graph, *_start(executor)))
-    assert isinstance(result.outcome, StoppedResponse)
+    assert isinstance(result.outcome, gx.StoppedResponse)
     assert (result.outcome.reason, result.outcome.output) == (
         "Stopped after 3 steps: the limit of 1 on the cost was reached (1 spent).",
         "Agent stopped due to cost limit.",
@@ -230,15 +218,15 @@ def test_executor_stops_at_its_cost_limit(driver: Any) -> None:
     assert (result.spent["model_calls"], result.spent["cost"], len(result.outcome.steps)) == (3, 1.0, 3)
 
 
-def _start(executor: AgentExecutor) -> tuple[Any, RunContext]:
+def _start(executor: gx.AgentExecutor) -> tuple[Any, RunContext]:
     return Ready(Run({"input": "q"})), executor.run_context
 
 
 @cases("driver", ALL_DRIVERS)
 def test_unreported_cost_under_a_limit_is_refused(driver: Any) -> None:
-    def executor(**limits: Any) -> AgentExecutor:
+    def executor(**limits: Any) -> gx.AgentExecutor:
         model = ScriptedModel([ACT], repeat_last=True)
-        return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
+        return gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **limits)
 
     result = r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
     free = executor(max_cost=1.0)
@@ -249,7 +237,7 @@ def test_unreported_cost_under_a_limit_is_refused(driver: Any) -> None:
 
 
 def test_callable_agent_costs_nothing() -> None:
-    executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
+    executor = gx.AgentExecutor(agent=lambda steps, inputs: gx.AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
     assert executor.run("q").spent["cost"] == 0.0
 
 

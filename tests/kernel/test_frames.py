@@ -11,30 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    Asks,
-    Budget,
-    Exhausted,
-    Graph,
-    Limits,
-    Node,
-    Snapshot,
-    UnprovedError,
-    advance,
-    ask,
-    begin,
-    charged,
-    edges,
-    embed,
-    graph,
-    metered,
-    node,
-    on,
-    replace,
-    splice,
-    wrap,
-)
+import graphexec as gx
 from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel import PendingEffect, rename
 from graphexec.kernel.events import Done
@@ -69,7 +46,7 @@ class Known:
 @final
 @dataclass(frozen=True)
 class Unknown:
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @final
@@ -78,23 +55,25 @@ class Minutes:
     notes: tuple[str, ...]
 
 
-def give_up(subject: Subject, limit: Exhausted) -> Unknown:
+def give_up(subject: Subject, limit: gx.Exhausted) -> Unknown:
     return Unknown(limit)
 
 
-@charged(when_spent=give_up, asks=1)
-@node
-def inquire(subject: Subject) -> Asks[Question, Known | Unknown]:
-    reply = yield from ask(Question(subject.name))
+@gx.charged(when_spent=give_up, asks=1)
+@gx.node
+def inquire(subject: Subject) -> gx.Asks[Question, Known | Unknown]:
+    reply = yield from gx.ask(Question(subject.name))
     return Known(reply)
 
 
-INQUIRY: Graph[Subject, Known | Unknown] = graph(edges(inquire, on(Known, END) | on(Unknown, END)), start=inquire)
+INQUIRY: gx.Graph[Subject, Known | Unknown] = gx.graph(
+    gx.edges(inquire, gx.on(Known, gx.END) | gx.on(Unknown, gx.END)), start=inquire
+)
 
 
-def limited_inquiry(tries: Budget) -> Graph[Subject, Known | Unknown]:
-    costly = metered(when_spent=give_up, budget=tries)(inquire)
-    return graph(edges(costly, on(Known, END) | on(Unknown, END)), start=costly)
+def limited_inquiry(tries: gx.Budget) -> gx.Graph[Subject, Known | Unknown]:
+    costly = gx.metered(when_spent=give_up, budget=tries)(inquire)
+    return gx.graph(gx.edges(costly, gx.on(Known, gx.END) | gx.on(Unknown, gx.END)), start=costly)
 
 
 def take_first(job: Job) -> Subject | Minutes:
@@ -106,46 +85,48 @@ def write_down(known: Known, job: Job) -> Job | Minutes:
     return noted if noted.subjects else Minutes(noted.notes)
 
 
-def stop_early(job: Job, limit: Exhausted) -> Minutes:
+def stop_early(job: Job, limit: gx.Exhausted) -> Minutes:
     return Minutes((*job.notes, f"stopped by {limit.limit}"))
 
 
-ROUNDS = Budget("rounds", 3)
+ROUNDS = gx.Budget("rounds", 3)
 
 
-@node
+@gx.node
 def file_unknown(unknown: Unknown) -> Minutes:
     return Minutes((f"no more: {unknown.limit.limit}",))
 
 
-def survey(name: str = "look", *, own: tuple[Budget, ...] = (ROUNDS,), child: Any = INQUIRY) -> Node[Job, Any]:
+def survey(name: str = "look", *, own: tuple[gx.Budget, ...] = (ROUNDS,), child: Any = INQUIRY) -> gx.Node[Job, Any]:
     """Return a node that asks about each subject, at most three."""
-    return embed(child, name, own=own, enter=take_first, leave=write_down, each=ROUNDS, when_spent=stop_early)
+    return gx.embed(child, name, own=own, enter=take_first, leave=write_down, each=ROUNDS, when_spent=stop_early)
 
 
-def office(each: Node[Job, Any]) -> Graph[Job, Minutes]:
-    table: Any = edges(each, on(Minutes, END) | on(Unknown, file_unknown)) | edges(file_unknown, on(Minutes, END))
-    machine: Graph[Job, Minutes] = graph(table, start=each)
+def office(each: gx.Node[Job, Any]) -> gx.Graph[Job, Minutes]:
+    table: Any = gx.edges(each, gx.on(Minutes, gx.END) | gx.on(Unknown, file_unknown)) | gx.edges(
+        file_unknown, gx.on(Minutes, gx.END)
+    )
+    machine: gx.Graph[Job, Minutes] = gx.graph(table, start=each)
     return machine
 
 
-def answering(limits: Limits | None = None) -> RunContext:
+def answering(limits: gx.Limits | None = None) -> RunContext:
     return make_run_context({Question: lambda question: f"re: {question.text}"}, limits=limits)
 
 
-def minutes_of(machine: Graph[Job, Minutes], job: Job, limits: Limits | None = None) -> tuple[str, ...]:
+def minutes_of(machine: gx.Graph[Job, Minutes], job: Job, limits: gx.Limits | None = None) -> tuple[str, ...]:
     result = run_script(lambda: Script(machine, job, answering(limits)))
     return result.outcome.notes
 
 
-def pauses_of(machine: Graph[Any, Any], value: Any) -> list[Snapshot]:
+def pauses_of(machine: gx.Graph[Any, Any], value: Any) -> list[gx.Snapshot]:
     """Return the run at each request, each read from JSON."""
-    found: list[Snapshot] = []
-    snapshot = begin(machine, value)
-    while isinstance(state := advance(machine, snapshot, Limits()), PendingEffect):
-        found.append(Snapshot.from_json(state.snapshot.to_json(), machine))
+    found: list[gx.Snapshot] = []
+    snapshot = gx.begin(machine, value)
+    while isinstance(state := gx.advance(machine, snapshot, gx.Limits()), PendingEffect):
+        found.append(gx.Snapshot.from_json(state.snapshot.to_json(), machine))
         effect: Any = state.effect
-        snapshot = Snapshot.from_json(state.reply(f"re: {effect.text}").to_json(), machine)
+        snapshot = gx.Snapshot.from_json(state.reply(f"re: {effect.text}").to_json(), machine)
     assert isinstance(state, Done)
     return found
 
@@ -158,7 +139,7 @@ class TestFrame:
         assert minutes_of(office(survey()), Job((), ("done",))) == ("done",)
 
     def test_other_endings_leave_unchanged(self) -> None:
-        machine = office(survey(child=limited_inquiry(Budget("tries", 1))))
+        machine = office(survey(child=limited_inquiry(gx.Budget("tries", 1))))
         result = run_script(lambda: Script(machine, Job(("a", "b")), answering()))
         assert result.outcome == Minutes(("no more: tries",))
         assert result.done.snapshot.frames == {}
@@ -188,20 +169,20 @@ class TestFrame:
         assert run_script(lambda: Script(machine, Job(("elms",)), answering())).done.snapshot.frames == {
             "look": Job(("elms",))
         }
-        table: Any = edges(file_minutes, on(Filed, END))
-        filed = splice(machine, table, after=machine["look.leave"], on=Minutes)
+        table: Any = gx.edges(file_minutes, gx.on(Filed, gx.END))
+        filed = gx.splice(machine, table, after=machine["look.leave"], on=Minutes)
         assert run_script(lambda: Script(filed, Job(("elms",)), answering())).done.snapshot.frames == {}
 
     def test_snapshot_without_frames_has_none_in_json(self) -> None:
-        stored = Snapshot("look.enter", Job(())).to_json()
+        stored = gx.Snapshot("look.enter", Job(())).to_json()
         assert "frames" not in json.loads(stored)
-        assert Snapshot.from_json(stored, office(survey())).frames == {}
+        assert gx.Snapshot.from_json(stored, office(survey())).frames == {}
 
     def test_missing_frame_is_refused(self) -> None:
         machine = office(survey())
         stored = json.loads(pauses_of(machine, Job(("elms",)))[0].to_json())
         del stored["frames"]
-        paused = Snapshot.from_json(json.dumps(stored), machine)
+        paused = gx.Snapshot.from_json(json.dumps(stored), machine)
         match = "look.leave needs the value with which the run entered look, and the snapshot does not have it"
         with pytest.raises(SnapshotError, match=match):
             run_script(lambda: Script(machine, paused.retried(), answering()))
@@ -209,14 +190,14 @@ class TestFrame:
     @cases("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
     def test_invalid_frames_are_refused(self, frames: object) -> None:
         machine = office(survey())
-        stored = json.loads(Snapshot("look.enter", Job(())).to_json()) | {"frames": frames}
+        stored = json.loads(gx.Snapshot("look.enter", Job(())).to_json()) | {"frames": frames}
         with pytest.raises(SnapshotError):
-            Snapshot.from_json(json.dumps(stored), machine)
+            gx.Snapshot.from_json(json.dumps(stored), machine)
 
     def test_frame_survives_a_spliced_node(self) -> None:
         machine = office(survey())
-        loosely: Any = edges(underline, on(Known, machine["look.leave"]))
-        changed = splice(machine, loosely, after=machine["look.inquire"], on=Known)
+        loosely: Any = gx.edges(underline, gx.on(Known, machine["look.leave"]))
+        changed = gx.splice(machine, loosely, after=machine["look.inquire"], on=Known)
         assert minutes_of(changed, Job(("elms", "oaks"))) == ("re: elms!", "re: oaks!")
 
     def test_leave_can_be_wrapped_and_replaced(self) -> None:
@@ -225,20 +206,20 @@ class TestFrame:
         def shout(known: Known) -> Known:
             return Known(known.fact.upper())
 
-        assert minutes_of(wrap(machine, machine["look.leave"], before=shout), Job(("elms",))) == ("RE: ELMS",)
+        assert minutes_of(gx.wrap(machine, machine["look.leave"], before=shout), Job(("elms",))) == ("RE: ELMS",)
 
-        @node
+        @gx.node
         def forget(known: Known) -> Minutes:
             return Minutes((known.fact,))
 
         forgetful = dataclasses.replace(forget, name="look.leave")
-        changed = replace(machine, forgetful, narrowed=True)
+        changed = gx.replace(machine, forgetful, narrowed=True)
         assert minutes_of(changed, Job(("elms", "oaks"))) == ("re: elms",)
 
     def test_enter_alone_saves_nothing(self) -> None:
-        one: Any = embed(INQUIRY, "one", enter=take_first)
-        table: Any = edges(one, on(Known, END) | on(Unknown, END) | on(Minutes, END))
-        machine: Graph[Job, Any] = graph(table, start=one)
+        one: Any = gx.embed(INQUIRY, "one", enter=take_first)
+        table: Any = gx.edges(one, gx.on(Known, gx.END) | gx.on(Unknown, gx.END) | gx.on(Minutes, gx.END))
+        machine: gx.Graph[Job, Any] = gx.graph(table, start=one)
         assert run_script(lambda: Script(machine, Job(("elms",)), answering())).outcome == Known("re: elms")
         assert pauses_of(machine, Job(("elms",)))[0].frames == {}
 
@@ -249,12 +230,12 @@ class Filed:
     notes: tuple[str, ...]
 
 
-@node
+@gx.node
 def file_minutes(minutes: Minutes) -> Filed:
     return Filed(minutes.notes)
 
 
-@node
+@gx.node
 def underline(known: Known) -> Known:
     return Known(f"{known.fact}!")
 
@@ -277,31 +258,31 @@ class TestEach:
         assert minutes_of(two_surveys(survey(own=())), Job(("a", "b"))) == ("re: a", "stopped by rounds")
 
     def test_own_budgets_of_the_child_are_refilled_in_each_round(self) -> None:
-        tries = Budget("tries", 1)
+        tries = gx.Budget("tries", 1)
         child = limited_inquiry(tries)
         assert minutes_of(office(survey(own=(ROUNDS, tries), child=child)), Job(("a", "b"))) == ("re: a", "re: b")
         assert minutes_of(office(survey(child=child)), Job(("a", "b"))) == ("no more: tries",)
 
 
 # Any: a table's own types are not known, as `first` may lead anywhere.
-def two_surveys(first: Node[Job, Any]) -> Any:
+def two_surveys(first: gx.Node[Job, Any]) -> Any:
     """Return a machine that enters a survey twice: its outer loop repeats the subjects once."""
 
-    @metered(when_spent=stop_again, budget=Budget("again", 1))
-    @node
+    @gx.metered(when_spent=stop_again, budget=gx.Budget("again", 1))
+    @gx.node
     def again(minutes: Minutes) -> Job:
         return Job(("a", "b"))
 
     table: Any = (
-        edges(first, on(Minutes, again) | on(Unknown, file_unknown))
-        | edges(again, on(Job, first) | on(Filed, END))
-        | edges(file_unknown, on(Minutes, again))
+        gx.edges(first, gx.on(Minutes, again) | gx.on(Unknown, file_unknown))
+        | gx.edges(again, gx.on(Job, first) | gx.on(Filed, gx.END))
+        | gx.edges(file_unknown, gx.on(Minutes, again))
     )
     # The last minutes are those of the second survey.
-    return graph(table, start=first)
+    return gx.graph(table, start=first)
 
 
-def stop_again(minutes: Minutes, limit: Exhausted) -> Filed:
+def stop_again(minutes: Minutes, limit: gx.Exhausted) -> Filed:
     return Filed(minutes.notes)
 
 
@@ -309,12 +290,12 @@ class TestNesting:
     def test_graph_is_embedded_twice_under_two_names(self) -> None:
         first, second = survey("first"), survey("second")
         table: Any = (
-            edges(first, on(Minutes, reopen) | on(Unknown, file_unknown))
-            | edges(reopen, on(Job, second))
-            | edges(second, on(Minutes, END) | on(Unknown, file_unknown))
-            | edges(file_unknown, on(Minutes, END))
+            gx.edges(first, gx.on(Minutes, reopen) | gx.on(Unknown, file_unknown))
+            | gx.edges(reopen, gx.on(Job, second))
+            | gx.edges(second, gx.on(Minutes, gx.END) | gx.on(Unknown, file_unknown))
+            | gx.edges(file_unknown, gx.on(Minutes, gx.END))
         )
-        machine: Graph[Job, Minutes] = graph(table, start=first)
+        machine: gx.Graph[Job, Minutes] = gx.graph(table, start=first)
         assert minutes_of(machine, Job(("a",))) == ("re: re: a",)
         assert [{*one.frames} for one in pauses_of(machine, Job(("a",)))] == [{"first"}, {"second"}]
 
@@ -334,12 +315,12 @@ class Agenda:
     notes: tuple[str, ...] = ()
 
 
-@node
+@gx.node
 def reopen(minutes: Minutes) -> Job:
     return Job(minutes.notes)
 
 
-def department(inner: Graph[Job, Minutes]) -> Graph[Agenda, Minutes]:
+def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:
     """Return a graph that embeds a graph with a frame."""
 
     def take_list(agenda: Agenda) -> Job:
@@ -349,14 +330,16 @@ def department(inner: Graph[Job, Minutes]) -> Graph[Agenda, Minutes]:
         notes = (*agenda.notes, *minutes.notes)
         return Agenda(agenda.lists[1:], notes) if agenda.lists[1:] else Minutes(notes)
 
-    def stop(agenda: Agenda, limit: Exhausted) -> Minutes:
+    def stop(agenda: Agenda, limit: gx.Exhausted) -> Minutes:
         return Minutes((*agenda.notes, "stopped"))
 
     # The inner graph starts with a graph of its own, so no edge of its table refills that one's rounds.
-    lists, rounds = Budget("lists", 3), Budget("look.rounds", 3)
-    team: Any = embed(inner, "team", own=[lists, rounds], enter=take_list, leave=collect, each=lists, when_spent=stop)
-    table: Any = edges(team, on(Minutes, END))
-    machine: Graph[Agenda, Minutes] = graph(table, start=team)
+    lists, rounds = gx.Budget("lists", 3), gx.Budget("look.rounds", 3)
+    team: Any = gx.embed(
+        inner, "team", own=[lists, rounds], enter=take_list, leave=collect, each=lists, when_spent=stop
+    )
+    table: Any = gx.edges(team, gx.on(Minutes, gx.END))
+    machine: gx.Graph[Agenda, Minutes] = gx.graph(table, start=team)
     return machine
 
 
@@ -388,12 +371,12 @@ def one_way(known: Known, outer: Job) -> Minutes:
     return Minutes((known.fact,))
 
 
-def start_again(job: Job, limit: Exhausted) -> Subject:
+def start_again(job: Job, limit: gx.Exhausted) -> Subject:
     return Subject("again")
 
 
-def asking_enter(job: Job) -> Asks[Question, Subject]:
-    reply = yield from ask(Question("which?"))
+def asking_enter(job: Job) -> gx.Asks[Question, Subject]:
+    reply = yield from gx.ask(Question("which?"))
     return Subject(reply)
 
 
@@ -406,7 +389,7 @@ class TestRefusals:
             ({"enter": take_first, "each": ROUNDS}, "look has each=rounds without when_spent=; pass a function"),
             ({"enter": take_first, "when_spent": stop_early}, "look has when_spent= without each=; pass each"),
             (
-                {"enter": take_first, "leave": write_down, "each": Budget("rounds"), "when_spent": stop_early},
+                {"enter": take_first, "leave": write_down, "each": gx.Budget("rounds"), "when_spent": stop_early},
                 'look has each=rounds, which has no limit; write Budget("rounds", 3)',
             ),
             (
@@ -431,24 +414,24 @@ class TestRefusals:
                 {"enter": take_first, "leave": write_down, "each": ROUNDS, "when_spent": start_again},
                 "look is entered with Subject, and when_spent returns that, too; return another class",
             ),
-            ({"enter": take_first, "own": [Budget("tries", 1)]}, "look cannot own tries, which meters none"),
+            ({"enter": take_first, "own": [gx.Budget("tries", 1)]}, "look cannot own tries, which meters none"),
         ],
     )
     def test_unfitting_functions(self, options: dict[str, Any], message: str) -> None:
         with pytest.raises(NodeError) as caught:
-            embed(INQUIRY, "look", **options)
+            gx.embed(INQUIRY, "look", **options)
         assert str(caught.value).startswith(message)
 
     def test_taken_names(self) -> None:
         leave = rename(inquire, "leave")
-        child: Any = graph(edges(leave, on(Known, END) | on(Unknown, END)), start=leave)
+        child: Any = gx.graph(gx.edges(leave, gx.on(Known, gx.END) | gx.on(Unknown, gx.END)), start=leave)
         with pytest.raises(NodeError, match="look has a node of its own that is named enter or leave; rename it"):
-            embed(child, "look", enter=take_first, leave=write_down)
+            gx.embed(child, "look", enter=take_first, leave=write_down)
 
     def test_loop_without_a_budget_is_not_proved(self) -> None:
-        each: Any = embed(INQUIRY, "look", enter=take_first, leave=write_down)
-        table: Any = edges(each, on(Minutes, END) | on(Unknown, END) | on(Job, each))
-        machine: Graph[Job, Any] = graph(table, start=each)
+        each: Any = gx.embed(INQUIRY, "look", enter=take_first, leave=write_down)
+        table: Any = gx.edges(each, gx.on(Minutes, gx.END) | gx.on(Unknown, gx.END) | gx.on(Job, each))
+        machine: gx.Graph[Job, Any] = gx.graph(table, start=each)
         assert not machine.verify().proved
-        with pytest.raises(UnprovedError):
+        with pytest.raises(gx.UnprovedError):
             machine.run(Job(()))

@@ -5,22 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    Asks,
-    Effect,
-    Exhausted,
-    Limits,
-    Spent,
-    ask,
-    ask_all,
-    charged,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import LimitsError
 from graphexec.kernel import Cut, Done, PendingEffect, advance, begin
@@ -53,12 +38,12 @@ from tests.parameters import cases
 @cases("limit", [0, 1, 2, 7])
 def test_limit_bounds_the_entries_of_a_metered_node(limit: int) -> None:
     result = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=limit)))
-    assert result.outcome == Stopped(Tick(limit), Exhausted("iterations", limit, limit))
+    assert result.outcome == Stopped(Tick(limit), gx.Exhausted("iterations", limit, limit))
     assert result.spent.iterations == limit
 
 
 def test_default_limit_is_fifteen_iterations() -> None:
-    assert Limits().iterations == 15
+    assert gx.Limits().iterations == 15
     assert run_script(lambda: Script(CLOCK, Tick(), without_handlers())).outcome.at == Tick(15)
 
 
@@ -70,25 +55,25 @@ def test_last_allowed_entry_is_counted(needed: int, limit: int, ends: str) -> No
 
 
 def test_meter_without_a_limit_only_counts() -> None:
-    result = run_script(lambda: Script(SELF_LOOP, Left(100), without_handlers(Limits(iterations=None))))
+    result = run_script(lambda: Script(SELF_LOOP, Left(100), without_handlers(gx.Limits(iterations=None))))
     assert (result.outcome, result.spent.iterations) == (Landed(), 100)
 
 
 def test_node_without_a_meter_costs_nothing() -> None:
-    result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(iterations=0))))
+    result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(gx.Limits(iterations=0))))
     assert (type(result.outcome), result.spent.iterations) == (Survey, 0)
 
 
 def test_stopped_node_has_paid_for_its_entry() -> None:
-    @metered(when_spent=Stopped)
-    @node
-    def call(left: Left) -> Asks[CallTool, Landed]:
-        yield from ask(CallTool("search", "tea"))
+    @gx.metered(when_spent=Stopped)
+    @gx.node
+    def call(left: Left) -> gx.Asks[CallTool, Landed]:
+        yield from gx.ask(CallTool("search", "tea"))
         return Landed()
 
-    machine = graph(edges(call, on(Landed, END) | on(Stopped, END)), start=call)
+    machine = gx.graph(gx.edges(call, gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)), start=call)
     result = run_script(lambda: Script(machine, Left(1), surveyors(agent_limits(tool_calls=0))))
-    assert result.outcome == Stopped(Left(1), Exhausted("tool_calls", 0, 0))
+    assert result.outcome == Stopped(Left(1), gx.Exhausted("tool_calls", 0, 0))
     assert (result.spent.iterations, result.spent["tool_calls"]) == (1, 0)
 
 
@@ -98,7 +83,7 @@ def test_stopped_node_has_paid_for_its_entry() -> None:
 @cases("limit", [0, 1, 3])
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
     result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit))))
-    assert result.outcome == Stopped(Prompt(limit), Exhausted("model_calls", limit, limit))
+    assert result.outcome == Stopped(Prompt(limit), gx.Exhausted("model_calls", limit, limit))
     assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
 
 
@@ -118,26 +103,26 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
     result = run_script(script)
     if carried_out is None:
         assert isinstance(result.outcome, Stopped)
-        assert result.outcome.limit == Exhausted("tool_calls", limit or 0, 0)
+        assert result.outcome.limit == gx.Exhausted("tool_calls", limit or 0, 0)
     else:
         assert isinstance(result.outcome, Survey)
     assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
 
 
-@charged(when_spent=Stopped)
-@node
-def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
-    replies = yield from ask_all([CallModel(CompletionRequest("left")), CallModel(CompletionRequest("right"))])
+@gx.charged(when_spent=Stopped)
+@gx.node
+def brainstorm(given: Prompt) -> gx.Asks[CallModel, Prompt]:
+    replies = yield from gx.ask_all([CallModel(CompletionRequest("left")), CallModel(CompletionRequest("right"))])
     return Prompt(given.calls + len(replies))
 
 
-BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)), start=brainstorm)
+BRAINSTORM = gx.graph(gx.edges(brainstorm, gx.on(Prompt, brainstorm) | gx.on(Stopped, gx.END)), start=brainstorm)
 
 
 @cases(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit))))
-    assert result.outcome == Stopped(Prompt(calls), Exhausted("model_calls", limit, calls))
+    assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("model_calls", limit, calls))
     assert (result.spent["model_calls"], result.spent["prompt_tokens"], reported_tokens(result.spent)) == (
         calls,
         2 * calls,
@@ -176,7 +161,7 @@ def test_failed_call_is_charged() -> None:
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
     result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
     reached = calls * usage.total_tokens
-    assert result.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
+    assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("tokens", limit, reached))
     assert (result.spent["model_calls"], reported_tokens(result.spent)) == (calls, reached)
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
@@ -200,12 +185,12 @@ def test_first_of_several_limits_is_reported() -> None:
 
 
 def test_seconds_are_checked_before_iterations() -> None:
-    result = run_script(lambda: Script(CLOCK, Tick(), without_handlers(Limits(seconds=0, iterations=0))))
-    assert result.outcome.limit == Exhausted("seconds", 0, 0)
+    result = run_script(lambda: Script(CLOCK, Tick(), without_handlers(gx.Limits(seconds=0, iterations=0))))
+    assert result.outcome.limit == gx.Exhausted("seconds", 0, 0)
 
 
 def test_effect_without_charges_is_free() -> None:
-    class Look(Effect[str]):
+    class Look(gx.Effect[str]):
         pass
 
     assert (dict(Look.charges), Look.measures) == ({}, ())
@@ -254,13 +239,13 @@ def test_invalid_limits_are_reported_precisely() -> None:
 
 
 def test_zero_and_none_are_valid_limits() -> None:
-    assert agent_limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != Limits(iterations=None)
-    assert Limits(seconds=0.5).seconds == 0.5
+    assert agent_limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != gx.Limits(iterations=None)
+    assert gx.Limits(seconds=0.5).seconds == 0.5
 
 
 def test_exhausted_limit_has_a_readable_text() -> None:
-    assert str(Exhausted("model_calls", 3, 3)) == "the limit of 3 model calls was reached (3 spent)"
-    assert str(Exhausted("seconds", 0.5, 0.75)) == "the limit of 0.5 seconds was reached (0.75 spent)"
+    assert str(gx.Exhausted("model_calls", 3, 3)) == "the limit of 3 model calls was reached (3 spent)"
+    assert str(gx.Exhausted("seconds", 0.5, 0.75)) == "the limit of 0.5 seconds was reached (0.75 spent)"
 
 
 def test_usages_are_added() -> None:
@@ -268,25 +253,25 @@ def test_usages_are_added() -> None:
 
 
 def test_tokens_include_input_and_output() -> None:
-    assert reported_tokens(Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
+    assert reported_tokens(gx.Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
 
 
 def test_refused_batch_reports_the_limit() -> None:
-    limit = Exhausted("tool_calls", 3, 0, wanted=5)
+    limit = gx.Exhausted("tool_calls", 3, 0, wanted=5)
     assert str(limit) == "the limit of 3 tool calls does not allow 5 more (0 spent)"
 
 
 def test_finished_calls_of_a_cut_batch_count_tokens() -> None:
-    @charged(when_spent=Stopped)
-    @node
-    def both(left: Left) -> Asks[CallModel, Total]:
+    @gx.charged(when_spent=Stopped)
+    @gx.node
+    def both(left: Left) -> gx.Asks[CallModel, Total]:
         request = ChatRequest((UserMessage("?"),))
-        yield from ask_all([CallModel(request), CallModel(request)])
+        yield from gx.ask_all([CallModel(request), CallModel(request)])
         return Total("")
 
-    machine = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
-    state = advance(machine, begin(machine, Left(1)), Limits(seconds=1))
+    machine = gx.graph(gx.edges(both, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=both)
+    state = advance(machine, begin(machine, Left(1)), gx.Limits(seconds=1))
     assert isinstance(state, PendingEffect)
-    done = advance(machine, state.cut(at=1.0, answers=(ModelReply("", usage=Usage(7, 5)), Cut())), Limits(seconds=1))
+    done = advance(machine, state.cut(at=1.0, answers=(ModelReply("", usage=Usage(7, 5)), Cut())), gx.Limits(seconds=1))
     assert isinstance(done, Done)
     assert (type(done.outcome), reported_tokens(done.spent)) == (Stopped, 12)

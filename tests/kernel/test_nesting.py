@@ -7,30 +7,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    Asks,
-    Budget,
-    Exhausted,
-    Graph,
-    GraphError,
-    Limits,
-    Node,
-    Snapshot,
-    Spent,
-    advance,
-    ask,
-    begin,
-    charged,
-    draft,
-    edges,
-    embed,
-    graph,
-    metered,
-    node,
-    on,
-    replace,
-)
+import graphexec as gx
 from graphexec.errors import InputError, NodeError
 from graphexec.kernel import ITERATIONS, PendingEffect
 from graphexec.runtime import RunContext
@@ -65,7 +42,7 @@ class Solved:
 @dataclass(frozen=True)
 class Failed:
     at: Task | Trying
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @final
@@ -74,58 +51,58 @@ class Report:
     text: str
 
 
-TRIES = Budget("tries", 3)
-SHARED = Budget("shared", 100)
+TRIES = gx.Budget("tries", 3)
+SHARED = gx.Budget("shared", 100)
 
-loosely: Any = edges
+loosely: Any = gx.edges
 
 
-@node
+@gx.node
 def look(task: Task) -> Trying:
     return Trying(task.tries)
 
 
-@node
+@gx.node
 def attempt(trying: Trying) -> Trying | Solved:
     first, *others = trying.tries
     return Trying((first - 1, *others)) if first else Solved(tuple(others))
 
 
-def solver(*budgets: Budget, resets: Sequence[Budget] = ()) -> Graph[Task, Solved | Failed]:
+def solver(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, Solved | Failed]:
     """Return a graph that attempts a task until it is solved; an attempt costs one of each budget."""
     costly: Any = attempt
     for budget in budgets:
-        costly = metered(when_spent=Failed, budget=budget)(costly)
-    machine: Graph[Task, Solved | Failed] = graph(
-        edges(look, on(Trying, costly, resets=resets))
-        | loosely(costly, on(Trying, costly) | on(Solved, END) | on(Failed, END)),
+        costly = gx.metered(when_spent=Failed, budget=budget)(costly)
+    machine: gx.Graph[Task, Solved | Failed] = gx.graph(
+        gx.edges(look, gx.on(Trying, costly, resets=resets))
+        | loosely(costly, gx.on(Trying, costly) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
         start=look,
     )
     return machine
 
 
-@node
+@gx.node
 def deliver(solved: Solved) -> Task | Report:
     return Task(solved.left) if solved.left else Report("all solved")
 
 
-@node
+@gx.node
 def apologise(failed: Failed) -> Report:
     return Report(f"{type(failed.at).__name__} {failed.at.tries}: {failed.limit}")
 
 
-def office(solve: Node[Task, Any]) -> Graph[Task, Report]:
+def office(solve: gx.Node[Task, Any]) -> gx.Graph[Task, Report]:
     """Return a loop over tasks; the child solves each one."""
-    machine: Graph[Task, Report] = graph(
-        loosely(solve, on(Solved, deliver) | on(Failed, apologise))
-        | edges(deliver, on(Task, solve) | on(Report, END))
-        | edges(apologise, on(Report, END)),
+    machine: gx.Graph[Task, Report] = gx.graph(
+        loosely(solve, gx.on(Solved, deliver) | gx.on(Failed, apologise))
+        | gx.edges(deliver, gx.on(Task, solve) | gx.on(Report, gx.END))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
         start=solve,
     )
     return machine
 
 
-def run_office(machine: Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
+def run_office(machine: gx.Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
     outcome = run_script(lambda: Script(machine, Task(tries), within or without_handlers())).outcome
     assert isinstance(outcome, Report)
     return outcome.text
@@ -135,7 +112,7 @@ def run_office(machine: Graph[Task, Any], *tries: int, within: RunContext | None
 
 
 def test_subgraph_nodes_are_inlined_with_a_prefix() -> None:
-    machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
+    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
     assert list(machine.nodes) == ["solve.look", "solve.attempt", "deliver", "apologise"]
     assert machine.start == "solve.look"
     assert str(machine).splitlines() == [
@@ -150,28 +127,29 @@ def test_subgraph_nodes_are_inlined_with_a_prefix() -> None:
 
 
 def test_only_own_budgets_get_the_prefix() -> None:
-    machine = office(embed(solver(TRIES, SHARED), "solve", own=[TRIES]))
+    machine = office(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]))
     assert machine.budgets == {"solve.tries": 3, "shared": 100}
-    assert machine["solve.attempt"].meters == (Budget("solve.tries", 3), SHARED)
+    assert machine["solve.attempt"].meters == (gx.Budget("solve.tries", 3), SHARED)
 
 
 def test_inlined_nodes_belong_to_a_piece() -> None:
     """They belong to the piece of the node that they replace or, if it has none, to their own one, with the prefix."""
-    inner = replace(solver(TRIES), dataclasses.replace(look, group="peek"))
-    embedded = embed(inner, "solve", own=[TRIES])
+    inner = gx.replace(solver(TRIES), dataclasses.replace(look, group="peek"))
+    embedded = gx.embed(inner, "solve", own=[TRIES])
     assert {one.name: one.group for one in office(embedded) if one.group} == {"solve.look": "solve.peek"}
     owned = dataclasses.replace(embedded, group="helper")
     assert {one.group for one in office(owned) if one.name.startswith("solve.")} == {"helper"}
 
 
 def test_subgraph_may_follow_an_ordinary_node() -> None:
-    @node
+    @gx.node
     def accept(report: Report) -> Task:
         return Task((1, 2))
 
-    solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
-    machine: Graph[Report, Any] = graph(
-        edges(accept, on(Task, solve)) | loosely(solve, on(Solved, END) | on(Failed, END)), start=accept
+    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
+    machine: gx.Graph[Report, Any] = gx.graph(
+        gx.edges(accept, gx.on(Task, solve)) | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
+        start=accept,
     )
     assert machine.start == "accept"
     assert "accept --Task (resets solve.tries)--> solve.look" in str(machine).splitlines()
@@ -180,7 +158,7 @@ def test_subgraph_may_follow_an_ordinary_node() -> None:
 
 
 def test_embedded_node_has_the_types_of_its_graph() -> None:
-    solve = embed(solver(TRIES), "solve", own=[TRIES])
+    solve = gx.embed(solver(TRIES), "solve", own=[TRIES])
     assert repr(solve) == "<node solve: Task -> Solved | Failed>"
     assert (solve.returns, solve.kind, solve.metered, solve.least, solve.most) == (
         (Solved, Failed),
@@ -198,33 +176,33 @@ def test_embedded_node_has_the_types_of_its_graph() -> None:
 
 
 def test_subgraph_runs_like_its_inlined_nodes() -> None:
-    machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
+    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
     assert run_office(machine, 2, 0, 1) == "all solved"
 
 
 def test_each_entry_resets_own_budgets() -> None:
-    machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
+    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
     assert run_office(machine, 2, 2, 2, 2) == "all solved"
     assert run_office(machine, 2, 3) == "Trying (0,): the limit of 3 solve.tries was reached (3 spent)"
 
 
 def test_other_budgets_are_shared_with_the_outer_graph() -> None:
-    machine = office(embed(solver(TRIES), "solve"))
+    machine = office(gx.embed(solver(TRIES), "solve"))
     assert machine.budgets == {"tries": 3}
     assert run_office(machine, 2, 2) == "Trying (2,): the limit of 3 tries was reached (3 spent)"
 
 
 def test_limits_use_the_full_names_of_own_budgets() -> None:
-    machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
-    assert run_office(machine, 4, 4, within=without_handlers(Limits(budgets={"solve.tries": 5}))) == "all solved"
+    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
+    assert run_office(machine, 4, 4, within=without_handlers(gx.Limits(budgets={"solve.tries": 5}))) == "all solved"
 
 
 def test_subgraph_may_own_iterations() -> None:
-    machine = office(embed(solver(ITERATIONS), "solve", own=[Budget("iterations", 3)]))
+    machine = office(gx.embed(solver(ITERATIONS), "solve", own=[gx.Budget("iterations", 3)]))
     assert machine.budgets == {"solve.iterations": 3}
     result = run_script(lambda: Script(machine, Task((2, 2, 2)), limited(iterations=1)))
-    assert (result.outcome, result.spent) == (Report("all solved"), Spent(budgets={"solve.iterations": 3}))
-    shared = office(embed(solver(ITERATIONS), "solve"))
+    assert (result.outcome, result.spent) == (Report("all solved"), gx.Spent(budgets={"solve.iterations": 3}))
+    shared = office(gx.embed(solver(ITERATIONS), "solve"))
     assert run_office(shared, 2, 2, within=limited(iterations=4)) == (
         "Trying (1,): the limit of 4 iterations was reached (4 spent)"
     )
@@ -232,27 +210,27 @@ def test_subgraph_may_own_iterations() -> None:
 
 def test_inner_edge_resets_own_budgets_by_full_name() -> None:
     inner = solver(TRIES, SHARED, resets=[TRIES, SHARED])
-    machine = office(embed(inner, "solve", own=[TRIES]))
+    machine = office(gx.embed(inner, "solve", own=[TRIES]))
     assert "solve.look --Trying (resets solve.tries, shared)--> solve.attempt" in str(machine).splitlines()
     result = run_script(lambda: Script(machine, Task((2, 2)), without_handlers()))
     assert result.spent.budgets == {"solve.tries": 3, "shared": 3}
 
 
 def test_leaving_edge_combines_both_resets() -> None:
-    @metered(when_spent=Failed, budget=SHARED)
-    @metered(when_spent=Failed, budget=TRIES)
-    @node
+    @gx.metered(when_spent=Failed, budget=SHARED)
+    @gx.metered(when_spent=Failed, budget=TRIES)
+    @gx.node
     def once(task: Task) -> Solved:
         return Solved(task.tries)
 
-    child: Graph[Task, Any] = graph(
-        loosely(once, on(Solved, END, resets=[TRIES, SHARED]) | on(Failed, END, resets=[TRIES])), start=once
+    child: gx.Graph[Task, Any] = gx.graph(
+        loosely(once, gx.on(Solved, gx.END, resets=[TRIES, SHARED]) | gx.on(Failed, gx.END, resets=[TRIES])), start=once
     )
-    inner: Any = embed(child, "inner", own=[TRIES])
-    machine = graph(
-        loosely(inner, on(Solved, deliver, resets=[SHARED]) | on(Failed, apologise, resets=[SHARED]))
-        | edges(deliver, on(Task, inner) | on(Report, END))
-        | edges(apologise, on(Report, END)),
+    inner: Any = gx.embed(child, "inner", own=[TRIES])
+    machine = gx.graph(
+        loosely(inner, gx.on(Solved, deliver, resets=[SHARED]) | gx.on(Failed, apologise, resets=[SHARED]))
+        | gx.edges(deliver, gx.on(Task, inner) | gx.on(Report, gx.END))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
         start=inner,
     )
     assert str(machine).splitlines()[:2] == [
@@ -265,18 +243,18 @@ def test_leaving_edge_combines_both_resets() -> None:
 
 
 def test_graph_embedded_twice_has_separate_budgets() -> None:
-    first: Any = embed(solver(TRIES), "first", own=[TRIES])
-    second: Any = embed(solver(TRIES), "second", own=[Budget("tries", 1)])
+    first: Any = gx.embed(solver(TRIES), "first", own=[TRIES])
+    second: Any = gx.embed(solver(TRIES), "second", own=[gx.Budget("tries", 1)])
 
-    @node
+    @gx.node
     def again(solved: Solved) -> Task:
         return Task(solved.left)
 
-    machine: Graph[Task, Any] = graph(
-        loosely(first, on(Solved, again) | on(Failed, apologise))
-        | edges(again, on(Task, second))
-        | loosely(second, on(Solved, END) | on(Failed, apologise))
-        | edges(apologise, on(Report, END)),
+    machine: gx.Graph[Task, Any] = gx.graph(
+        loosely(first, gx.on(Solved, again) | gx.on(Failed, apologise))
+        | gx.edges(again, gx.on(Task, second))
+        | loosely(second, gx.on(Solved, gx.END) | gx.on(Failed, apologise))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
         start=first,
     )
     assert machine.budgets == {"first.tries": 3, "second.tries": 1}
@@ -286,39 +264,44 @@ def test_graph_embedded_twice_has_separate_budgets() -> None:
 
 
 def test_subgraph_may_lead_to_another_or_itself() -> None:
-    @node
+    @gx.node
     def begin_again(solved: Solved) -> Task | Report:
         return Task(solved.left) if solved.left else Report("done")
 
-    small: Graph[Solved, Task | Report] = graph(edges(begin_again, on(Task, END) | on(Report, END)), start=begin_again)
-    solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
-    choose: Any = embed(small, "choose")
-    machine: Graph[Task, Any] = graph(
-        loosely(solve, on(Solved, choose) | on(Failed, apologise))
-        | loosely(choose, on(Task, solve) | on(Report, END))
-        | edges(apologise, on(Report, END)),
+    small: gx.Graph[Solved, Task | Report] = gx.graph(
+        gx.edges(begin_again, gx.on(Task, gx.END) | gx.on(Report, gx.END)), start=begin_again
+    )
+    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
+    choose: Any = gx.embed(small, "choose")
+    machine: gx.Graph[Task, Any] = gx.graph(
+        loosely(solve, gx.on(Solved, choose) | gx.on(Failed, apologise))
+        | loosely(choose, gx.on(Task, solve) | gx.on(Report, gx.END))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
         start=solve,
     )
     assert "choose.begin_again --Task (resets solve.tries)--> solve.look" in str(machine).splitlines()
     assert run_office(machine, 2, 2, 2) == "done"
 
-    @metered(when_spent=Failed, budget=TRIES)
-    @node
+    @gx.metered(when_spent=Failed, budget=TRIES)
+    @gx.node
     def turn(task: Task) -> Task | Solved:
         return Task((task.tries[0] - 1,)) if task.tries[0] else Solved(())
 
-    turning: Any = embed(graph(edges(turn, on(Task, END) | on(Solved, END) | on(Failed, END)), start=turn), "turning")
-    loop: Graph[Task, Any] = graph(
-        loosely(turning, on(Task, turning) | on(Solved, END) | on(Failed, END)), start=turning
+    turning: Any = gx.embed(
+        gx.graph(gx.edges(turn, gx.on(Task, gx.END) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=turn),
+        "turning",
+    )
+    loop: gx.Graph[Task, Any] = gx.graph(
+        loosely(turning, gx.on(Task, turning) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=turning
     )
     assert str(loop).splitlines()[0] == "turning.turn --Task--> turning.turn"
     assert run_script(lambda: Script(loop, Task((2,)), without_handlers())).outcome == Solved(())
 
 
 def test_subgraphs_may_contain_subgraphs() -> None:
-    inner = office(embed(solver(TRIES), "solve", own=[TRIES]))
-    work: Any = embed(inner, "work", own=[Budget("solve.tries", 2)])
-    machine: Graph[Task, Report] = graph(loosely(work, on(Report, END)), start=work)
+    inner = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
+    work: Any = gx.embed(inner, "work", own=[gx.Budget("solve.tries", 2)])
+    machine: gx.Graph[Task, Report] = gx.graph(loosely(work, gx.on(Report, gx.END)), start=work)
     assert list(machine.nodes) == ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]
     assert machine.start == "work.solve.look"
     assert machine.budgets == {"work.solve.tries": 2}
@@ -327,17 +310,19 @@ def test_subgraphs_may_contain_subgraphs() -> None:
 
 
 def test_inner_subgraph_keeps_its_own_budgets() -> None:
-    def inner(tries: int) -> Graph[Task, Report]:
-        return office(embed(solver(TRIES), "solve", own=[Budget("tries", tries)]))
+    def inner(tries: int) -> gx.Graph[Task, Report]:
+        return office(gx.embed(solver(TRIES), "solve", own=[gx.Budget("tries", tries)]))
 
-    @node
+    @gx.node
     def another(report: Report) -> Task:
         return Task((2,))
 
-    first: Any = embed(inner(3), "first")
-    second: Any = embed(inner(1), "second")
-    machine: Graph[Task, Report] = graph(
-        loosely(first, on(Report, another)) | edges(another, on(Task, second)) | loosely(second, on(Report, END)),
+    first: Any = gx.embed(inner(3), "first")
+    second: Any = gx.embed(inner(1), "second")
+    machine: gx.Graph[Task, Report] = gx.graph(
+        loosely(first, gx.on(Report, another))
+        | gx.edges(another, gx.on(Task, second))
+        | loosely(second, gx.on(Report, gx.END)),
         start=first,
     )
     assert machine.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
@@ -347,19 +332,21 @@ def test_inner_subgraph_keeps_its_own_budgets() -> None:
 
 
 def test_run_in_a_subgraph_can_be_resumed() -> None:
-    @charged(when_spent=Failed)
-    @node
-    def consult(task: Task) -> Asks[Question, Solved]:
-        yield from ask(Question("how?"))
-        yield from ask(Question("really?"))
+    @gx.charged(when_spent=Failed)
+    @gx.node
+    def consult(task: Task) -> gx.Asks[Question, Solved]:
+        yield from gx.ask(Question("how?"))
+        yield from gx.ask(Question("really?"))
         return Solved(task.tries[1:])
 
-    asking: Any = embed(graph(edges(consult, on(Solved, END) | on(Failed, END)), start=consult), "asking")
+    asking: Any = gx.embed(
+        gx.graph(gx.edges(consult, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=consult), "asking"
+    )
     machine = office(asking)
-    state = advance(machine, begin(machine, Task((1, 1))), Limits())
+    state = gx.advance(machine, gx.begin(machine, Task((1, 1))), gx.Limits())
     assert isinstance(state, PendingEffect)
     assert (state.snapshot.node, state.effect) == ("asking.consult", Question("how?"))
-    again = Snapshot.from_json(state.reply("so").to_json(), machine)
+    again = gx.Snapshot.from_json(state.reply("so").to_json(), machine)
     result = run_script(lambda: Script(machine, again, reporter()))
     assert result.outcome == Report("all solved")
 
@@ -368,24 +355,24 @@ def test_run_in_a_subgraph_can_be_resumed() -> None:
 
 
 def test_nested_loops_are_proved_together() -> None:
-    @metered(when_spent=Failed)
-    @node
+    @gx.metered(when_spent=Failed)
+    @gx.node
     def hand_out(task: Task) -> Task:
         return task
 
-    solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
+    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
 
     def machine(entry: Any, row: Any) -> Any:
-        return graph(
+        return gx.graph(
             row
-            | loosely(solve, on(Solved, deliver) | on(Failed, apologise))
-            | edges(deliver, on(Task, entry) | on(Report, END))
-            | edges(apologise, on(Report, END)),
+            | loosely(solve, gx.on(Solved, deliver) | gx.on(Failed, apologise))
+            | gx.edges(deliver, gx.on(Task, entry) | gx.on(Report, gx.END))
+            | gx.edges(apologise, gx.on(Report, gx.END)),
             start=entry,
         )
 
-    bounded = machine(hand_out, loosely(hand_out, on(Task, solve) | on(Failed, apologise)))
-    assert bounded.verify(Limits(iterations=4)).proved
+    bounded = machine(hand_out, loosely(hand_out, gx.on(Task, solve) | gx.on(Failed, apologise)))
+    assert bounded.verify(gx.Limits(iterations=4)).proved
     # Nothing limits its entries, and each entry resets its budget.
     assert not office(solve).verify().proved
 
@@ -396,49 +383,50 @@ def test_nested_loops_are_proved_together() -> None:
 @cases("name", ["", "a b", "a.b", "1st"])
 def test_invalid_subgraph_name_is_refused(name: str) -> None:
     with pytest.raises(NodeError, match="a node cannot be named"):
-        embed(solver(TRIES), name)
+        gx.embed(solver(TRIES), name)
 
 
 def test_own_budget_must_meter_an_inner_node() -> None:
-    def text(child: Graph[Any, Any], *own: Budget) -> str:
+    def text(child: gx.Graph[Any, Any], *own: gx.Budget) -> str:
         with pytest.raises(NodeError) as caught:
-            embed(child, "solve", own=own)
+            gx.embed(child, "solve", own=own)
         return str(caught.value)
 
-    assert text(solver(TRIES), Budget("trys", 3)) == (
+    assert text(solver(TRIES), gx.Budget("trys", 3)) == (
         "solve cannot own trys, which meters none of its nodes; own one of tries"
     )
-    assert text(solver(TRIES, SHARED), Budget("trys", 3)).endswith(("own one of tries, shared", "shared, tries"))
+    assert text(solver(TRIES, SHARED), gx.Budget("trys", 3)).endswith(("own one of tries, shared", "shared, tries"))
     assert text(solver(ITERATIONS), ITERATIONS, TRIES) == (
         "solve cannot own tries, which meters none of its nodes; own one of iterations"
     )
-    unmetered: Graph[Failed, Report] = graph(edges(apologise, on(Report, END)), start=apologise)
+    unmetered: gx.Graph[Failed, Report] = gx.graph(gx.edges(apologise, gx.on(Report, gx.END)), start=apologise)
     assert text(unmetered, TRIES) == "solve cannot own tries, which meters none of its nodes; own one of none"
 
 
 def faults(build: Any) -> list[str]:
-    with pytest.raises(GraphError) as caught:
+    with pytest.raises(gx.GraphError) as caught:
         build()
     return [f"{fault.code} {fault.node}: {fault.text}" for fault in caught.value.faults]
 
 
 def test_row_of_a_subgraph_must_be_total() -> None:
-    solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
-    assert faults(lambda: graph(loosely(solve, on(Solved, END)), start=solve)) == [
+    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
+    assert faults(lambda: gx.graph(loosely(solve, gx.on(Solved, gx.END)), start=solve)) == [
         "GX002 solve: solve may return Failed, which no edge takes; add on(Failed, ...)"
     ]
 
 
 def test_conflicting_budgets_of_a_subgraph_are_reported() -> None:
-    @metered(when_spent=Failed, budget=Budget("shared", 5))
-    @node
+    @gx.metered(when_spent=Failed, budget=gx.Budget("shared", 5))
+    @gx.node
     def hand_out(task: Task) -> Task:
         return task
 
-    solve: Any = embed(solver(TRIES, SHARED), "solve", own=[TRIES])
+    solve: Any = gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES])
     assert faults(
-        lambda: graph(
-            loosely(hand_out, on(Task, solve) | on(Failed, END)) | loosely(solve, on(Solved, END) | on(Failed, END)),
+        lambda: gx.graph(
+            loosely(hand_out, gx.on(Task, solve) | gx.on(Failed, gx.END))
+            | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
             start=hand_out,
         )
     ) == [
@@ -448,25 +436,26 @@ def test_conflicting_budgets_of_a_subgraph_are_reported() -> None:
 
 
 def test_outer_budget_stays_apart_from_own_budget() -> None:
-    @metered(when_spent=Failed, budget=Budget("tries", 9))
-    @node
+    @gx.metered(when_spent=Failed, budget=gx.Budget("tries", 9))
+    @gx.node
     def hand_out(task: Task) -> Task:
         return task
 
-    solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
-    machine: Graph[Task, Any] = graph(
-        loosely(hand_out, on(Task, solve) | on(Failed, END)) | loosely(solve, on(Solved, END) | on(Failed, END)),
+    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
+    machine: gx.Graph[Task, Any] = gx.graph(
+        loosely(hand_out, gx.on(Task, solve) | gx.on(Failed, gx.END))
+        | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
         start=hand_out,
     )
     assert machine.budgets == {"tries": 9, "solve.tries": 3}
 
 
 def test_outer_edge_may_reset_an_inner_budget() -> None:
-    solve: Any = embed(solver(TRIES), "solve")
-    machine: Graph[Task, Any] = graph(
-        loosely(solve, on(Solved, deliver, resets=[TRIES]) | on(Failed, apologise))
-        | edges(deliver, on(Task, solve) | on(Report, END))
-        | edges(apologise, on(Report, END)),
+    solve: Any = gx.embed(solver(TRIES), "solve")
+    machine: gx.Graph[Task, Any] = gx.graph(
+        loosely(solve, gx.on(Solved, deliver, resets=[TRIES]) | gx.on(Failed, apologise))
+        | gx.edges(deliver, gx.on(Task, solve) | gx.on(Report, gx.END))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
         start=solve,
     )
     assert "solve.attempt --Solved (resets tries)--> deliver" in str(machine).splitlines()
@@ -477,8 +466,8 @@ def test_outer_edge_may_reset_an_inner_budget() -> None:
 
 
 def test_subgraphs_of_a_draft_are_inlined() -> None:
-    solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
-    machine = draft(loosely(solve, on(Solved, END)), start=solve)
+    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
+    machine = gx.draft(loosely(solve, gx.on(Solved, gx.END)), start=solve)
     assert str(machine).splitlines() == [
         "solve.look --Trying--> solve.attempt",
         "solve.attempt --Trying--> solve.attempt",
@@ -488,8 +477,8 @@ def test_subgraphs_of_a_draft_are_inlined() -> None:
 
 
 def test_embedded_clock_runs_as_it_does_alone() -> None:
-    clock: Any = embed(CLOCK, "clock")
-    machine: Graph[Tick, Any] = graph(loosely(clock, on(Stopped, END)), start=clock)
+    clock: Any = gx.embed(CLOCK, "clock")
+    machine: gx.Graph[Tick, Any] = gx.graph(loosely(clock, gx.on(Stopped, gx.END)), start=clock)
     alone = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=3)))
     nested = run_script(lambda: Script(machine, Tick(), limited(iterations=3)))
     assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
@@ -499,4 +488,4 @@ def test_embedding_a_value_without_a_graph_is_refused() -> None:
     given: Any
     for given in (None, "clock", 3):
         with pytest.raises(InputError, match=r"is not a graph; write embed\(graph, name\)"):
-            embed(given, "clock")
+            gx.embed(given, "clock")

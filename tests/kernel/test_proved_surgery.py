@@ -6,26 +6,7 @@ from typing import Any, ClassVar, final
 
 import pytest
 
-from graphexec import (
-    END,
-    Asks,
-    Budget,
-    Effect,
-    Exhausted,
-    Graph,
-    GraphError,
-    Limits,
-    Meter,
-    ask,
-    charged,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    replace,
-    splice,
-)
+import graphexec as gx
 from tests.drivers import Script, run_script
 from tests.kernel.machines import limited, without_handlers
 
@@ -52,53 +33,55 @@ class Result:
 @dataclass(frozen=True)
 class Halted:
     at: Step
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-PATIENCE = Budget("patience")
+PATIENCE = gx.Budget("patience")
 
 
-@node
+@gx.node
 def advance(step: Step) -> Step | Result:
     return Step(step.number + 1) if step.number < 3 else Result(step.number)
 
 
-@node
+@gx.node
 def conclude(result: Result) -> Result:
     return result
 
 
-def machine(budget: Budget) -> Graph[Step, Result | Halted]:
-    bounded = metered(when_spent=Halted, budget=budget)(advance)
-    return graph(
-        edges(bounded, on(Step, bounded) | on(Result, conclude) | on(Halted, END)) | edges(conclude, on(Result, END)),
+def machine(budget: gx.Budget) -> gx.Graph[Step, Result | Halted]:
+    bounded = gx.metered(when_spent=Halted, budget=budget)(advance)
+    return gx.graph(
+        gx.edges(bounded, gx.on(Step, bounded) | gx.on(Result, conclude) | gx.on(Halted, gx.END))
+        | gx.edges(conclude, gx.on(Result, gx.END)),
         start=bounded,
     )
 
 
-UNPROVED: Graph[Step, Result] = graph(
-    edges(advance, on(Step, advance) | on(Result, conclude)) | edges(conclude, on(Result, END)), start=advance
+UNPROVED: gx.Graph[Step, Result] = gx.graph(
+    gx.edges(advance, gx.on(Step, advance) | gx.on(Result, conclude)) | gx.edges(conclude, gx.on(Result, gx.END)),
+    start=advance,
 )
 
 
-def add_free_loop(of: Graph[Any, Any], **options: bool) -> Graph[Any, Any]:
+def add_free_loop(of: gx.Graph[Any, Any], **options: bool) -> gx.Graph[Any, Any]:
     """Return the machine with a node on its last edge that may lead to itself and spends nothing."""
 
-    @node
+    @gx.node
     def check(result: Result) -> Doubt | Result:
         return Doubt(result.number) if result.number < 0 else result
 
-    @node
+    @gx.node
     def ponder(doubted: Doubt) -> Result:
         return Result(doubted.number + 1)
 
-    table = edges(check, on(Doubt, ponder) | on(Result, END)) | edges(ponder, on(Result, check))
-    return splice(of, table, after=conclude, on=Result, **options)
+    table = gx.edges(check, gx.on(Doubt, ponder) | gx.on(Result, gx.END)) | gx.edges(ponder, gx.on(Result, check))
+    return gx.splice(of, table, after=conclude, on=Result, **options)
 
 
 def test_splice_of_a_free_loop_is_refused() -> None:
-    with pytest.raises(GraphError) as caught:
-        add_free_loop(machine(Budget("patience", 5)))
+    with pytest.raises(gx.GraphError) as caught:
+        add_free_loop(machine(gx.Budget("patience", 5)))
     (fault,) = caught.value.faults
     assert fault.code == "GX010"
     assert "check" in fault.text
@@ -107,7 +90,7 @@ def test_splice_of_a_free_loop_is_refused() -> None:
 
 
 def test_free_loop_is_spliced_on_request() -> None:
-    changed = add_free_loop(machine(Budget("patience", 5)), allow_nonterminating=True)
+    changed = add_free_loop(machine(gx.Budget("patience", 5)), allow_nonterminating=True)
     assert "ponder" in changed
     assert not changed.verify().proved
     assert run_script(lambda: Script(changed, Step(0), without_handlers())).outcome == Result(3)
@@ -120,22 +103,22 @@ def test_unproved_machine_may_stay_unproved() -> None:
 
 def test_budget_without_a_limit_counts_as_limited() -> None:
     assert not machine(PATIENCE).verify().proved
-    with pytest.raises(GraphError):
+    with pytest.raises(gx.GraphError):
         add_free_loop(machine(PATIENCE))
 
-    @metered(when_spent=Halted, budget=PATIENCE)
-    @node
+    @gx.metered(when_spent=Halted, budget=PATIENCE)
+    @gx.node
     def advance(step: Step) -> Step | Result:
         return Result(step.number)
 
-    changed = replace(machine(PATIENCE), advance)
+    changed = gx.replace(machine(PATIENCE), advance)
     assert run_script(lambda: Script(changed, Step(2), without_handlers())).outcome == Result(2)
-    assert changed.verify(Limits(budgets={"patience": 3})).proved
+    assert changed.verify(gx.Limits(budgets={"patience": 3})).proved
 
 
 def test_replacement_must_keep_the_meters() -> None:
-    with pytest.raises(GraphError) as caught:
-        replace(machine(PATIENCE), metered(when_spent=Halted)(advance), allow_nonterminating=True)
+    with pytest.raises(gx.GraphError) as caught:
+        gx.replace(machine(PATIENCE), gx.metered(when_spent=Halted)(advance), allow_nonterminating=True)
     assert [(fault.code, fault.node) for fault in caught.value.faults] == [("GX025", "advance")]
     assert caught.value.faults[0].text == (
         "advance is metered by patience in the graph and not in its replacement; decorate it with @metered(...)"
@@ -143,10 +126,10 @@ def test_replacement_must_keep_the_meters() -> None:
 
 
 def test_replacement_may_have_more_meters() -> None:
-    costly = metered(when_spent=Halted)(metered(when_spent=Halted, budget=PATIENCE)(advance))
-    changed = replace(machine(PATIENCE), costly)
+    costly = gx.metered(when_spent=Halted)(gx.metered(when_spent=Halted, budget=PATIENCE)(advance))
+    changed = gx.replace(machine(PATIENCE), costly)
     result = run_script(lambda: Script(changed, Step(0), limited(iterations=2)))
-    assert result.outcome == Halted(Step(2), Exhausted("iterations", 2, 2))
+    assert result.outcome == Halted(Step(2), gx.Exhausted("iterations", 2, 2))
 
 
 # ---- proofs under some limits
@@ -154,43 +137,43 @@ def test_replacement_may_have_more_meters() -> None:
 
 @final
 @dataclass(frozen=True)
-class Fetch(Effect[str]):
+class Fetch(gx.Effect[str]):
     pass
 
 
-CALLS = Meter("calls")
+CALLS = gx.Meter("calls")
 
 
 @final
 @dataclass(frozen=True)
-class Call(Effect[str]):
-    charges: ClassVar[Mapping[Meter, int]] = {CALLS: 1}
+class Call(gx.Effect[str]):
+    charges: ClassVar[Mapping[gx.Meter, int]] = {CALLS: 1}
 
 
 @final
 @dataclass(frozen=True)
 class Late:
     at: Result
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-def add_review(effect: type[Effect[str]], **options: bool) -> Graph[Any, Any]:
+def add_review(effect: type[gx.Effect[str]], **options: bool) -> gx.Graph[Any, Any]:
     """Return the machine with a node that checks the result with one effect, and may lead back."""
 
     def review(result: Result) -> Any:
-        return result if (yield from ask(effect())) == "yes" else Step(result.number)
+        return result if (yield from gx.ask(effect())) == "yes" else Step(result.number)
 
-    review.__annotations__["return"] = Asks[effect, Result | Step]  # type: ignore[valid-type]
-    asking: Any = charged(when_spent=Late, asks=1)(node(review))
-    of = graph(
-        edges(plain, on(Result, conclude)) | edges(conclude, on(Result, END)),
+    review.__annotations__["return"] = gx.Asks[effect, Result | Step]  # type: ignore[valid-type]
+    asking: Any = gx.charged(when_spent=Late, asks=1)(gx.node(review))
+    of = gx.graph(
+        gx.edges(plain, gx.on(Result, conclude)) | gx.edges(conclude, gx.on(Result, gx.END)),
         start=plain,
     )
-    rows = edges(asking, on(Result, END) | on(Step, plain) | on(Late, END))
-    return splice(of, rows, after=conclude, on=Result, **options)
+    rows = gx.edges(asking, gx.on(Result, gx.END) | gx.on(Step, plain) | gx.on(Late, gx.END))
+    return gx.splice(of, rows, after=conclude, on=Result, **options)
 
 
-@node
+@gx.node
 def plain(step: Step) -> Result:
     return Result(step.number)
 
@@ -198,42 +181,42 @@ def plain(step: Step) -> Result:
 def test_loop_that_some_limit_ends_may_be_spliced() -> None:
     machine = add_review(Call)
     assert not machine.verify().proved
-    assert machine.verify(Limits({CALLS: 10})).proved
+    assert machine.verify(gx.Limits({CALLS: 10})).proved
 
 
 def test_loop_that_no_limit_ends_is_refused() -> None:
-    with pytest.raises(GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
+    with pytest.raises(gx.GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
         add_review(Fetch)
 
 
 def test_loop_made_by_one_limit_is_spliced() -> None:
-    @charged(when_spent=Halted, asks=1)
-    @node
-    def inquire(step: Step) -> Asks[Call, Result]:
-        return Result(len((yield from ask(Call()))))
+    @gx.charged(when_spent=Halted, asks=1)
+    @gx.node
+    def inquire(step: Step) -> gx.Asks[Call, Result]:
+        return Result(len((yield from gx.ask(Call()))))
 
-    @node
+    @gx.node
     def retry(halted: Halted) -> Step:
         return halted.at
 
-    of = graph(edges(inquire, on(Result, END) | on(Halted, END)), start=inquire)
-    machine = splice(of, edges(retry, on(Step, inquire)), after=inquire, on=Halted)
+    of = gx.graph(gx.edges(inquire, gx.on(Result, gx.END) | gx.on(Halted, gx.END)), start=inquire)
+    machine = gx.splice(of, gx.edges(retry, gx.on(Step, inquire)), after=inquire, on=Halted)
     assert machine.verify().proved
-    assert not machine.verify(Limits({CALLS: 3})).proved
+    assert not machine.verify(gx.Limits({CALLS: 3})).proved
 
 
 def test_loop_made_by_every_limit_is_refused() -> None:
-    @node
+    @gx.node
     def rest(halted: Halted) -> Step | Halted:
         return halted.at if halted.at.number else halted
 
-    with pytest.raises(GraphError, match="it is taken when a limit is reached, and spends nothing"):
-        splice(
-            machine(Budget("patience", 5)),
-            edges(rest, on(Step, BOUNDED) | on(Halted, END)),
+    with pytest.raises(gx.GraphError, match="it is taken when a limit is reached, and spends nothing"):
+        gx.splice(
+            machine(gx.Budget("patience", 5)),
+            gx.edges(rest, gx.on(Step, BOUNDED) | gx.on(Halted, gx.END)),
             after=BOUNDED,
             on=Halted,
         )
 
 
-BOUNDED = metered(when_spent=Halted, budget=PATIENCE)(advance)
+BOUNDED = gx.metered(when_spent=Halted, budget=PATIENCE)(advance)

@@ -8,25 +8,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    Asks,
-    Budget,
-    Exhausted,
-    Graph,
-    Limits,
-    Snapshot,
-    Spent,
-    advance,
-    ask,
-    begin,
-    charged,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import CertificateError
 from graphexec.kernel import Ranks
@@ -42,7 +24,7 @@ def with_ranks(ranks: Ranks, **limits: Any) -> RunContext:
     return RunContext({}, agent_limits(**limits), ranks=ranks)
 
 
-def rank_error(machine: Graph[Any, Any], value: object, within: RunContext) -> str:
+def rank_error(machine: gx.Graph[Any, Any], value: object, within: RunContext) -> str:
     """Return the error that ends the run, observed or not."""
     with pytest.raises(CertificateError) as caught:
         run_script(lambda: Script(machine, value, within), drivers=LIVE)
@@ -63,12 +45,12 @@ def test_falling_rank_changes_nothing(transform: Callable[[Ranks], Ranks]) -> No
     result = run_script(lambda: Script(DIAMOND, Number(4), with_ranks(transform(WAY))), drivers=LIVE)
     assert result.outcome == Total("halved to 2")
     ticked = run_script(lambda: Script(CLOCK, Tick(), with_ranks(transform(TICKING), iterations=3)), drivers=LIVE)
-    assert ticked.outcome == Stopped(Tick(3), Exhausted("iterations", 3, 3))
+    assert ticked.outcome == Stopped(Tick(3), gx.Exhausted("iterations", 3, 3))
 
 
 def test_manual_stepping_checks_ranks() -> None:
     with pytest.raises(CertificateError, match="the rank does not fall from halve"):
-        advance(DIAMOND, begin(DIAMOND, Number(4)), Limits(), ranks={**WAY, "join": ((4, ()),)})
+        gx.advance(DIAMOND, gx.begin(DIAMOND, Number(4)), gx.Limits(), ranks={**WAY, "join": ((4, ()),)})
 
 
 @cases("level", [2, 3, 4])
@@ -129,23 +111,26 @@ class There:
 @dataclass(frozen=True)
 class Past:
     at: Here
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-@node
+@gx.node
 def go(here: Here) -> There:
     return There()
 
 
-@node
+@gx.node
 def arrive(there: There) -> Total:
     return Total("")
 
 
-WALK: Graph[Here, Total] = graph(edges(go, on(There, arrive)) | edges(arrive, on(Total, END)), start=go)
-paid_go = metered(when_spent=Past)(go)
-PAID_WALK: Graph[Here, Total | Past] = graph(
-    edges(paid_go, on(There, arrive) | on(Past, END)) | edges(arrive, on(Total, END)), start=paid_go
+WALK: gx.Graph[Here, Total] = gx.graph(
+    gx.edges(go, gx.on(There, arrive)) | gx.edges(arrive, gx.on(Total, gx.END)), start=go
+)
+paid_go = gx.metered(when_spent=Past)(go)
+PAID_WALK: gx.Graph[Here, Total | Past] = gx.graph(
+    gx.edges(paid_go, gx.on(There, arrive) | gx.on(Past, gx.END)) | gx.edges(arrive, gx.on(Total, gx.END)),
+    start=paid_go,
 )
 
 
@@ -167,7 +152,7 @@ def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks
     for before, after in itertools.product(_ranks(), repeat=2):
         within = with_ranks(transform({"go": before, "arrive": after}), iterations=limit)
         for spent, machine in itertools.product(range(limit + 1), (WALK, PAID_WALK)):
-            at = Snapshot("go", Here(), spent=Spent(iterations=spent))
+            at = gx.Snapshot("go", Here(), spent=gx.Spent(iterations=spent))
             costs = int(machine is PAID_WALK)
             if spent + costs > limit:
                 continue
@@ -184,7 +169,7 @@ def test_level_may_count_several_budgets() -> None:
         "tock": ((1, ("iterations", "tool_calls")), (2, ())),
     }
     result = run_script(lambda: Script(CLOCK, Tick(), with_ranks(both, iterations=2, tool_calls=5)), drivers=LIVE)
-    assert result.spent == Spent(iterations=2)
+    assert result.spent == gx.Spent(iterations=2)
 
 
 @cases("name", ["iterations", "model_calls", "tool_calls", "tokens", "elsewhere"])
@@ -204,24 +189,24 @@ def test_rank_needs_a_limit_on_iterations() -> None:
 @cases("transform", [dict, deeper])
 @cases("limit", [0, 3])
 def test_resume_with_lower_limits_stops(transform: Callable[[Ranks], Ranks], limit: int) -> None:
-    at = Snapshot("tick", Tick(), spent=Spent(iterations=13), entered=True)
+    at = gx.Snapshot("tick", Tick(), spent=gx.Spent(iterations=13), entered=True)
     result = run_script(lambda: Script(CLOCK, at, with_ranks(transform(TICKING), iterations=limit)), drivers=LIVE)
-    assert result.outcome == Stopped(Tick(1), Exhausted("iterations", limit, 13))
+    assert result.outcome == Stopped(Tick(1), gx.Exhausted("iterations", limit, 13))
 
 
 @cases("transform", [dict, deeper])
 def test_overspent_budget_counts_as_zero_remaining(transform: Callable[[Ranks], Ranks]) -> None:
     ranks: Ranks = {**WAY, "halve": ((2, ("iterations",)), (0, ()))}
-    at = Snapshot("split", Number(4), spent=Spent(iterations=13))
+    at = gx.Snapshot("split", Number(4), spent=gx.Spent(iterations=13))
     result = run_script(lambda: Script(DIAMOND, at, with_ranks(transform(ranks), iterations=3)), drivers=LIVE)
     assert result.outcome == Total("halved to 2")
 
 
 @cases("transform", [dict, deeper])
 def test_rank_allows_spending_the_whole_budget(transform: Callable[[Ranks], Ranks]) -> None:
-    at = Snapshot("tick", Tick(), spent=Spent(iterations=3))
+    at = gx.Snapshot("tick", Tick(), spent=gx.Spent(iterations=3))
     result = run_script(lambda: Script(CLOCK, at, with_ranks(transform(TICKING), iterations=3)), drivers=LIVE)
-    assert result.outcome == Stopped(Tick(), Exhausted("iterations", 3, 3))
+    assert result.outcome == Stopped(Tick(), gx.Exhausted("iterations", 3, 3))
 
 
 # ---- remaining amounts
@@ -237,22 +222,22 @@ class Turn:
 @dataclass(frozen=True)
 class Over:
     at: Turn
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-PATIENCE = Budget("patience", 4)
+PATIENCE = gx.Budget("patience", 4)
 
 
-@charged(when_spent=Over)
-@node
-def think(turn: Turn) -> Asks[CallModel | CallTool, Turn]:
-    yield from ask(CallModel(CompletionRequest("?")))
-    yield from ask(CallTool("look", ""))
+@gx.charged(when_spent=Over)
+@gx.node
+def think(turn: Turn) -> gx.Asks[CallModel | CallTool, Turn]:
+    yield from gx.ask(CallModel(CompletionRequest("?")))
+    yield from gx.ask(CallTool("look", ""))
     return Turn(turn.number + 1)
 
 
-patient = metered(when_spent=Over, budget=PATIENCE)(think)
-THINKING: Graph[Turn, Over] = graph(edges(patient, on(Turn, patient) | on(Over, END)), start=patient)
+patient = gx.metered(when_spent=Over, budget=PATIENCE)(think)
+THINKING: gx.Graph[Turn, Over] = gx.graph(gx.edges(patient, gx.on(Turn, patient) | gx.on(Over, gx.END)), start=patient)
 
 
 def thinking(counted: str, usage: Usage, **limits: Any) -> RunContext:
@@ -280,18 +265,18 @@ def test_rank_falls_with_any_budget_spent_per_turn(counted: str, limits: Any, tu
 
 def test_tokens_beyond_the_limit_do_not_affect_ranks() -> None:
     result = run_script(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(3, 2), tokens=9)), drivers=LIVE)
-    assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(2), Exhausted("tokens", 9, 10)), 10)
+    assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(2), gx.Exhausted("tokens", 9, 10)), 10)
 
 
 def test_resume_with_fewer_tokens_has_the_lowest_rank() -> None:
-    at = Snapshot("think", Turn(0), spent=Spent(meters={"prompt_tokens": 5, "tokens": 5}))
+    at = gx.Snapshot("think", Turn(0), spent=gx.Spent(meters={"prompt_tokens": 5, "tokens": 5}))
     result = run_script(lambda: Script(THINKING, at, thinking("tokens", Usage(), tokens=0)), drivers=LIVE)
-    assert result.outcome == Over(Turn(0), Exhausted("tokens", 0, 5))
+    assert result.outcome == Over(Turn(0), gx.Exhausted("tokens", 0, 5))
 
 
 def test_call_without_reported_tokens_counts_one() -> None:
     result = run_script(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(), tokens=3)), drivers=LIVE)
-    assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(3), Exhausted("tokens", 3, 3)), 0)
+    assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(3), gx.Exhausted("tokens", 3, 3)), 0)
 
 
 def test_call_without_reported_tokens_lowers_the_rank() -> None:
@@ -304,7 +289,7 @@ def test_call_without_reported_tokens_lowers_the_rank() -> None:
         return RunContext(result.handlers, result.limits, ranks={"think": ((1, ("tokens",)),)})
 
     result = run_script(lambda: Script(THINKING, Turn(0), within()), drivers=LIVE)
-    assert result.outcome == Over(Turn(3), Exhausted("tokens", 8, 8))
+    assert result.outcome == Over(Turn(3), gx.Exhausted("tokens", 8, 8))
     assert (reported_tokens(result.spent), silent_calls(result.spent), result.spent["tokens"]) == (6, 2, 8)
 
 
@@ -321,7 +306,7 @@ def test_rank_of_an_unspent_budget_does_not_fall() -> None:
 
 def test_resume_before_an_entry_checks_the_rank() -> None:
     ranks = {**WAY, "join": ((2, ()),)}
-    at = Snapshot("triple", Odd(3))
+    at = gx.Snapshot("triple", Odd(3))
     assert "from triple (2, 0, 0) to join (2, 0, 0)" in rank_error(DIAMOND, at, with_ranks(deeper(ranks)))
     assert "the rank does not fall from triple " in rank_error(DIAMOND, at, with_ranks(ranks))
 
@@ -329,8 +314,8 @@ def test_resume_before_an_entry_checks_the_rank() -> None:
 def test_resume_inside_a_node_checks_later_ranks() -> None:
     # The amounts that remained at the entry are unknown.
     ranks = {**WAY, "join": ((2, ()),)}
-    inside = Snapshot("triple", Odd(3), entered=True)
-    later = Snapshot("split", Number(3), entered=True)
+    inside = gx.Snapshot("triple", Odd(3), entered=True)
+    later = gx.Snapshot("split", Number(3), entered=True)
     for variant in (ranks, deeper(ranks)):
         result = run_script(lambda variant=variant: Script(DIAMOND, inside, with_ranks(variant)), drivers=LIVE)  # type: ignore[misc]
         assert result.outcome == Total("tripled to 10")
@@ -338,13 +323,13 @@ def test_resume_inside_a_node_checks_later_ranks() -> None:
 
 
 def test_ranks_of_a_proof_fall_in_every_run() -> None:
-    @metered(when_spent=Over, budget=PATIENCE)
-    @node
+    @gx.metered(when_spent=Over, budget=PATIENCE)
+    @gx.node
     def turn(now: Turn) -> Turn | Total:
         return Turn(now.number + 1) if now.number < 9 else Total("")
 
-    machine = graph(edges(turn, on(Turn, turn) | on(Total, END) | on(Over, END)), start=turn)
+    machine = gx.graph(gx.edges(turn, gx.on(Turn, turn) | gx.on(Total, gx.END) | gx.on(Over, gx.END)), start=turn)
     certificate = machine.verify(without_handlers().limits).certificate
     assert certificate is not None
     result = run_script(lambda: Script(machine, Turn(0), with_ranks(certificate.ranks or {})), drivers=LIVE)
-    assert result.outcome == Over(Turn(4), Exhausted("patience", 4, 4))
+    assert result.outcome == Over(Turn(4), gx.Exhausted("patience", 4, 4))

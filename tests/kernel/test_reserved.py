@@ -14,27 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Asks,
-    Exhausted,
-    Graph,
-    Limits,
-    Snapshot,
-    advance,
-    ask,
-    ask_all,
-    begin,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    replace,
-)
+import graphexec as gx
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import NodeError
 from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR, Ready
@@ -53,7 +33,7 @@ from tests.stopwatch import Stopwatch
 from tests.verify.execution import execute
 from tests.verify.traces import proof_of, trace_of
 
-BOTH: tuple[Graph[Ready, Ending], ...] = (GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR)
+BOTH: tuple[gx.Graph[Ready, Ending], ...] = (GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR)
 
 
 @final
@@ -70,7 +50,7 @@ class Silent:
     """The outcome without a last answer."""
 
     at: Stopped
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 def question(text: str) -> CallModel:
@@ -78,29 +58,30 @@ def question(text: str) -> CallModel:
 
 
 @charged(when_spent=Stopped, asks=1)
-@node
-def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
-    yield from ask(question(f"call {given.calls}"))
+@gx.node
+def prompt(given: Prompt) -> gx.Asks[CallModel, Prompt]:
+    yield from gx.ask(question(f"call {given.calls}"))
     return Prompt(given.calls + 1)
 
 
 @reserved(when_spent=Silent, asks=4, grace=2)
-@node
-def conclude(stopped: Stopped) -> Asks[CallModel | CallTool, Summary]:
-    first = yield from ask(question("sum up"))
-    second = yield from ask(question("in a word"))
-    results = yield from ask_all([CallTool("mail", first.content), CallTool("mail", second.content)])
+@gx.node
+def conclude(stopped: Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
+    first = yield from gx.ask(question("sum up"))
+    second = yield from gx.ask(question("in a word"))
+    results = yield from gx.ask_all([CallTool("mail", first.content), CallTool("mail", second.content)])
     return Summary((first.content, second.content, *(str(result.observation) for result in results)))
 
 
 # It calls the model until a limit stops it, then makes four reserved calls.
-LAST_WORDS: Graph[Prompt, Summary | Silent] = graph(
-    edges(prompt, on(Prompt, prompt) | on(Stopped, conclude)) | edges(conclude, on(Summary, END) | on(Silent, END)),
+LAST_WORDS: gx.Graph[Prompt, Summary | Silent] = gx.graph(
+    gx.edges(prompt, gx.on(Prompt, prompt) | gx.on(Stopped, conclude))
+    | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
     start=prompt,
 )
 
 
-def office(limits: Limits, *, cost: float = 0.0) -> RunContext:
+def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
     return make_run_context(
         {
             CallModel: lambda call: ModelReply(f"re: {call.request.prompt}", usage=Usage(3, 4), cost=cost),
@@ -126,7 +107,7 @@ def office(limits: Limits, *, cost: float = 0.0) -> RunContext:
         (agent_limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
     ],
 )
-def test_reserved_calls_are_counted_but_never_stopped(limits: Limits, calls: int) -> None:
+def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: int) -> None:
     result = run_script(lambda: Script(LAST_WORDS, Prompt(), office(limits, cost=1.0)))
     assert result.outcome == Summary(
         ("re: sum up", "re: in a word", "sent re: sum up", "sent re: in a word"),
@@ -137,26 +118,30 @@ def test_reserved_calls_are_counted_but_never_stopped(limits: Limits, calls: int
 
 
 def test_too_many_restarts_stop_reserved_calls() -> None:
-    crashed = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=2))
+    crashed = gx.Snapshot("conclude", Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0)), spent=Spent(restarts=2))
     result = run_script(lambda: Script(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1))))
-    assert result.outcome == Silent(Stopped(Prompt(), Exhausted("model_calls", 0, 0)), Exhausted("restarts", 1, 2))
+    assert result.outcome == Silent(
+        Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0)), gx.Exhausted("restarts", 1, 2)
+    )
     assert result.spent["model_calls"] == 0
-    once = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=1))
+    once = gx.Snapshot("conclude", Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0)), spent=Spent(restarts=1))
     assert isinstance(run(LAST_WORDS, once, office(agent_limits(model_calls=0, restarts=1))).outcome, Summary)
 
 
 # ---- the deadline
 
 
-TEN = Limits(seconds=10)
+TEN = gx.Limits(seconds=10)
 
 
-def first_reserved_call(limits: Limits = TEN, *, at: float = 11.0) -> PendingEffect:
+def first_reserved_call(limits: gx.Limits = TEN, *, at: float = 11.0) -> PendingEffect:
     """Return the run at its first reserved call, after the deadline."""
-    first = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), limits)
+    first = gx.advance(LAST_WORDS, gx.begin(LAST_WORDS, Prompt()), limits)
     assert isinstance(first, PendingEffect)
     assert first.deadline == limits.seconds
-    last = advance(LAST_WORDS, Snapshot.from_json(first.reply(ModelReply(""), at=at).to_json(), LAST_WORDS), limits)
+    last = gx.advance(
+        LAST_WORDS, gx.Snapshot.from_json(first.reply(ModelReply(""), at=at).to_json(), LAST_WORDS), limits
+    )
     assert isinstance(last, PendingEffect)
     assert last.snapshot.node == "conclude"
     return last
@@ -164,48 +149,52 @@ def first_reserved_call(limits: Limits = TEN, *, at: float = 11.0) -> PendingEff
 
 def test_grace_extends_the_deadline() -> None:
     assert first_reserved_call().deadline == 12
-    other = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), agent_limits(model_calls=0))
+    other = gx.advance(LAST_WORDS, gx.begin(LAST_WORDS, Prompt()), agent_limits(model_calls=0))
     assert isinstance(other, PendingEffect)
     assert other.deadline is None
 
 
 def test_cut_after_the_grace_reports_the_runs_limit() -> None:
     settled = first_reserved_call().cut(at=11.5)
-    done = advance(LAST_WORDS, Snapshot.from_json(settled.to_json(), LAST_WORDS), TEN)
-    assert done == advance(LAST_WORDS, settled, TEN)
+    done = gx.advance(LAST_WORDS, gx.Snapshot.from_json(settled.to_json(), LAST_WORDS), TEN)
+    assert done == gx.advance(LAST_WORDS, settled, TEN)
     assert not isinstance(done, PendingEffect)
     # A cut call used all remaining time, even if the clock lags slightly.
-    assert done.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
+    assert done.outcome == Silent(
+        Stopped(Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0)
+    )
     assert done.spent.seconds == 12
     assert done.spent["model_calls"] == 2
 
 
 def test_reserved_calls_stop_after_the_grace() -> None:
-    state = advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=12.0), TEN)
+    state = gx.advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=12.0), TEN)
     assert not isinstance(state, PendingEffect)
-    assert state.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
+    assert state.outcome == Silent(
+        Stopped(Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0)
+    )
     assert state.spent["model_calls"] == 2
 
 
 def test_reserved_calls_continue_during_the_grace() -> None:
-    state = advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN)
+    state = gx.advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN)
     assert isinstance(state, PendingEffect)
     assert state.deadline == 12
 
 
 def test_cut_batch_keeps_finished_replies() -> None:
     words = first_reserved_call().reply(ModelReply("a"), at=11.0)
-    second = advance(LAST_WORDS, words, TEN)
+    second = gx.advance(LAST_WORDS, words, TEN)
     assert isinstance(second, PendingEffect)
-    mails = advance(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
+    mails = gx.advance(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
     assert isinstance(mails, PendingEffect)
-    done = advance(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
+    done = gx.advance(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
     assert not isinstance(done, PendingEffect)
     cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
     assert done.outcome == Summary(("a", "b", "sent", cut))
 
 
-def slow(clock: FakeClock, seconds: float, limits: Limits = TEN) -> RunContext:
+def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContext:
     """Return a context whose model calls take `seconds` of the fake clock."""
 
     def answer(call: CallModel) -> ModelReply:
@@ -257,11 +246,11 @@ def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
     finally:
         released.set()
     assert isinstance(done.outcome, Silent)
-    assert done.outcome.limit == Exhausted("seconds", 10, 12.0)
+    assert done.outcome.limit == gx.Exhausted("seconds", 10, 12.0)
     assert done.spent["model_calls"] == 2
 
 
-SOON = replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
+SOON = gx.replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
 @cases("driver", ["run", "arun", "stream", "astream"])
@@ -280,7 +269,7 @@ def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
             released.wait(30)
         return ToolResult("sent")
 
-    made = make_run_context({CallModel: answer, CallTool: send}, limits=Limits(seconds=0.05))
+    made = make_run_context({CallModel: answer, CallTool: send}, limits=gx.Limits(seconds=0.05))
 
     async def last() -> Any:
         return [event async for event in astream(SOON, Prompt(), made)][-1]
@@ -314,17 +303,17 @@ def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
 # ---- decorators
 
 
-def words(stopped: Stopped) -> Asks[CallModel, Summary]:
-    reply = yield from ask(question("sum up"))
+def words(stopped: Stopped) -> gx.Asks[CallModel, Summary]:
+    reply = yield from gx.ask(question("sum up"))
     return Summary((reply.content,))
 
 
 @cases(
     "written",
     [
-        lambda: metered(when_spent=Silent)(reserved(when_spent=Silent)(node(words))),
-        lambda: reserved(when_spent=Silent)(metered(when_spent=Silent)(node(words))),
-        lambda: metered(when_spent=Silent, budget=Budget("alpha", 1))(reserved(when_spent=Silent)(node(words))),
+        lambda: gx.metered(when_spent=Silent)(reserved(when_spent=Silent)(gx.node(words))),
+        lambda: reserved(when_spent=Silent)(gx.metered(when_spent=Silent)(gx.node(words))),
+        lambda: gx.metered(when_spent=Silent, budget=Budget("alpha", 1))(reserved(when_spent=Silent)(gx.node(words))),
     ],
 )
 def test_reserved_node_cannot_be_metered(written: Callable[[], Any]) -> None:
@@ -343,31 +332,33 @@ def test_reserved_needs_a_node_that_asks() -> None:
         return Summary(())
 
     with pytest.raises(NodeError, match="silent"):
-        reserved(when_spent=Silent)(node(silent))
+        reserved(when_spent=Silent)(gx.node(silent))
 
 
 def test_zero_grace_reserves_only_the_calls() -> None:
-    machine: Any = graph(
-        edges(prompt, on(Prompt, prompt) | on(Stopped, without_time))
-        | edges(without_time, on(Summary, END) | on(Silent, END)),
+    machine: Any = gx.graph(
+        gx.edges(prompt, gx.on(Prompt, prompt) | gx.on(Stopped, without_time))
+        | gx.edges(without_time, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
         start=prompt,
     )
     assert isinstance(run(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
     result = run_script(lambda: Script(machine, Prompt(), slow(FakeClock(), 6.0)))
-    assert result.outcome == Silent(Stopped(Prompt(2), Exhausted("seconds", 10, 12.0)), Exhausted("seconds", 10, 12.0))
+    assert result.outcome == Silent(
+        Stopped(Prompt(2), gx.Exhausted("seconds", 10, 12.0)), gx.Exhausted("seconds", 10, 12.0)
+    )
 
 
 @reserved(when_spent=Silent, grace=0)
-@node
-def without_time(stopped: Stopped) -> Asks[CallModel, Summary]:
-    reply = yield from ask(question("sum up"))
+@gx.node
+def without_time(stopped: Stopped) -> gx.Asks[CallModel, Summary]:
+    reply = yield from gx.ask(question("sum up"))
     return Summary((reply.content,))
 
 
 # ---- proofs
 
 
-def proof(machine: Graph[Any, Any], limits: Limits) -> Certificate:
+def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
     certificate = machine.verify(limits).certificate
     assert certificate is not None
     return certificate
@@ -375,8 +366,8 @@ def proof(machine: Graph[Any, Any], limits: Limits) -> Certificate:
 
 @cases("machine", BOTH)
 @cases("iterations", [0, 1, 3, 15])
-def test_generate_costs_one_more_model_call(machine: Graph[Any, Any], iterations: int) -> None:
-    limits = Limits(iterations=iterations)
+def test_generate_costs_one_more_model_call(machine: gx.Graph[Any, Any], iterations: int) -> None:
+    limits = gx.Limits(iterations=iterations)
     certificate = proof(machine, limits)
     bounds = certificate.bounds
     assert (bounds.model_calls.form, bounds.model_calls.number) == ("iterations + 1", iterations + 1)
@@ -397,13 +388,13 @@ def test_generate_costs_one_more_model_call(machine: Graph[Any, Any], iterations
         (agent_limits(iterations=None, model_calls=4), 5),
         (agent_limits(iterations=3, model_calls=7), 4),
         (agent_limits(iterations=3, tokens=2), 3),
-        (Limits(iterations=2, seconds=4), 3),
+        (gx.Limits(iterations=2, seconds=4), 3),
         # The call that a crash interrupted is made and counted again.
-        (Limits(iterations=2, restarts=1), 4),
+        (gx.Limits(iterations=2, restarts=1), 4),
         (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3),
     ],
 )
-def test_one_call_remains_for_the_end(machine: Graph[Any, Any], limits: Limits, calls: int) -> None:
+def test_one_call_remains_for_the_end(machine: gx.Graph[Any, Any], limits: gx.Limits, calls: int) -> None:
     certificate = proof(machine, limits)
     assert certificate.bounds.model_calls.number == calls
     check(certificate, machine)
@@ -420,13 +411,14 @@ def test_bound_is_the_smaller_limit_plus_one(iterations: int, calls: int | None)
 
 
 def test_time_bound_includes_grace_and_cancellation() -> None:
-    bound = proof(GENERATING_AGENT_EXECUTOR, Limits(seconds=4)).bounds.seconds
+    bound = proof(GENERATING_AGENT_EXECUTOR, gx.Limits(seconds=4)).bounds.seconds
     assert (bound.form, bound.number) == ("seconds + 10.05", 14.05)
-    machine = graph(
-        edges(perhaps, on(Summary, END) | on(Stopped, conclude)) | edges(conclude, on(Summary, END) | on(Silent, END)),
+    machine = gx.graph(
+        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(Stopped, conclude))
+        | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
         start=perhaps,
     )
-    assert proof(machine, Limits(seconds=4)).bounds.seconds.number == 6.05
+    assert proof(machine, gx.Limits(seconds=4)).bounds.seconds.number == 6.05
 
 
 @final
@@ -435,27 +427,27 @@ class Over:
     """The outcome if a limit stops the reserved calls, too."""
 
     at: Prompt
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @reserved(when_spent=Over)
-@node
-def again(given: Prompt) -> Asks[CallModel, Prompt]:
-    yield from ask(question("again"))
+@gx.node
+def again(given: Prompt) -> gx.Asks[CallModel, Prompt]:
+    yield from gx.ask(question("again"))
     return Prompt(given.calls + 1)
 
 
 def test_reserved_calls_alone_bound_no_loop() -> None:
-    machine = graph(edges(again, on(Prompt, again) | on(Over, END)), start=again)
+    machine = gx.graph(gx.edges(again, gx.on(Prompt, again) | gx.on(Over, gx.END)), start=again)
     verdict = machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3))
     assert verdict.status == "refuted"
     assert explore_table(machine, agent_limits(model_calls=3)).endless is not None
 
 
 @charged(when_spent=Stopped, asks=(0, 1))
-@node
-def perhaps(given: Prompt) -> Asks[CallModel, Summary]:
-    reply = yield from ask(question("perhaps"))
+@gx.node
+def perhaps(given: Prompt) -> gx.Asks[CallModel, Summary]:
+    reply = yield from gx.ask(question("perhaps"))
     return Summary((reply.content,))
 
 
@@ -463,13 +455,14 @@ def test_reserved_calls_use_up_other_limits() -> None:
     """Found by a random machine: the outcome for a limit leads back to the node that it stopped."""
 
     @reserved(when_spent=Silent, asks=(0, 1))
-    @node
-    def first(stopped: Stopped) -> Asks[CallModel, Prompt]:
-        yield from ask(question("sum up"))
+    @gx.node
+    def first(stopped: Stopped) -> gx.Asks[CallModel, Prompt]:
+        yield from gx.ask(question("sum up"))
         return Prompt()
 
-    machine = graph(
-        edges(perhaps, on(Summary, END) | on(Stopped, first)) | edges(first, on(Prompt, perhaps) | on(Silent, END)),
+    machine = gx.graph(
+        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(Stopped, first))
+        | gx.edges(first, gx.on(Prompt, perhaps) | gx.on(Silent, gx.END)),
         start=first,
     )
     limits = agent_limits(tokens=1)
@@ -482,14 +475,14 @@ def test_reserved_calls_use_up_other_limits() -> None:
 # ---- audits
 
 
-def generating(steps: int, **limits: Any) -> AgentExecutor:
+def generating(steps: int, **limits: Any) -> gx.AgentExecutor:
     """Call a tool in each of `steps` steps, then conclude."""
 
-    def decide(done: Sequence[object], inputs: dict[str, Any]) -> AgentAction | AgentFinish:
+    def decide(done: Sequence[object], inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
         finished = len(done) >= steps or "conclude" in inputs
-        return AgentFinish({"output": "done"}) if finished else AgentAction("nothing", "", "")
+        return gx.AgentFinish({"output": "done"}) if finished else gx.AgentAction("nothing", "", "")
 
-    return AgentExecutor(agent=decide, tools=[], early_stopping_method="generate", **limits)
+    return gx.AgentExecutor(agent=decide, tools=[], early_stopping_method="generate", **limits)
 
 
 @given(steps=st.integers(0, 4), iterations=st.integers(0, 4), calls=st.none() | st.integers(0, 4))
@@ -518,7 +511,7 @@ def test_audit_reports_excess_reserved_calls() -> None:
 # ---- the explorer
 
 
-def build_graph(*nodes: DrawnNode) -> Graph[Any, Any]:
+def build_graph(*nodes: DrawnNode) -> gx.Graph[Any, Any]:
     return DrawnGraph(nodes).graph
 
 
@@ -530,7 +523,7 @@ def test_explorer_tries_replies_within_the_grace() -> None:
         DrawnNode((DrawnEdge("Red", 1),), **grace),
         DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=0),
     )
-    limits = Limits(iterations=None, seconds=5)
+    limits = gx.Limits(iterations=None, seconds=5)
     assert explore_table(machine, limits).endless is not None
     assert {finding.code for finding in machine.verify(limits).findings if finding.severity == "error"} == {"GX012"}
 
@@ -545,7 +538,7 @@ def test_explorer_distinguishes_states_by_remaining_grace() -> None:
         DrawnNode((DrawnEdge("Red", 4),), **grace),
         DrawnNode((DrawnEdge("Red", None),)),
     )
-    limits = Limits(iterations=None, seconds=5)
+    limits = gx.Limits(iterations=None, seconds=5)
     certificate = proof(machine, limits)
     assert explore_table(machine, limits, ranks=certificate.ranks).longest == certificate.bounds.transitions.number == 5
 
@@ -568,7 +561,7 @@ def test_reserved_node_that_never_asks_is_not_stopped() -> None:
     machine = build_graph(
         DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), asks="models", least=0, most=0, grace=1.0),
     )
-    (finding,) = [one for one in machine.verify(Limits(seconds=5)).findings if one.code == "GX010"]
+    (finding,) = [one for one in machine.verify(gx.Limits(seconds=5)).findings if one.code == "GX010"]
     assert finding.witness is not None
     assert execute(machine, finding.witness, 50) == 50
 
@@ -578,4 +571,4 @@ def test_reserved_calls_are_described_by_number() -> None:
     with pytest.raises(
         NodeError, match=r"is reserved and needs the number of its effects; write asks=1, or \(least, most\)$"
     ):
-        reserved(when_spent=Silent, asks=everything)(node(words))
+        reserved(when_spent=Silent, asks=everything)(gx.node(words))

@@ -5,32 +5,9 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    All,
-    Asks,
-    Done,
-    Effect,
-    Exhausted,
-    Limits,
-    Snapshot,
-    ask,
-    ask_all,
-    charged,
-    edges,
-    graph,
-    node,
-    on,
-    opaque,
-)
+import graphexec as gx
+from graphexec import errors
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import (
-    InputError,
-    MissingHandlerError,
-    SnapshotError,
-    UndeclaredEffectError,
-    UndeclaredOutcomeError,
-)
 from graphexec.kernel import Cut, PendingEffect, advance, begin, metered, snapshot_of
 from graphexec.kernel.snapshot import PAID
 from graphexec.runtime import make_run_context, run
@@ -73,37 +50,37 @@ LIE: Honest = _anything
 CONSUMED: list[object] = []
 
 
-@node
+@gx.node
 def consume(lie: Lie) -> Total:
     CONSUMED.append(lie)
     return Total("consumed")
 
 
-@node
+@gx.node
 def consume_honest(honest: Honest) -> Honest | Lie:
     return honest
 
 
-@node
+@gx.node
 def purely(left: Left) -> Honest:
     return LIE
 
 
-@charged(when_spent=Stopped)
-@node
-def asking(left: Left) -> Asks[Question, Honest]:
-    yield from ask(Question("true?"))
+@gx.charged(when_spent=Stopped)
+@gx.node
+def asking(left: Left) -> gx.Asks[Question, Honest]:
+    yield from gx.ask(Question("true?"))
     return LIE
 
 
-@charged(when_spent=Stopped)
-@node
+@gx.charged(when_spent=Stopped)
+@gx.node
 async def asynchronously(left: Left) -> Honest:
     return LIE
 
 
-@charged(when_spent=Stopped)
-@opaque
+@gx.charged(when_spent=Stopped)
+@gx.opaque
 def opaquely(left: Left) -> Honest:
     return LIE
 
@@ -116,16 +93,18 @@ def _nothing_consumed() -> None:
 @cases("driver", ALL_DRIVERS)
 @cases("liar", [purely, asking, asynchronously, opaquely])
 def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
-    row: Any = edges
-    routes: Any = on(Honest, consume_honest)
+    row: Any = gx.edges
+    routes: Any = gx.on(Honest, consume_honest)
     if liar.when_spent:
-        routes = routes | on(Stopped, END)
+        routes = routes | gx.on(Stopped, gx.END)
     # The table has a node that takes the undeclared outcome, but only another node has an edge to it.
-    machine: Any = graph(
-        row(liar, routes) | edges(consume_honest, on(Honest, END) | on(Lie, consume)) | edges(consume, on(Total, END)),
+    machine: Any = gx.graph(
+        row(liar, routes)
+        | gx.edges(consume_honest, gx.on(Honest, gx.END) | gx.on(Lie, consume))
+        | gx.edges(consume, gx.on(Total, gx.END)),
         start=liar,
     )
-    with pytest.raises(UndeclaredOutcomeError) as caught:
+    with pytest.raises(errors.UndeclaredOutcomeError) as caught:
         driver(Script(machine, Left(1), make_run_context({Question: lambda question: "yes"})))
     assert CONSUMED == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, Lie())
@@ -137,42 +116,42 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     )
 
 
-@cases("lie", [Child("child"), None, "text", Exhausted("seconds", 1, 1)])
+@cases("lie", [Child("child"), None, "text", gx.Exhausted("seconds", 1, 1)])
 def test_outcomes_are_matched_by_exact_class(lie: Any) -> None:
-    @node
+    @gx.node
     def lying(left: Left) -> Total:
         result: Total = lie
         return result
 
-    machine = graph(edges(lying, on(Total, END)), start=lying)
-    with pytest.raises(UndeclaredOutcomeError, match=f"lying returned an? {type(lie).__name__}, which"):
+    machine = gx.graph(gx.edges(lying, gx.on(Total, gx.END)), start=lying)
+    with pytest.raises(errors.UndeclaredOutcomeError, match=f"lying returned an? {type(lie).__name__}, which"):
         run_script(lambda: Script(machine, Left(1), without_handlers()))
 
 
 def test_pure_node_cannot_return_exhausted() -> None:
     @metered(when_spent=Stopped)
-    @node
+    @gx.node
     def pretending(left: Left) -> Total:
-        lie: Any = Exhausted("tokens", 1, 1)
+        lie: Any = gx.Exhausted("tokens", 1, 1)
         result: Total = lie
         return result
 
-    machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
-    with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
+    machine = gx.graph(gx.edges(pretending, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=pretending)
+    with pytest.raises(errors.UndeclaredOutcomeError, match="pretending returned an Exhausted"):
         run_script(lambda: Script(machine, Left(1), without_handlers()))
 
 
 def test_asking_node_cannot_return_exhausted() -> None:
-    @charged(when_spent=Stopped)
-    @node
-    def pretending(left: Left) -> Asks[Question, Total]:
-        yield from ask(Question("may I?"))
-        lie: Any = Exhausted("tokens", 1, 1)
+    @gx.charged(when_spent=Stopped)
+    @gx.node
+    def pretending(left: Left) -> gx.Asks[Question, Total]:
+        yield from gx.ask(Question("may I?"))
+        lie: Any = gx.Exhausted("tokens", 1, 1)
         result: Total = lie
         return result
 
-    machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
-    with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
+    machine = gx.graph(gx.edges(pretending, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=pretending)
+    with pytest.raises(errors.UndeclaredOutcomeError, match="pretending returned an Exhausted"):
         run_script(lambda: Script(machine, Left(1), answering([])))
 
 
@@ -187,43 +166,44 @@ def answering(calls: list[object]) -> Any:
     return make_run_context({Question: answer_call, CallTool: answer_call})
 
 
-@charged(when_spent=Stopped)
-@node
-def sneaking(left: Left) -> Asks[Question, Total]:
-    yield from ask(Question("may I?"))
-    sneak: Any = ask(CallTool("rm", "everything"))
+@gx.charged(when_spent=Stopped)
+@gx.node
+def sneaking(left: Left) -> gx.Asks[Question, Total]:
+    yield from gx.ask(Question("may I?"))
+    sneak: Any = gx.ask(CallTool("rm", "everything"))
     yield from sneak
     return Total("done")
 
 
-@charged(when_spent=Stopped)
-@node
-def sneaking_in_a_batch(left: Left) -> Asks[Question, Total]:
-    yield from ask(Question("may I?"))
-    sneak: Any = ask_all([Question("and?"), CallTool("rm", "everything")])
+@gx.charged(when_spent=Stopped)
+@gx.node
+def sneaking_in_a_batch(left: Left) -> gx.Asks[Question, Total]:
+    yield from gx.ask(Question("may I?"))
+    sneak: Any = gx.ask_all([Question("and?"), CallTool("rm", "everything")])
     yield from sneak
     return Total("done")
 
 
-@charged(when_spent=Stopped)
-@node
-def yielding_anything(left: Left) -> Asks[Question, Total]:
-    yield from ask(Question("may I?"))
+@gx.charged(when_spent=Stopped)
+@gx.node
+def yielding_anything(left: Left) -> gx.Asks[Question, Total]:
+    yield from gx.ask(Question("may I?"))
     anything: Any = "rm everything"
     yield anything
     return Total("done")
 
 
 def test_yield_without_from_is_reported() -> None:
-    @charged(when_spent=Stopped)
-    @node
-    def forgetful(left: Left) -> Asks[Question, Total]:
-        answer: Any = yield ask(Question("may I?"))  # type: ignore[misc]  # pyright: ignore[reportReturnType]
+    @gx.charged(when_spent=Stopped)
+    @gx.node
+    def forgetful(left: Left) -> gx.Asks[Question, Total]:
+        answer: Any = yield gx.ask(Question("may I?"))  # type: ignore[misc]  # pyright: ignore[reportReturnType]
         return Total(answer)
 
-    machine = graph(edges(forgetful, on(Total, END) | on(Stopped, END)), start=forgetful)
+    machine = gx.graph(gx.edges(forgetful, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=forgetful)
     with pytest.raises(
-        UndeclaredEffectError, match="forgetful yielded a generator instead of an effect; write reply = yield from"
+        errors.UndeclaredEffectError,
+        match="forgetful yielded a generator instead of an effect; write reply = yield from",
     ):
         run(machine, Left(1), answering([]))
 
@@ -234,9 +214,9 @@ def test_yield_without_from_is_reported() -> None:
     [(sneaking, "a CallTool"), (sneaking_in_a_batch, "an All"), (yielding_anything, "a str")],
 )
 def test_undeclared_effect_is_not_carried_out(sneak: Any, asked: str, driver: Driver) -> None:
-    machine = graph(edges(sneak, on(Total, END) | on(Stopped, END)), start=sneak)
+    machine = gx.graph(gx.edges(sneak, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=sneak)
     calls: list[object] = []
-    with pytest.raises(UndeclaredEffectError) as caught:
+    with pytest.raises(errors.UndeclaredEffectError) as caught:
         driver(Script(machine, Left(1), answering(calls)))
     assert calls == [Question("may I?")]
     assert caught.value.node == sneak.name
@@ -252,18 +232,18 @@ class Louder(Question):
 
 
 def test_effects_are_matched_by_exact_class() -> None:
-    @charged(when_spent=Stopped)
-    @node
-    def loud(left: Left) -> Asks[Question, Total]:
-        return Total((yield from ask(Louder("hey"))))
+    @gx.charged(when_spent=Stopped)
+    @gx.node
+    def loud(left: Left) -> gx.Asks[Question, Total]:
+        return Total((yield from gx.ask(Louder("hey"))))
 
-    machine = graph(edges(loud, on(Total, END) | on(Stopped, END)), start=loud)
-    with pytest.raises(UndeclaredEffectError, match="loud asked for a Louder"):
+    machine = gx.graph(gx.edges(loud, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=loud)
+    with pytest.raises(errors.UndeclaredEffectError, match="loud asked for a Louder"):
         run_script(lambda: Script(machine, Left(1), answering([])))
 
 
 def test_missing_handler_is_reported_with_a_remedy() -> None:
-    with pytest.raises(MissingHandlerError) as caught:
+    with pytest.raises(errors.MissingHandlerError) as caught:
         run_script(lambda: Script(INTERVIEW, Topic("tea"), without_handlers()))
     assert caught.value.effect == Question("tea 0 0")
     assert str(caught.value) == (
@@ -272,34 +252,34 @@ def test_missing_handler_is_reported_with_a_remedy() -> None:
 
 
 @dataclass(frozen=True)
-class Fetch(Effect[str]):
+class Fetch(gx.Effect[str]):
     pass
 
 
-@charged(when_spent=Stopped)
-@node
-def both(left: Left) -> Asks[Question | Fetch, Total]:
+@gx.charged(when_spent=Stopped)
+@gx.node
+def both(left: Left) -> gx.Asks[Question | Fetch, Total]:
     # Not ask_all, for which mypy infers that both effects are an Effect[str].
-    answers: tuple[str, str] = yield All((Question("?"), Fetch()))
+    answers: tuple[str, str] = yield gx.All((Question("?"), Fetch()))
     return Total(", ".join(answers))
 
 
-BOTH = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
+BOTH = gx.graph(gx.edges(both, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=both)
 
 
 def test_batch_with_a_missing_handler_does_not_start() -> None:
     calls: list[object] = []
-    with pytest.raises(MissingHandlerError, match="no handler answers Fetch"):
+    with pytest.raises(errors.MissingHandlerError, match="no handler answers Fetch"):
         run_script(lambda: Script(BOTH, Left(1), answering(calls)))
     assert calls == []
 
 
 def test_cut_batch_of_mixed_effects_leaves_the_node() -> None:
-    state = advance(BOTH, begin(BOTH, Left(1)), Limits(seconds=5))
+    state = advance(BOTH, begin(BOTH, Left(1)), gx.Limits(seconds=5))
     assert isinstance(state, PendingEffect)
-    done = advance(BOTH, state.cut(at=5.0, answers=("yes", Cut())), Limits(seconds=5))
-    assert isinstance(done, Done)
-    assert done.outcome == Stopped(Left(1), Exhausted("seconds", 5, 5))
+    done = advance(BOTH, state.cut(at=5.0, answers=("yes", Cut())), gx.Limits(seconds=5))
+    assert isinstance(done, gx.Done)
+    assert done.outcome == Stopped(Left(1), gx.Exhausted("seconds", 5, 5))
 
 
 def test_batch_may_mix_effects() -> None:
@@ -313,15 +293,15 @@ def test_batch_may_mix_effects() -> None:
 
 
 def test_node_exception_carries_the_snapshot() -> None:
-    @node
+    @gx.node
     def failing(left: Left) -> Total:
         raise ValueError("no more")
 
-    machine = graph(edges(failing, on(Total, END)), start=failing)
+    machine = gx.graph(gx.edges(failing, gx.on(Total, gx.END)), start=failing)
     for driver in LIVE:
         with pytest.raises(ValueError, match="no more") as caught:
             driver(Script(machine, Left(3), without_handlers()))
-        assert snapshot_of(caught.value) == Snapshot("failing", Left(3), entered=True)
+        assert snapshot_of(caught.value) == gx.Snapshot("failing", Left(3), entered=True)
         (note,) = caught.value.__notes__
         assert note == ("graphexec: the run was at the node failing (iterations: 0); snapshot_of(error) is its state")
 
@@ -341,7 +321,7 @@ def test_run_resumes_after_a_handler_exception() -> None:
         snapshot = snapshot_of(caught.value)
         assert (
             snapshot
-            == Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
+            == gx.Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
             if snapshot
             else False
         )
@@ -358,15 +338,15 @@ def test_exception_outside_a_run_has_no_snapshot() -> None:
 def test_failing_run_closes_its_node() -> None:
     closed: list[str] = []
 
-    @charged(when_spent=Stopped)
-    @node
-    def careful(left: Left) -> Asks[Question, Total]:
+    @gx.charged(when_spent=Stopped)
+    @gx.node
+    def careful(left: Left) -> gx.Asks[Question, Total]:
         try:
-            return Total((yield from ask(Question("?"))))
+            return Total((yield from gx.ask(Question("?"))))
         finally:
             closed.append("careful")
 
-    machine = graph(edges(careful, on(Total, END) | on(Stopped, END)), start=careful)
+    machine = gx.graph(gx.edges(careful, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=careful)
 
     def failing(_: Question) -> str:
         raise OSError("the line is dead")
@@ -383,29 +363,29 @@ def test_failing_run_closes_its_node() -> None:
 
 def test_run_refuses_a_value_of_another_class() -> None:
     start: Any = Number(3)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(errors.InputError) as caught:
         run_script(lambda: Script(INTERVIEW, start, without_handlers()))
     assert str(caught.value) == "interview takes Topic, not Number; start the run with one"
 
 
 def test_run_refuses_an_unbound_setting() -> None:
-    @node
+    @gx.node
     def greet(left: Left, name: Total) -> Total:
         return name
 
-    machine = graph(edges(greet, on(Total, END)), start=greet)
-    with pytest.raises(InputError) as caught:
+    machine = gx.graph(gx.edges(greet, gx.on(Total, gx.END)), start=greet)
+    with pytest.raises(errors.InputError) as caught:
         begin(machine, Left(1))
     assert str(caught.value) == "greet needs a Total for name; run bind(machine, ...) with one"
 
 
 def test_advance_raises_before_the_step() -> None:
-    machine = graph(edges(sneaking, on(Total, END) | on(Stopped, END)), start=sneaking)
-    state = advance(machine, begin(machine, Left(1)), Limits())
+    machine = gx.graph(gx.edges(sneaking, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=sneaking)
+    state = advance(machine, begin(machine, Left(1)), gx.Limits())
     assert isinstance(state, PendingEffect)
     after = state.reply("yes", at=0.0)
-    with pytest.raises(UndeclaredEffectError):
-        advance(machine, after, Limits())
+    with pytest.raises(errors.UndeclaredEffectError):
+        advance(machine, after, gx.Limits())
     assert after.spent["tool_calls"] == 0
 
 
@@ -417,48 +397,48 @@ def test_tool_call_replies_with_a_tool_result() -> None:
 
 def test_node_cannot_return_its_when_spent_outcome() -> None:
     @metered(when_spent=Stopped)
-    @node
+    @gx.node
     def pretending(left: Left) -> Total:
-        lie: Any = Stopped(left, Exhausted("tokens", 1, 1))
+        lie: Any = Stopped(left, gx.Exhausted("tokens", 1, 1))
         result: Total = lie
         return result
 
-    machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
-    with pytest.raises(UndeclaredOutcomeError, match="pretending returned a Stopped"):
+    machine = gx.graph(gx.edges(pretending, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=pretending)
+    with pytest.raises(errors.UndeclaredOutcomeError, match="pretending returned a Stopped"):
         run_script(lambda: Script(machine, Left(1), without_handlers()))
 
 
 def test_snapshot_at_an_unknown_node_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="the snapshot is at nowhere"):
-        run(INTERVIEW, Snapshot("nowhere", Left(1)), without_handlers())
+    with pytest.raises(errors.SnapshotError, match="the snapshot is at nowhere"):
+        run(INTERVIEW, gx.Snapshot("nowhere", Left(1)), without_handlers())
 
 
 def test_undeclared_when_spent_outcome_is_refused() -> None:
-    def lying(given: Left, limit: Exhausted) -> Stopped:
+    def lying(given: Left, limit: gx.Exhausted) -> Stopped:
         lie: Any = Total(str(limit))
         result: Stopped = lie
         return result
 
     @metered(when_spent=lying)
-    @node
+    @gx.node
     def honest(left: Left) -> Total:
         return Total("")
 
-    machine = graph(edges(honest, on(Total, END) | on(Stopped, END)), start=honest)
-    with pytest.raises(UndeclaredOutcomeError, match=r"honest returned a Total.*return one of Stopped"):
+    machine = gx.graph(gx.edges(honest, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=honest)
+    with pytest.raises(errors.UndeclaredOutcomeError, match=r"honest returned a Total.*return one of Stopped"):
         run_script(lambda: Script(machine, Left(1), limited(iterations=0)))
 
 
 def test_failure_at_an_entry_resumes_before_it() -> None:
-    def failing(given: Left, limit: Exhausted) -> Stopped:
+    def failing(given: Left, limit: gx.Exhausted) -> Stopped:
         raise OSError("no words for it")
 
     @metered(when_spent=failing)
-    @node
+    @gx.node
     def gated(left: Left) -> Total:
         return Total("")
 
-    machine = graph(edges(gated, on(Total, END) | on(Stopped, END)), start=gated)
+    machine = gx.graph(gx.edges(gated, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=gated)
     state: Any = Left(1)
     for _ in range(2):
         with pytest.raises(OSError, match="no words") as caught:

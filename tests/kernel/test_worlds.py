@@ -9,30 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    Asks,
-    Budget,
-    CallContext,
-    Graph,
-    Limits,
-    Snapshot,
-    StoppedResponse,
-    advance,
-    ask,
-    begin,
-    charged,
-    create_react_agent,
-    create_tool_calling_agent,
-    edges,
-    embed,
-    graph,
-    node,
-    on,
-    tool,
-)
+import graphexec as gx
+from graphexec import graph
 from graphexec.actions import Run
 from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
@@ -49,13 +27,13 @@ from graphexec.testing import verify_termination
 from tests.drivers import Script, run_script
 
 
-@tool
+@gx.tool
 def search(query: str) -> str:
     """Search the archive."""
     return f"Nothing about {query}."
 
 
-@tool(name="search")
+@gx.tool(name="search")
 def search_elsewhere(query: str) -> str:
     """Search another archive."""
     return f"A lot about {query}."
@@ -65,30 +43,30 @@ def brief(acted: Acted) -> Ready:
     return Ready(Run({"input": str(acted.actions[0].tool_input)}))
 
 
-def report(ending: AgentFinish | StoppedResponse, acted: Acted) -> Acted:
+def report(ending: gx.AgentFinish | gx.StoppedResponse, acted: Acted) -> Acted:
     return acted.answer(0, ToolResult(ending.output))
 
 
 CALLS = "Action: search\nAction Input: elms"
-OWN = [Budget("iterations", 2)]
+OWN = [gx.Budget("iterations", 2)]
 
 
-def archivist(*replies: str, **options: Any) -> AgentExecutor:
+def archivist(*replies: str, **options: Any) -> gx.AgentExecutor:
     """Return an executor with a model and a tool of its own."""
-    agent = create_react_agent(ScriptedModel([*replies]), [search_elsewhere])
-    return AgentExecutor(agent=agent, tools=[search_elsewhere], **options)
+    agent = gx.create_react_agent(ScriptedModel([*replies]), [search_elsewhere])
+    return gx.AgentExecutor(agent=agent, tools=[search_elsewhere], **options)
 
 
-def delegating(inner: Any, **options: Any) -> AgentExecutor:
+def delegating(inner: Any, **options: Any) -> gx.AgentExecutor:
     """Return an executor that hands its first call to another one."""
-    agent = create_react_agent(ScriptedModel([CALLS, "Final Answer: done"]), [search])
-    delegate = embed(inner, "inner", own=OWN, enter=brief, leave=report)
-    return AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
+    agent = gx.create_react_agent(ScriptedModel([CALLS, "Final Answer: done"]), [search])
+    delegate = gx.embed(inner, "inner", own=OWN, enter=brief, leave=report)
+    return gx.AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
 
 
-def embed_graph(child: Any) -> Graph[Ready, Any]:
-    inner: Any = embed(child, "inner")
-    return graph(edges(inner, on(AgentFinish, END) | on(StoppedResponse, END)), start=inner)
+def embed_graph(child: Any) -> gx.Graph[Ready, Any]:
+    inner: Any = gx.embed(child, "inner")
+    return graph(gx.edges(inner, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=inner)
 
 
 def answer_outer(asked: AskHuman) -> str:
@@ -96,7 +74,7 @@ def answer_outer(asked: AskHuman) -> str:
     return "outer"
 
 
-def observations(executor: AgentExecutor) -> list[Any]:
+def observations(executor: gx.AgentExecutor) -> list[Any]:
     return [step.observation for step in executor.run("q").steps]
 
 
@@ -128,11 +106,11 @@ class TestAnswers:
     def test_graph_has_no_world(self) -> None:
         assert all(one.world is None for one in archivist().graph)
         assert all(one.world is not None for one in delegating(archivist()).graph if one.name == "inner.plan")
-        assert not compile_program(archivist().graph, Limits()).worlds
+        assert not compile_program(archivist().graph, gx.Limits()).worlds
 
     def test_own_memory(self) -> None:
-        agent = create_tool_calling_agent(ScriptedModel(["remembered"]), [])
-        inner = AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True))
+        agent = gx.create_tool_calling_agent(ScriptedModel(["remembered"]), [])
+        inner = gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True))
         assert observations(delegating(inner)) == ["remembered"]
         assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
 
@@ -143,7 +121,7 @@ class TestAnswers:
 
         @dataclasses.dataclass
         class WithoutPerson:
-            graph: Graph[Any, Any]
+            graph: gx.Graph[Any, Any]
             world: object
 
         executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: answer_outer})
@@ -157,23 +135,25 @@ class TestAnswers:
     def test_surgery_keeps_the_world(self) -> None:
         executor = delegating(archivist("Final Answer: found"))
 
-        @node
+        @gx.node
         def look(acted: Acted) -> Acted:
             return acted
 
-        changed = executor.splice(edges(look, on(Acted, dispatch_tools)), after=executor.graph["inner.leave"], on=Acted)
+        changed = executor.splice(
+            gx.edges(look, gx.on(Acted, dispatch_tools)), after=executor.graph["inner.leave"], on=Acted
+        )
         assert observations(changed) == ["found"]
         assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
 
 
-def asking(answer: str) -> AgentExecutor:
+def asking(answer: str) -> gx.AgentExecutor:
     """Return an executor with a node that asks a person, whose answer is the agent's."""
 
-    @charged(when_spent=limit_reached, asks=1)
-    @node
-    def consult(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
-        reply = yield from ask(AskHuman("Really?"))
-        return AgentFinish({"output": reply}, "", finish.run)
+    @gx.charged(when_spent=limit_reached, asks=1)
+    @gx.node
+    def consult(finish: gx.AgentFinish) -> gx.Asks[AskHuman, gx.AgentFinish]:
+        reply = yield from gx.ask(AskHuman("Really?"))
+        return gx.AgentFinish({"output": reply}, "", finish.run)
 
     def answer_question(asked: AskHuman) -> str:
         del asked
@@ -188,25 +168,25 @@ class TestChecks:
             def check_access(self) -> None:
                 raise InputError("no key")
 
-        agent = create_react_agent(Locked([]), [search])
-        executor = delegating(AgentExecutor(agent=agent, tools=[search]))
+        agent = gx.create_react_agent(Locked([]), [search])
+        executor = delegating(gx.AgentExecutor(agent=agent, tools=[search]))
         with pytest.raises(InputError, match="no key"):
             executor.run("q")
         assert executor.tools["search"].name == "search"
 
     def test_own_context_type_is_required(self) -> None:
-        @tool(name="search")
-        def private(query: str, call: CallContext[int]) -> str:
+        @gx.tool(name="search")
+        def private(query: str, call: gx.CallContext[int]) -> str:
             """Search."""
             return str(call.context)
 
-        agent = create_react_agent(ScriptedModel([CALLS, "Final Answer: x"]), [private])
-        executor = delegating(AgentExecutor(agent=agent, tools=[private]))
+        agent = gx.create_react_agent(ScriptedModel([CALLS, "Final Answer: x"]), [private])
+        executor = delegating(gx.AgentExecutor(agent=agent, tools=[private]))
         with pytest.raises(InputError, match=r"takes CallContext\[int\]; pass run\(\.\.\., context=int"):
             executor.run("q")
         assert executor.run("q", context=3).output == "done"
-        outer = create_react_agent(ScriptedModel(["Final Answer: y"]), [executor.as_tool("ask", "Ask.")])
-        asks = AgentExecutor(agent=outer, tools=[executor.as_tool("ask", "Ask.")])
+        outer = gx.create_react_agent(ScriptedModel(["Final Answer: y"]), [executor.as_tool("ask", "Ask.")])
+        asks = gx.AgentExecutor(agent=outer, tools=[executor.as_tool("ask", "Ask.")])
         with pytest.raises(InputError, match=r"takes CallContext\[int\]"):
             asks.run("q")
 
@@ -232,10 +212,10 @@ class TestDelegation:
                 "Final Answer: Nobody knows.",
             ]
         )
-        snapshot = begin(executor.graph, Ready(Run({"input": "Why do elms die?"})))
+        snapshot = gx.begin(executor.graph, Ready(Run({"input": "Why do elms die?"})))
         frames: list[list[str]] = []
-        while isinstance(state := advance(executor.graph, snapshot, executor.limits), PendingEffect):
-            paused = Snapshot.from_json(state.snapshot.to_json(), executor.graph)
+        while isinstance(state := gx.advance(executor.graph, snapshot, executor.limits), PendingEffect):
+            paused = gx.Snapshot.from_json(state.snapshot.to_json(), executor.graph)
             assert paused.frames == state.snapshot.frames
             frames.append([*paused.frames])
             (call,) = state.calls
@@ -247,7 +227,7 @@ class TestDelegation:
                 handler = executor.run_context.handlers_of({call.node: world})[call.node][type(call.effect)]
                 answer = run_sync(handler.answer(call.effect, call, BLOCKING))
             reply = (answer,) if hasattr(state.effect, "effects") else answer
-            snapshot = Snapshot.from_json(state.reply(reply).to_json(), executor.graph)
+            snapshot = gx.Snapshot.from_json(state.reply(reply).to_json(), executor.graph)
         assert isinstance(state, Done)
         assert frames == [[], ["delegate"], ["delegate"], ["delegate"], []]
         assert state.outcome.output == "Nobody knows."
@@ -256,12 +236,12 @@ class TestDelegation:
     def test_frame_holds_the_outer_run(self) -> None:
         executor = delegating(archivist(*["Final Answer: found"] * 2))
         stored = ""
-        snapshot = begin(executor.graph, Ready(Run({"input": "outer question"})))
-        state = advance(executor.graph, snapshot, executor.limits)
+        snapshot = gx.begin(executor.graph, Ready(Run({"input": "outer question"})))
+        state = gx.advance(executor.graph, snapshot, executor.limits)
         assert isinstance(state, PendingEffect)
-        state = advance(executor.graph, state.reply(ModelReply(CALLS)), executor.limits)
+        state = gx.advance(executor.graph, state.reply(ModelReply(CALLS)), executor.limits)
         assert isinstance(state, PendingEffect)
         stored = state.snapshot.to_json()
         assert json.loads(stored)["value"]["data"]["run"]["inputs"] == {"input": "elms"}
         assert json.loads(stored)["frames"]["inner"]["data"]["run"]["inputs"] == {"input": "outer question"}
-        assert executor.run(Snapshot.from_json(stored, executor.graph).retried()).output == "done"
+        assert executor.run(gx.Snapshot.from_json(stored, executor.graph).retried()).output == "done"

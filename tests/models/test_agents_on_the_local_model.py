@@ -13,20 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
+from graphexec import agents
 from graphexec.actions import AgentFinish, StoppedResponse
-from graphexec.agents import (
-    Agent,
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_react_agent,
-    create_self_ask_agent,
-    create_structured_agent,
-    create_structured_chat_agent,
-    create_tool_calling_agent,
-    create_xml_agent,
-)
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.effects import CallModel
 from graphexec.errors import BadRequestError
@@ -55,19 +43,19 @@ def intermediate_answer(question: str) -> str:
     return calculator(question)
 
 
-KINDS: Mapping[str, Callable[[Model], Agent]] = {
-    "react": lambda model: create_react_agent(model, TOOLS),
-    "react, completion": lambda model: create_react_agent(model, TOOLS, protocol="completion"),
+KINDS: Mapping[str, Callable[[Model], agents.Agent]] = {
+    "react": lambda model: agents.create_react_agent(model, TOOLS),
+    "react, completion": lambda model: agents.create_react_agent(model, TOOLS, protocol="completion"),
     # Without rules, which may ask more often than the tests count; `benchmarks/score.py` runs them on this model.
-    "structured": lambda model: create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2], rules=()),
-    "tool_calling": lambda model: create_tool_calling_agent(model, TOOLS),
-    "mrkl": lambda model: create_mrkl_agent(model, TOOLS),
-    "conversational": lambda model: create_conversational_agent(model, TOOLS),
-    "chat": lambda model: create_chat_agent(model, TOOLS),
-    "structured_chat": lambda model: create_structured_chat_agent(model, TOOLS),
-    "json_chat": lambda model: create_json_chat_agent(model, TOOLS),
-    "xml": lambda model: create_xml_agent(model, TOOLS),
-    "self_ask": lambda model: create_self_ask_agent(model, [intermediate_answer]),
+    "structured": lambda model: agents.create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2], rules=()),
+    "tool_calling": lambda model: agents.create_tool_calling_agent(model, TOOLS),
+    "mrkl": lambda model: agents.create_mrkl_agent(model, TOOLS),
+    "conversational": lambda model: agents.create_conversational_agent(model, TOOLS),
+    "chat": lambda model: agents.create_chat_agent(model, TOOLS),
+    "structured_chat": lambda model: agents.create_structured_chat_agent(model, TOOLS),
+    "json_chat": lambda model: agents.create_json_chat_agent(model, TOOLS),
+    "xml": lambda model: agents.create_xml_agent(model, TOOLS),
+    "self_ask": lambda model: agents.create_self_ask_agent(model, [intermediate_answer]),
 }
 
 

@@ -12,14 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import (
-    BadRequestError,
-    ContextOverflowError,
-    InvalidReplyError,
-    ModelError,
-    RateLimitError,
-    ServerError,
-)
+from graphexec import errors
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -160,18 +153,20 @@ def test_blank_texts_are_removed() -> None:
 
 @cases("stop", ["\n", " ", "", "\t\n"])
 def test_blank_stop_string_is_rejected(stop: str) -> None:
-    with pytest.raises(BadRequestError, match="consist of blanks; use a stop string with another character") as caught:
+    with pytest.raises(
+        errors.BadRequestError, match="consist of blanks; use a stop string with another character"
+    ) as caught:
         encode_body(CompletionRequest("a", stop=("ok", stop)))
     assert str(caught.value).startswith(f"claude-9 cannot stop at {stop!r}")
 
 
 def test_blank_conversation_is_rejected() -> None:
-    with pytest.raises(BadRequestError, match="add a user message with text"):
+    with pytest.raises(errors.BadRequestError, match="add a user message with text"):
         encode_body(ChatRequest([SystemMessage("be brief"), UserMessage(" ")]))
 
 
 def test_schema_must_be_json() -> None:
-    with pytest.raises(BadRequestError, match="set is not JSON"):
+    with pytest.raises(errors.BadRequestError, match="set is not JSON"):
         encode_body(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
 
 
@@ -280,7 +275,7 @@ def test_filter_explanation_replaces_rejected_text() -> None:
     ],
 )
 def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
-    with pytest.raises(InvalidReplyError) as caught:
+    with pytest.raises(errors.InvalidReplyError) as caught:
         decode(body, PEER)
     assert fault in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -331,14 +326,14 @@ def test_deltas_of_a_call_have_its_position() -> None:
 @cases(
     ("kind", "error"),
     [
-        ("overloaded_error", ServerError),
-        ("api_error", ServerError),
-        ("timeout_error", ServerError),
-        ("rate_limit_error", RateLimitError),
-        ("invalid_request_error", InvalidReplyError),
+        ("overloaded_error", errors.ServerError),
+        ("api_error", errors.ServerError),
+        ("timeout_error", errors.ServerError),
+        ("rate_limit_error", errors.RateLimitError),
+        ("invalid_request_error", errors.InvalidReplyError),
     ],
 )
-def test_error_in_a_stream_has_its_class(kind: str, error: type[ModelError]) -> None:
+def test_error_in_a_stream_has_its_class(kind: str, error: type[errors.ModelError]) -> None:
     event = {"type": "error", "error": {"type": kind, "message": "Sorry"}}
     with pytest.raises(error, match="Sorry") as caught:
         decode_stream(event)
@@ -359,7 +354,7 @@ def test_error_in_a_stream_has_its_class(kind: str, error: type[ModelError]) -> 
 def test_overflow_error_has_token_counts(message: str, prompt: int, context: int) -> None:
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}, "request_id": "req_1"}
     error = classify_response(PEER, 400, httpx.Headers(), json.dumps(body).encode(), now=0.0).error
-    assert isinstance(error, ContextOverflowError)
+    assert isinstance(error, errors.ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
@@ -367,7 +362,7 @@ def test_errors_name_anthropic_variables() -> None:
     assert "ANTHROPIC_API_KEY" in str(classify_response(PEER, 401, httpx.Headers(), b"", now=0.0).error)
     lost = str(classify_response(PEER, 404, httpx.Headers(), b"", now=0.0).error)
     assert "ANTHROPIC_BASE_URL), which ends before /v1/messages" in lost
-    with pytest.raises(InvalidReplyError, match="server for Anthropic's Messages API"):
+    with pytest.raises(errors.InvalidReplyError, match="server for Anthropic's Messages API"):
         decode(b'{"choices": []}', PEER)
 
 

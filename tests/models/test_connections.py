@@ -21,60 +21,50 @@ from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.models import OpenAICompatible
 from graphexec.models.http.connections import Connections
 from graphexec.runtime.calls import ForkSafeLock
-from tests.models.actors import (
-    HELLO,
-    FakeTime,
-    LoopbackServer,
-    aread_stream,
-    chunks,
-    read_stream,
-    response,
-    send,
-    send_and_drop,
-)
+from tests.models import actors
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
 EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
-GOOD = send(response(CHAT))
+GOOD = actors.send(actors.response(CHAT))
 # The beginning of a streamed reply.
-BEGINNING = chunks(*EVENTS[:2], end=False)
-STREAMED = send(chunks(*EVENTS))
+BEGINNING = actors.chunks(*EVENTS[:2], end=False)
+STREAMED = actors.send(actors.chunks(*EVENTS))
 
 
 def ask(model: OpenAICompatible) -> ModelReply:
-    return model.complete(HELLO)
+    return model.complete(actors.HELLO)
 
 
 def ask_async(model: OpenAICompatible) -> ModelReply:
-    return asyncio.run(model.acomplete(HELLO))
+    return asyncio.run(model.acomplete(actors.HELLO))
 
 
 def test_one_connection_serves_many_calls_and_streams() -> None:
     with (
-        LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server,
+        actors.LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
     ):
-        assert model.complete(HELLO) == CHAT_REPLY
-        assert read_stream(model.stream(HELLO)) == CHAT_REPLY
-        assert model.complete(HELLO) == CHAT_REPLY
-        assert read_stream(model.stream(HELLO)) == CHAT_REPLY
+        assert model.complete(actors.HELLO) == CHAT_REPLY
+        assert actors.read_stream(model.stream(actors.HELLO)) == CHAT_REPLY
+        assert model.complete(actors.HELLO) == CHAT_REPLY
+        assert actors.read_stream(model.stream(actors.HELLO)) == CHAT_REPLY
         assert server.connections == 1
 
 
 def test_async_calls_share_one_connection() -> None:
     async def talk(model: OpenAICompatible) -> None:
-        assert await model.acomplete(HELLO) == CHAT_REPLY
-        assert await aread_stream(model) == CHAT_REPLY
-        assert await model.acomplete(HELLO) == CHAT_REPLY
+        assert await model.acomplete(actors.HELLO) == CHAT_REPLY
+        assert await actors.aread_stream(model) == CHAT_REPLY
+        assert await model.acomplete(actors.HELLO) == CHAT_REPLY
 
-    with LoopbackServer(GOOD, STREAMED, GOOD) as server:
+    with actors.LoopbackServer(GOOD, STREAMED, GOOD) as server:
         asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
         assert server.connections == 1
 
 
 def test_each_event_loop_closes_its_own_connections() -> None:
-    with LoopbackServer(GOOD, GOOD, GOOD) as server:
+    with actors.LoopbackServer(GOOD, GOOD, GOOD) as server:
         model = OpenAICompatible("tiny", base_url=server.url)
         for run in range(1, 4):
             server.gone.clear()
@@ -86,18 +76,18 @@ def test_each_event_loop_closes_its_own_connections() -> None:
 
 def test_many_tasks_share_the_client_of_their_loop() -> None:
     async def talk(model: OpenAICompatible) -> None:
-        assert await asyncio.gather(*(model.acomplete(HELLO) for _ in range(5))) == [CHAT_REPLY] * 5
+        assert await asyncio.gather(*(model.acomplete(actors.HELLO) for _ in range(5))) == [CHAT_REPLY] * 5
         await model.aclose()
-        assert await model.acomplete(HELLO) == CHAT_REPLY
+        assert await model.acomplete(actors.HELLO) == CHAT_REPLY
 
-    with LoopbackServer(*[GOOD] * 6) as server:
+    with actors.LoopbackServer(*[GOOD] * 6) as server:
         asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
 
 
 def test_many_threads_share_one_model() -> None:
     replies: list[ModelReply] = []
-    with LoopbackServer(*[GOOD] * 8) as server, OpenAICompatible("tiny", base_url=server.url) as model:
-        threads = [threading.Thread(target=lambda: replies.append(model.complete(HELLO))) for _ in range(8)]
+    with actors.LoopbackServer(*[GOOD] * 8) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+        threads = [threading.Thread(target=lambda: replies.append(model.complete(actors.HELLO))) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -106,23 +96,23 @@ def test_many_threads_share_one_model() -> None:
 
 
 def test_model_can_be_used_after_close() -> None:
-    with LoopbackServer(GOOD, GOOD) as server:
+    with actors.LoopbackServer(GOOD, GOOD) as server:
         model = OpenAICompatible("tiny", base_url=server.url)
-        assert model.complete(HELLO) == CHAT_REPLY
+        assert model.complete(actors.HELLO) == CHAT_REPLY
         model.close()
         model.close()
         assert server.gone.wait(10)
-        assert model.complete(HELLO) == CHAT_REPLY
+        assert model.complete(actors.HELLO) == CHAT_REPLY
         model.close()
         assert server.connections == 2
 
 
 def test_close_does_not_leave_a_call_waiting() -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         server.add_acts(server.stall(), GOOD)
         model = OpenAICompatible("tiny", base_url=server.url)
         replies: list[ModelReply] = []
-        thread = threading.Thread(target=lambda: replies.append(model.complete(HELLO)), daemon=True)
+        thread = threading.Thread(target=lambda: replies.append(model.complete(actors.HELLO)), daemon=True)
         thread.start()
         assert server.asked.wait(10)
         model.close()
@@ -133,8 +123,8 @@ def test_close_does_not_leave_a_call_waiting() -> None:
 
 
 def test_collected_model_closes_its_connections() -> None:
-    with LoopbackServer(GOOD) as server:
-        OpenAICompatible("tiny", base_url=server.url).complete(HELLO)
+    with actors.LoopbackServer(GOOD) as server:
+        OpenAICompatible("tiny", base_url=server.url).complete(actors.HELLO)
         gc.collect()
         assert server.gone.wait(10)
 
@@ -166,10 +156,10 @@ pieces = model.stream(request)
 # The request is being answered, or has been.
 time.sleep(0.1)
 """
-    with LoopbackServer(GOOD) as server:
+    with actors.LoopbackServer(GOOD) as server:
         # Pieces wake a reader whose connection was closed; nothing else would.
         server.add_acts(
-            GOOD if use == "model.complete(request)" else send(BEGINNING, *[b"3\r\n:\n\n\r\n"] * 100, every=0.01)
+            GOOD if use == "model.complete(request)" else actors.send(BEGINNING, *[b"3\r\n:\n\n\r\n"] * 100, every=0.01)
         )
         command = [sys.executable, "-X", "dev", "-c", program, server.url]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -177,27 +167,27 @@ time.sleep(0.1)
 
 
 def test_dropped_idle_connection_is_replaced_at_once() -> None:
-    time = FakeTime()
+    time = actors.FakeTime()
     with (
-        LoopbackServer(GOOD, send_and_drop(), GOOD) as server,
+        actors.LoopbackServer(GOOD, actors.send_and_drop(), GOOD) as server,
         OpenAICompatible("tiny", base_url=server.url, clock=time.clock, max_retries=0) as model,
     ):
-        assert model.complete(HELLO) == CHAT_REPLY
-        assert model.complete(HELLO) == CHAT_REPLY
+        assert model.complete(actors.HELLO) == CHAT_REPLY
+        assert model.complete(actors.HELLO) == CHAT_REPLY
         assert server.connections == 2
     assert time.slept == [0.0]
 
 
-HALF = response(CHAT)[: -len(CHAT) // 2]
+HALF = actors.response(CHAT)[: -len(CHAT) // 2]
 
 
 @cases("way", [ask, ask_async])
 def test_connection_dropped_during_reply_is_retried(
     way: Callable[[OpenAICompatible], ModelReply],
 ) -> None:
-    time = FakeTime()
+    time = actors.FakeTime()
     with (
-        LoopbackServer(send_and_drop(HALF), GOOD) as server,
+        actors.LoopbackServer(actors.send_and_drop(HALF), GOOD) as server,
         OpenAICompatible("tiny", base_url=server.url, clock=time.clock) as model,
     ):
         assert way(model) == CHAT_REPLY
@@ -206,10 +196,10 @@ def test_connection_dropped_during_reply_is_retried(
 
 def test_connection_dropped_during_stream_is_an_error() -> None:
     with (
-        LoopbackServer(send_and_drop(chunks(*EVENTS[:3], end=False))) as server,
+        actors.LoopbackServer(actors.send_and_drop(actors.chunks(*EVENTS[:3], end=False))) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
     ):
-        pieces = model.stream(HELLO)
+        pieces = model.stream(actors.HELLO)
         assert next(pieces) == ReplyDelta("Café")
         assert next(pieces) == ReplyDelta(" costs €4.")
         with pytest.raises(ModelConnectionError, match="broke"):
@@ -218,18 +208,18 @@ def test_connection_dropped_during_stream_is_an_error() -> None:
 
 def test_stream_that_ends_too_early_is_invalid() -> None:
     with (
-        LoopbackServer(send(chunks(*EVENTS[:3]))) as server,
+        actors.LoopbackServer(actors.send(actors.chunks(*EVENTS[:3]))) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
         pytest.raises(InvalidReplyError, match="ended its stream before the reply was complete"),
     ):
-        read_stream(model.stream(HELLO))
+        actors.read_stream(model.stream(actors.HELLO))
 
 
 @cases("way", [ask, ask_async])
 def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], ModelReply]) -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         url = server.url
-    time = FakeTime()
+    time = actors.FakeTime()
     model = OpenAICompatible("tiny", base_url=url, clock=time.clock)
     with model, pytest.raises(ModelConnectionError, match="is the server running at http://127"):
         way(model)
@@ -239,35 +229,35 @@ def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], M
 @pytest.mark.medium
 @cases("sent", [b"", HALF])
 def test_slow_server_is_a_timeout(sent: bytes) -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         server.add_acts(server.stall(sent), server.stall(sent), server.stall(sent))
         # The request is sent in this time on a busy machine, too.
         with OpenAICompatible("tiny", base_url=server.url, timeout=1.5) as model:
             with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
-                model.complete(HELLO)
+                model.complete(actors.HELLO)
             assert server.gone.wait(10)
         with OpenAICompatible("tiny", base_url=server.url) as model:
             with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
-                model.complete(HELLO, timeout=1.5)
+                model.complete(actors.HELLO, timeout=1.5)
             with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
-                asyncio.run(model.acomplete(HELLO, timeout=1.5))
+                asyncio.run(model.acomplete(actors.HELLO, timeout=1.5))
 
 
 def test_stalled_stream_is_a_timeout() -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         server.add_acts(*[server.stall(BEGINNING)] * 2)
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.3) as model:
             with pytest.raises(ModelTimeoutError):
-                read_stream(model.stream(HELLO))
+                actors.read_stream(model.stream(actors.HELLO))
             with pytest.raises(ModelTimeoutError):
-                asyncio.run(aread_stream(model))
+                asyncio.run(actors.aread_stream(model))
 
 
 def test_closing_a_stream_early_closes_its_connection() -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         server.add_acts(server.stall(BEGINNING))
         with OpenAICompatible("tiny", base_url=server.url) as model:
-            pieces = model.stream(HELLO)
+            pieces = model.stream(actors.HELLO)
             assert next(pieces) == ReplyDelta("Café")
             pieces.close()
             assert server.gone.wait(10)
@@ -275,11 +265,11 @@ def test_closing_a_stream_early_closes_its_connection() -> None:
 
 
 def test_closing_an_async_stream_closes_its_connection() -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         server.add_acts(server.stall(BEGINNING))
 
         async def talk() -> None:
-            pieces = OpenAICompatible("tiny", base_url=server.url).astream(HELLO)
+            pieces = OpenAICompatible("tiny", base_url=server.url).astream(actors.HELLO)
             assert await anext(pieces) == ReplyDelta("Café")
             await pieces.aclose()
             assert await asyncio.to_thread(server.gone.wait, 10)
@@ -288,19 +278,19 @@ def test_closing_an_async_stream_closes_its_connection() -> None:
 
 
 def test_collected_stream_closes_its_connection() -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         server.add_acts(*[server.stall(BEGINNING)] * 2)
         model = OpenAICompatible("tiny", base_url=server.url)
 
         async def talk() -> None:
-            async for _ in model.astream(HELLO):
+            async for _ in model.astream(actors.HELLO):
                 break
             gc.collect()
             assert await asyncio.to_thread(server.gone.wait, 10)
 
         asyncio.run(talk())
         server.gone.clear()
-        for _ in model.stream(HELLO):
+        for _ in model.stream(actors.HELLO):
             break
         gc.collect()
         assert server.gone.wait(10)
@@ -308,11 +298,11 @@ def test_collected_stream_closes_its_connection() -> None:
 
 
 def test_cancelling_a_call_closes_its_connection() -> None:
-    with LoopbackServer() as server:
+    with actors.LoopbackServer() as server:
         server.add_acts(server.stall())
 
         async def talk() -> None:
-            call = asyncio.ensure_future(OpenAICompatible("tiny", base_url=server.url).acomplete(HELLO))
+            call = asyncio.ensure_future(OpenAICompatible("tiny", base_url=server.url).acomplete(actors.HELLO))
             assert await asyncio.to_thread(server.asked.wait, 10)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -356,8 +346,8 @@ class TestProxies:
     """Servers on this machine are called directly, others through the proxy of the environment."""
 
     @pytest.fixture
-    def proxy(self, monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackServer, None, None]:
-        with LoopbackServer(*[send(response(b"", status="502 Bad Gateway"))] * 4) as proxy:
+    def proxy(self, monkeypatch: pytest.MonkeyPatch) -> Generator[actors.LoopbackServer, None, None]:
+        with actors.LoopbackServer(*[actors.send(actors.response(b"", status="502 Bad Gateway"))] * 4) as proxy:
             for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
                 monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
                 monkeypatch.setenv(name.lower(), proxy.url.removesuffix("/v1"))
@@ -381,9 +371,9 @@ class TestProxies:
         ],
     )
     def test_loopback_server_is_called_directly(
-        self, proxy: LoopbackServer, host: str, way: Callable[[OpenAICompatible], ModelReply]
+        self, proxy: actors.LoopbackServer, host: str, way: Callable[[OpenAICompatible], ModelReply]
     ) -> None:
-        with LoopbackServer(GOOD) as server:
+        with actors.LoopbackServer(GOOD) as server:
             model = OpenAICompatible("tiny", base_url=server.url.replace("127.0.0.1", host), max_retries=0)
             try:
                 assert way(model) == CHAT_REPLY
@@ -396,7 +386,7 @@ class TestProxies:
     @pytest.mark.parametrize("way", [ask, ask_async])
     def test_other_servers_are_called_through_the_proxy(
         self,
-        proxy: LoopbackServer,
+        proxy: actors.LoopbackServer,
         way: Callable[[OpenAICompatible], ModelReply],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -420,52 +410,52 @@ class TestProxies:
         with model, pytest.raises(ModelConnectionError, match="the proxy of the environment cannot be used") as caught:
             way(model)
         assert "hunter2" not in "".join(traceback.format_exception(caught.value))
-        with LoopbackServer(GOOD) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+        with actors.LoopbackServer(GOOD) as server, OpenAICompatible("tiny", base_url=server.url) as model:
             assert way(model) == CHAT_REPLY
 
 
 class TestClientsOfTheUsers:
     def test_passed_client_is_used_and_stays_open(self) -> None:
-        with LoopbackServer(GOOD, GOOD) as server, httpx.Client(headers={"X-Mine": "yes"}) as client:
+        with actors.LoopbackServer(GOOD, GOOD) as server, httpx.Client(headers={"X-Mine": "yes"}) as client:
             with OpenAICompatible("tiny", base_url=server.url, client=client) as model:
-                assert model.complete(HELLO) == CHAT_REPLY
+                assert model.complete(actors.HELLO) == CHAT_REPLY
             assert not client.is_closed
-            assert OpenAICompatible("tiny", base_url=server.url, client=client).complete(HELLO) == CHAT_REPLY
+            assert OpenAICompatible("tiny", base_url=server.url, client=client).complete(actors.HELLO) == CHAT_REPLY
             assert server.connections == 1
 
     def test_httpx2_client_is_supported(self) -> None:
         async def talk(url: str) -> None:
             async with httpx2.AsyncClient() as client:
                 model = OpenAICompatible("tiny", base_url=url, async_client=client)
-                assert await model.acomplete(HELLO) == CHAT_REPLY
-                assert await aread_stream(model) == CHAT_REPLY
+                assert await model.acomplete(actors.HELLO) == CHAT_REPLY
+                assert await actors.aread_stream(model) == CHAT_REPLY
                 await model.aclose()
                 assert not client.is_closed
 
-        with LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server:
+        with actors.LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server:
             with httpx2.Client() as client:
                 model = OpenAICompatible("tiny", base_url=server.url, client=client)
-                assert model.complete(HELLO) == CHAT_REPLY
-                assert read_stream(model.stream(HELLO)) == CHAT_REPLY
+                assert model.complete(actors.HELLO) == CHAT_REPLY
+                assert actors.read_stream(model.stream(actors.HELLO)) == CHAT_REPLY
             asyncio.run(talk(server.url))
             assert server.connections == 2
 
     def test_httpx2_exceptions_have_the_same_errors(self) -> None:
-        time = FakeTime()
-        busy = send(response(b"", status="429 Too Many Requests"))
-        with LoopbackServer() as server, httpx2.Client() as client:
-            server.add_acts(busy, GOOD, send_and_drop(), server.stall(), GOOD, busy)
+        time = actors.FakeTime()
+        busy = actors.send(actors.response(b"", status="429 Too Many Requests"))
+        with actors.LoopbackServer() as server, httpx2.Client() as client:
+            server.add_acts(busy, GOOD, actors.send_and_drop(), server.stall(), GOOD, busy)
             model = OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock)
-            assert model.complete(HELLO) == CHAT_REPLY
+            assert model.complete(actors.HELLO) == CHAT_REPLY
             with pytest.raises(ModelTimeoutError):
-                model.complete(HELLO, timeout=0.05)
-            assert model.complete(HELLO) == CHAT_REPLY
+                model.complete(actors.HELLO, timeout=0.05)
+            assert model.complete(actors.HELLO) == CHAT_REPLY
             with pytest.raises(RateLimitError):
-                OpenAICompatible("tiny", base_url=server.url, client=client, max_retries=0).complete(HELLO)
+                OpenAICompatible("tiny", base_url=server.url, client=client, max_retries=0).complete(actors.HELLO)
         with httpx2.Client() as client, pytest.raises(ModelConnectionError, match="is the server running"):
-            OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock).complete(HELLO)
+            OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock).complete(actors.HELLO)
         with httpx2.Client() as client, pytest.raises(ModelConnectionError, match="must be an address"):
-            OpenAICompatible("tiny", base_url="nonsense", api_key="", client=client).complete(HELLO)
+            OpenAICompatible("tiny", base_url="nonsense", api_key="", client=client).complete(actors.HELLO)
 
 
 def test_import_loads_neither_http_client_nor_llama() -> None:

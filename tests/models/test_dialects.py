@@ -16,22 +16,9 @@ from graphexec.errors import InvalidReplyError, MissingAPIKeyError, ModelConnect
 from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, UserMessage
 from graphexec.models import Anthropic, Clock, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
+from tests.models import recorded_dialects
 from tests.models.actors import HELLO, Answer, FakeTime, Script, aread_stream, asse, read_stream, scripted_server, sse
 from tests.models.recorded import CHAT_REPLY, STREAM
-from tests.models.recorded_dialects import (
-    MESSAGE,
-    MESSAGE_REPLY,
-    MESSAGE_STREAM,
-    RESPONSE,
-    RESPONSE_CALL,
-    RESPONSE_CALL_REPLY,
-    RESPONSE_CALL_STREAM,
-    RESPONSE_REPLY,
-    RESPONSE_STREAM,
-    TOOL_USE,
-    TOOL_USE_REPLY,
-    TOOL_USE_STREAM,
-)
 from tests.parameters import cases
 
 Make = Callable[[Script, Clock], RemoteModel]
@@ -75,15 +62,23 @@ class Side:
         return self.make(Script(*answers), (time or FakeTime()).clock)
 
 
-ANTHROPIC = Side(anthropic, MESSAGE, MESSAGE_STREAM, MESSAGE_REPLY, TOOL_USE, TOOL_USE_STREAM, TOOL_USE_REPLY)
+ANTHROPIC = Side(
+    anthropic,
+    recorded_dialects.MESSAGE,
+    recorded_dialects.MESSAGE_STREAM,
+    recorded_dialects.MESSAGE_REPLY,
+    recorded_dialects.TOOL_USE,
+    recorded_dialects.TOOL_USE_STREAM,
+    recorded_dialects.TOOL_USE_REPLY,
+)
 RESPONSES = Side(
     responses,
-    RESPONSE,
-    RESPONSE_STREAM,
-    RESPONSE_REPLY,
-    RESPONSE_CALL,
-    RESPONSE_CALL_STREAM,
-    RESPONSE_CALL_REPLY,
+    recorded_dialects.RESPONSE,
+    recorded_dialects.RESPONSE_STREAM,
+    recorded_dialects.RESPONSE_REPLY,
+    recorded_dialects.RESPONSE_CALL,
+    recorded_dialects.RESPONSE_CALL_STREAM,
+    recorded_dialects.RESPONSE_CALL_REPLY,
 )
 SIDES = cases("side", [ANTHROPIC, RESPONSES])
 
@@ -127,7 +122,7 @@ def test_incomplete_stream_is_not_a_reply(side: Side) -> None:
 
 @SIDES
 @settings(max_examples=30)
-@given(cuts=st.lists(st.integers(0, len(MESSAGE_STREAM)), max_size=20))
+@given(cuts=st.lists(st.integers(0, len(recorded_dialects.MESSAGE_STREAM)), max_size=20))
 def test_chunks_may_be_cut_anywhere(side: Side, cuts: list[int]) -> None:
     for body, reply in ((side.stream, side.reply), (side.calls_stream, side.calls_reply)):
         ends = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
@@ -200,7 +195,7 @@ def test_any_response_is_reply_or_model_error(side: Side, body: bytes, status: i
 
 @SIDES
 @settings(max_examples=50)
-@given(position=st.integers(0, len(MESSAGE_STREAM) - 1), damage=st.binary(min_size=1, max_size=3))
+@given(position=st.integers(0, len(recorded_dialects.MESSAGE_STREAM) - 1), damage=st.binary(min_size=1, max_size=3))
 def test_damaged_stream_is_reply_or_model_error(side: Side, position: int, damage: bytes) -> None:
     body = side.calls_stream[:position] + damage + side.calls_stream[position + 1 :]
     assert_reply_or_error(lambda: read_stream(side.model(sse(body), sse(body), sse(body)).stream(HELLO)))
@@ -279,9 +274,9 @@ class TestKeys:
     def test_environment_provides_missing_options(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment\n")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://claude.example/")
-        script = Script(httpx.Response(200, content=MESSAGE))
+        script = Script(httpx.Response(200, content=recorded_dialects.MESSAGE))
         model = Anthropic("claude-9", client=httpx.Client(transport=script.transport))
-        assert model.complete(HELLO).content == MESSAGE_REPLY.content
+        assert model.complete(HELLO).content == recorded_dialects.MESSAGE_REPLY.content
         assert str(script.requests[0].url) == "https://claude.example/v1/messages"
         assert script.requests[0].headers["x-api-key"] == "from-the-environment"
 
@@ -310,7 +305,7 @@ def join_text(pieces: Iterable[ReplyDelta | ModelReply]) -> str:
 
 def test_responses_stream_is_cut_before_stop_string() -> None:
     request = ChatRequest(HELLO.messages, stop=("é costs",))
-    *deltas, last = RESPONSES.model(sse(RESPONSE_STREAM)).stream(request)
+    *deltas, last = RESPONSES.model(sse(recorded_dialects.RESPONSE_STREAM)).stream(request)
     assert isinstance(last, ModelReply)
     assert join_text(deltas) == last.content == "Caf"
-    assert RESPONSES.model(httpx.Response(200, content=RESPONSE)).complete(request) == last
+    assert RESPONSES.model(httpx.Response(200, content=recorded_dialects.RESPONSE)).complete(request) == last

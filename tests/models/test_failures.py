@@ -22,15 +22,8 @@ from graphexec.errors import (
     ServerError,
 )
 from graphexec.models import OpenAICompatible, Secret
+from graphexec.models.http import failures
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import (
-    LONGEST_ADVISED,
-    classify_exception,
-    classify_response,
-    invalid_key_error,
-    missing_key_error,
-    parse_retry_after,
-)
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
 from tests.parameters import cases
@@ -40,7 +33,7 @@ PEER = Endpoint("gpt-9", "https://api.example/v1", Secret("sk-secret"))
 
 def error_for(status: int, body: bytes = b"", **headers: str) -> ModelError:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return classify_response(PEER, status, httpx.Headers(named), body, now=0.0).error
+    return failures.classify_response(PEER, status, httpx.Headers(named), body, now=0.0).error
 
 
 @cases(
@@ -73,13 +66,15 @@ def test_each_status_has_its_error(status: int, kind: type[ModelError], remedy: 
 def test_errors_name_neither_parameters_nor_options() -> None:
     headers = httpx.Headers({"location": "https://there/v1", "retry-after": "120"})
     errors = [
-        classify_response(PEER, status, headers, b"", now=0.0).error for status in range(199, 600) if status != 200
+        failures.classify_response(PEER, status, headers, b"", now=0.0).error
+        for status in range(199, 600)
+        if status != 200
     ]
     for raised in (httpx.ReadTimeout, httpx.UnsupportedProtocol, httpx.DecodingError, httpx.ConnectError, OSError):
-        failure = classify_exception(PEER, raised(""), seconds=3.0)
+        failure = failures.classify_exception(PEER, raised(""), seconds=3.0)
         assert failure is not None
         errors.append(failure.error)
-    errors += [missing_key_error(PEER), invalid_key_error(PEER)]
+    errors += [failures.missing_key_error(PEER), failures.invalid_key_error(PEER)]
     for error in errors:
         assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
 
@@ -168,7 +163,7 @@ def test_redirect_error_has_the_location() -> None:
     ],
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
-    assert parse_retry_after(header, now=0.0) == seconds
+    assert failures.parse_retry_after(header, now=0.0) == seconds
 
 
 def test_rate_limit_error_has_the_wait() -> None:
@@ -180,7 +175,7 @@ def test_rate_limit_error_has_the_wait() -> None:
 
 @cases("status", [429, 503])
 def test_too_long_wait_is_explained(status: int) -> None:
-    failure = classify_response(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
+    failure = failures.classify_response(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
     assert not failure.transient
     assert "the server asks for 120 s, more than this client waits (60 s): try again in 120 s" in str(failure.error)
 
@@ -193,7 +188,7 @@ def test_used_up_quota_is_not_retried() -> None:
 
 
 def test_the_longest_wait_is_documented() -> None:
-    assert f"more than {LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
+    assert f"more than {failures.LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
 
 
 @cases(
@@ -212,7 +207,7 @@ def test_the_longest_wait_is_documented() -> None:
     ],
 )
 def test_each_client_exception_has_its_error(error: Exception, kind: type[ModelError], text: str) -> None:
-    failure = classify_exception(PEER, error, seconds=3.0)
+    failure = failures.classify_exception(PEER, error, seconds=3.0)
     assert failure is not None
     assert type(failure.error) is kind
     assert text in str(failure.error)
@@ -222,7 +217,7 @@ def test_other_exceptions_are_unchanged() -> None:
     class ConnectError(Exception):
         """An exception with the name of an httpx exception that is not from httpx."""
 
-    assert classify_exception(PEER, ConnectError(), seconds=3.0) is None
+    assert failures.classify_exception(PEER, ConnectError(), seconds=3.0) is None
     with pytest.raises(ZeroDivisionError):
         scripted_server(ZeroDivisionError()).complete(HELLO)
 

@@ -14,15 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContextOverflowError,
-    ModelConnectionError,
-    ModelNotFoundError,
-    ServerError,
-    WeightsError,
-)
+from graphexec import errors
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -138,14 +130,14 @@ def test_tools_without_template_support_are_rejected(model: LocalModel) -> None:
     with_tools = ChatRequest(QUESTION.messages, (ADD,))
 
     async def in_a_loop() -> None:
-        with pytest.raises(BadRequestError, match=NO_TOOLS):
+        with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
             await model.acomplete(with_tools)
-        with pytest.raises(BadRequestError, match=NO_TOOLS):
+        with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
             await anext(model.astream(with_tools))
 
-    with pytest.raises(BadRequestError, match=NO_TOOLS):
+    with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
         model.complete(with_tools)
-    with pytest.raises(BadRequestError, match=NO_TOOLS):
+    with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
         next(model.stream(with_tools))
     asyncio.run(in_a_loop())
     assert model.complete(QUESTION).content
@@ -199,7 +191,7 @@ def test_model_works_on_several_event_loops(model: LocalModel) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_too_long_prompt_error_has_token_counts(server: LlamaProcess, streamed: bool) -> None:
     request = ChatRequest([UserMessage("hi " * 500)])
-    with client(server) as tiny, pytest.raises(ContextOverflowError) as caught:
+    with client(server) as tiny, pytest.raises(errors.ContextOverflowError) as caught:
         next(tiny.stream(request)) if streamed else tiny.complete(request)
     assert caught.value.prompt_tokens is not None
     assert caught.value.prompt_tokens > 500
@@ -207,20 +199,20 @@ def test_too_long_prompt_error_has_token_counts(server: LlamaProcess, streamed: 
 
 
 def test_wrong_key_and_route_are_errors(server: LlamaProcess) -> None:
-    with client(server, key="another") as stranger, pytest.raises(AuthenticationError):
+    with client(server, key="another") as stranger, pytest.raises(errors.AuthenticationError):
         stranger.complete(QUESTION)
     with (
         OpenAICompatible("tiny", base_url=f"{server.url}/v7", api_key="the-key") as lost,
-        pytest.raises(ModelNotFoundError),
+        pytest.raises(errors.ModelNotFoundError),
     ):
         lost.complete(QUESTION)
 
 
 def test_wrong_schema_and_request_are_errors(server: LlamaProcess) -> None:
     with client(server) as tiny:
-        with pytest.raises(BadRequestError, match="nonsense"):
+        with pytest.raises(errors.BadRequestError, match="nonsense"):
             tiny.complete(ChatRequest(QUESTION.messages, schema={"type": "nonsense"}))
-        with pytest.raises((BadRequestError, ServerError)):
+        with pytest.raises((errors.BadRequestError, errors.ServerError)):
             tiny.complete(ChatRequest(QUESTION.messages, (ToolSpec("", "", {"type": "nonsense"}),)))
 
 
@@ -247,7 +239,7 @@ def test_close_ends_a_call_and_allows_later_calls() -> None:
         try:
             for _ in model.stream(STORY):
                 begun.set()
-        except ModelConnectionError as error:
+        except errors.ModelConnectionError as error:
             failed.append(error)
 
     thread = threading.Thread(target=listen)
@@ -314,10 +306,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_invalid_weights_error_has_llamas_reason(tmp_path: Path) -> None:
     path = tmp_path / "half.gguf"
     path.write_bytes(pull().read_bytes()[:1_000_000])
-    with pytest.raises(WeightsError, match=r"llama\.cpp cannot serve .*half\.gguf .*gguf_init"):
+    with pytest.raises(errors.WeightsError, match=r"llama\.cpp cannot serve .*half\.gguf .*gguf_init"):
         LocalModel(path).complete(STORY)
 
 
 def test_invalid_template_is_an_error() -> None:
-    with pytest.raises(WeightsError, match="Parser Error"):
+    with pytest.raises(errors.WeightsError, match="Parser Error"):
         LocalModel(chat_template="{{ broken").complete(STORY)

@@ -10,18 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, create_tool_calling_agent
+from graphexec import AgentExecutor, create_tool_calling_agent, messages
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    ModelReply,
-    Reasoning,
-    ReplyDelta,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
 from graphexec.models import MemoryCache, cached
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers import anthropic_reply, openai_reply, responses_reply
@@ -31,17 +21,17 @@ from tests.models.picky_server import PickyServer, Protocol, openai_refusal
 from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")
-CALL = ToolCall("c1", "echo", '{"text": "hi"}')
+CALL = messages.ToolCall("c1", "echo", '{"text": "hi"}')
 PROTOCOLS: list[Protocol] = ["chat", "responses", "anthropic"]
 THOUGHTS = "First I say it.\nThen I am done."
 
 
-def read_chat(**message: Any) -> ModelReply:
+def read_chat(**message: Any) -> messages.ModelReply:
     body = {"choices": [{"message": {"content": "4", **message}, "finish_reason": "stop"}]}
     return openai_reply.decode(json.dumps(body).encode(), PEER, chat=True)
 
 
-def stream_chat(*deltas: dict[str, Any]) -> tuple[str, ModelReply]:
+def stream_chat(*deltas: dict[str, Any]) -> tuple[str, messages.ModelReply]:
     draft = openai_reply.ChatStream(PEER)
     choices = [{"delta": delta} for delta in deltas] + [{"delta": {}, "finish_reason": "stop"}]
     chunks = [json.dumps({"choices": [choice]}) for choice in choices]
@@ -49,7 +39,7 @@ def stream_chat(*deltas: dict[str, Any]) -> tuple[str, ModelReply]:
     return "".join(piece.reasoning for piece in pieces), draft.reply()
 
 
-def data_of(reply: ModelReply) -> Any:
+def data_of(reply: messages.ModelReply) -> Any:
     (part,) = reply.reasoning
     assert part.provider == "models.example"
     return json.loads(part.data)
@@ -63,7 +53,7 @@ def test_reasoning_is_read_whole_and_streamed(protocol: Protocol) -> None:
         *deltas, streamed = server.model().stream(HELLO)
         assert whole == streamed
         assert [part.text for part in whole.reasoning] == [THOUGHTS]
-        assert "".join(piece.reasoning for piece in deltas if isinstance(piece, ReplyDelta)) == THOUGHTS
+        assert "".join(piece.reasoning for piece in deltas if isinstance(piece, messages.ReplyDelta)) == THOUGHTS
         assert whole.content == ("done" if reply == "done" else "")
 
 
@@ -109,8 +99,10 @@ EXPECTED: dict[Protocol, Any] = {
 }
 
 
-def conversation(reply: ModelReply) -> ChatRequest:
-    return ChatRequest([UserMessage("q"), reply.message, *(ToolMessage(call.id, "x") for call in reply.tool_calls)])
+def conversation(reply: messages.ModelReply) -> messages.ChatRequest:
+    return messages.ChatRequest(
+        [messages.UserMessage("q"), reply.message, *(messages.ToolMessage(call.id, "x") for call in reply.tool_calls)]
+    )
 
 
 @cases("source", PROTOCOLS)
@@ -128,7 +120,7 @@ def test_reasoning_of_another_provider_is_not_sent(protocol: Protocol) -> None:
     reply = PickyServer(protocol, [CALL], thoughts=THOUGHTS).model().complete(HELLO)
     parts = tuple(dataclasses.replace(part, provider="elsewhere") for part in reply.reasoning)
     server = PickyServer(protocol, ["done"] * 2)
-    for reasoning in (parts, (Reasoning(THOUGHTS),)):
+    for reasoning in (parts, (messages.Reasoning(THOUGHTS),)):
         server.model().complete(conversation(dataclasses.replace(reply, reasoning=reasoning)))
     assert THOUGHTS[:15] not in json.dumps(server.bodies)
 
@@ -137,7 +129,7 @@ def test_reasoning_of_another_provider_is_not_sent(protocol: Protocol) -> None:
 def test_reasoning_is_not_sent_without_calls(protocol: Protocol) -> None:
     reply = PickyServer(protocol, ["It is 4."], thoughts=THOUGHTS).model().complete(HELLO)
     server = PickyServer(protocol, ["done"])
-    server.model().complete(ChatRequest([UserMessage("q"), reply.message, UserMessage("r")]))
+    server.model().complete(messages.ChatRequest([messages.UserMessage("q"), reply.message, messages.UserMessage("r")]))
     assert "It is 4." in json.dumps(server.bodies)
     assert THOUGHTS[:15] not in json.dumps(server.bodies)
 
@@ -292,7 +284,7 @@ class TestAnthropic:
 
 
 class TestResponses:
-    def read(self, *output: dict[str, Any]) -> ModelReply:
+    def read(self, *output: dict[str, Any]) -> messages.ModelReply:
         body = {"output": [*output], "status": "completed"}
         return responses_reply.decode(json.dumps(body).encode(), PEER)
 
@@ -360,15 +352,17 @@ class TestResponses:
 
 
 # Any: an event's JSON.
-def read_events(*events: dict[str, Any]) -> tuple[list[ReplyDelta], ModelReply]:
+def read_events(*events: dict[str, Any]) -> tuple[list[messages.ReplyDelta], messages.ModelReply]:
     draft = responses_reply.ResponsesStream(PEER)
     return [piece for event in events for piece in draft.take(json.dumps(event))], draft.reply()
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_foreign_data_is_ignored(text: str, data: str) -> None:
-    message = AssistantMessage("", (CALL,), (Reasoning(text, data, "127.0.0.1:1"),))
+    message = messages.AssistantMessage("", (CALL,), (messages.Reasoning(text, data, "127.0.0.1:1"),))
     for protocol in PROTOCOLS:
         server = PickyServer(protocol, ["done"])
-        server.model().complete(ChatRequest([UserMessage("q"), message, ToolMessage("c1", "x")]))
+        server.model().complete(
+            messages.ChatRequest([messages.UserMessage("q"), message, messages.ToolMessage("c1", "x")])
+        )
         assert "reasoning" not in json.dumps(server.bodies)

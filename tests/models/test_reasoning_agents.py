@@ -7,19 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec import Agent, AgentExecutor, Done, Reported, tool
-from graphexec.agents import (
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_react_agent,
-    create_self_ask_agent,
-    create_structured_agent,
-    create_structured_chat_agent,
-    create_tool_calling_agent,
-    create_xml_agent,
-)
+from graphexec import Agent, AgentExecutor, Done, Reported, agents, tool
 from graphexec.executor.result import RunResult, make_result
 from graphexec.messages import ToolCall, Usage
 from graphexec.models import OptionRefused
@@ -71,44 +59,44 @@ class Kind:
 
 BEYOND = "\nObservation: wrong\nFinal Answer: wrong"
 KINDS = {
-    "tool_calling": Kind(create_tool_calling_agent, ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
-    "react": Kind(create_react_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
-    "mrkl": Kind(create_mrkl_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
+    "tool_calling": Kind(agents.create_tool_calling_agent, ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
+    "react": Kind(agents.create_react_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
+    "mrkl": Kind(agents.create_mrkl_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
     "conversational": Kind(
-        create_conversational_agent,
+        agents.create_conversational_agent,
         f"Thought: Do I need to use a tool? Yes\nAction: echo\nAction Input: hi{BEYOND}",
         "Thought: Do I need to use a tool? No\nAI: done",
         inputs=(("input", "q"), ("chat_history", "")),
     ),
     "chat": Kind(
-        create_chat_agent,
+        agents.create_chat_agent,
         f'Action:\n```\n{{"action": "echo", "action_input": "hi"}}\n```{BEYOND}',
         "Final Answer: done",
     ),
     "structured_chat": Kind(
-        create_structured_chat_agent,
+        agents.create_structured_chat_agent,
         f'Action:\n```\n{{"action": "echo", "action_input": {{"text": "hi"}}}}\n```{BEYOND}',
         'Action:\n```\n{"action": "Final Answer", "action_input": "done"}\n```',
     ),
     "json_chat": Kind(
-        create_json_chat_agent,
+        agents.create_json_chat_agent,
         f'{{"action": "echo", "action_input": "hi"}}{BEYOND}',
         '{"action": "Final Answer", "action_input": "done"}',
     ),
     "xml": Kind(
-        create_xml_agent,
+        agents.create_xml_agent,
         "<tool>echo</tool><tool_input>hi</tool_input><observation>wrong</observation>"
         "<final_answer>wrong</final_answer>",
         "<final_answer>done</final_answer>",
     ),
     "self_ask": Kind(
-        create_self_ask_agent,
+        agents.create_self_ask_agent,
         "Yes.\nFollow up: hi\nIntermediate answer: wrong\nSo the final answer is: wrong",
         "So the final answer is: done",
         search,
     ),
     "structured": Kind(
-        create_structured_agent,
+        agents.create_structured_agent,
         '{"action": "echo", "action_input": {"text": "hi"}}',
         '{"action": "final_answer", "answer": "done"}',
     ),

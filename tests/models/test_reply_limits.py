@@ -17,21 +17,9 @@ from graphexec.errors import InputError, InvalidReplyError, ModelError, ReplyLim
 from graphexec.models import LocalModel, OpenAICompatible, ReplyLimits, create_model
 from graphexec.models.http.receiving import Body, EventReader, find_excess
 from tests.counting import count_calls
+from tests.models import hostile
 from tests.models.actors import HELLO, Act, LoopbackServer, read_stream, response, send
 from tests.models.call_modes import all_modes, both_streams, call_blocking, stream_async
-from tests.models.hostile import (
-    EVENTS_TYPE,
-    PROTOCOLS,
-    WINDOWS,
-    Ask,
-    Protocol,
-    compress,
-    endless,
-    event,
-    make_bomb,
-    once,
-    respond,
-)
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
@@ -41,23 +29,28 @@ DEEP = b"[" * 3_000
 ARGUMENTS = '{"a": ' + "[" * 1_000
 
 # An attack, and the limit that stops it. Any server may send these, also for a request of a stream.
-Attack = tuple[Callable[[Protocol], Act], str]
+Attack = tuple[Callable[[hostile.Protocol], Act], str]
+
+
+def bomb(name: str, window: int) -> Callable[[hostile.Protocol], Act]:
+    """Return an act that sends a compressed body which is large when it is read."""
+    encoding = name.split(maxsplit=1)[0]
+    return lambda _: hostile.respond(hostile.once(hostile.make_bomb(window, 1)), encoding=encoding)
+
+
 PLAIN: dict[str, Attack] = {
-    "endless body": (lambda _: respond(endless(b" " * 1_000)), "bytes"),
-    "endless error 500": (lambda _: respond(endless(b" " * 1_000), status="500 Oops"), "bytes"),
-    "endless error 401": (lambda _: respond(endless(b" " * 1_000), status="401 No"), "bytes"),
-    **{
-        name: (lambda _, w=window, n=name: respond(once(make_bomb(w, 1)), encoding=n.split(maxsplit=1)[0]), "bytes")  # type: ignore[misc]
-        for name, window in WINDOWS.items()
-    },
-    "nested body": (lambda _: respond(once(DEEP)), "depth"),
-    "values": (lambda _: respond(once(b'{"error": [' + b"1," * 1_000 + b"1]}")), "values"),
-    "calls": (lambda protocol: respond(once(protocol.calls(["{}"] * 4))), "calls"),
-    "nested arguments": (lambda protocol: respond(once(protocol.calls([ARGUMENTS]))), "depth"),
+    "endless body": (lambda _: hostile.respond(hostile.endless(b" " * 1_000)), "bytes"),
+    "endless error 500": (lambda _: hostile.respond(hostile.endless(b" " * 1_000), status="500 Oops"), "bytes"),
+    "endless error 401": (lambda _: hostile.respond(hostile.endless(b" " * 1_000), status="401 No"), "bytes"),
+    **{name: (bomb(name, window), "bytes") for name, window in hostile.WINDOWS.items()},
+    "nested body": (lambda _: hostile.respond(hostile.once(DEEP)), "depth"),
+    "values": (lambda _: hostile.respond(hostile.once(b'{"error": [' + b"1," * 1_000 + b"1]}")), "values"),
+    "calls": (lambda protocol: hostile.respond(hostile.once(protocol.calls(["{}"] * 4))), "calls"),
+    "nested arguments": (lambda protocol: hostile.respond(hostile.once(protocol.calls([ARGUMENTS]))), "depth"),
 }
 
 
-def _calls(protocol: Protocol) -> Iterator[bytes]:
+def _calls(protocol: hostile.Protocol) -> Iterator[bytes]:
     position = 0
     while True:
         yield protocol.call_events(position, "{}")
@@ -65,24 +58,24 @@ def _calls(protocol: Protocol) -> Iterator[bytes]:
 
 
 def _stream(
-    pieces: Callable[[Protocol], Callable[[], Iterator[bytes]]], encoding: str = ""
-) -> Callable[[Protocol], Act]:
-    return lambda protocol: respond(pieces(protocol), kind=EVENTS_TYPE, encoding=encoding)
+    pieces: Callable[[hostile.Protocol], Callable[[], Iterator[bytes]]], encoding: str = ""
+) -> Callable[[hostile.Protocol], Act]:
+    return lambda protocol: hostile.respond(pieces(protocol), kind=hostile.EVENTS_TYPE, encoding=encoding)
 
 
 STREAMED: dict[str, Attack] = {
-    "endless line": (_stream(lambda _: endless(b"data: xxxxxxxxxx")), "bytes"),
-    "endless event": (_stream(lambda _: endless(b"data: xxxxxxxxxx\n")), "bytes"),
-    "endless comments": (_stream(lambda _: endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
-    "endless events": (_stream(lambda _: endless(event({"type": "ping"}))), "values"),
-    "endless text": (_stream(lambda protocol: endless(protocol.text_event("x" * 100))), "bytes"),
+    "endless line": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx")), "bytes"),
+    "endless event": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx\n")), "bytes"),
+    "endless comments": (_stream(lambda _: hostile.endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
+    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "values"),
+    "endless text": (_stream(lambda protocol: hostile.endless(protocol.text_event("x" * 100))), "bytes"),
     "endless calls": (_stream(lambda protocol: lambda: _calls(protocol)), "calls"),
-    "compressed": (_stream(lambda _: once(make_bomb(31, 1)), "gzip"), "bytes"),
-    "nested event": (_stream(lambda _: once(b"data: " + DEEP + b"\n\n")), "depth"),
+    "compressed": (_stream(lambda _: hostile.once(hostile.make_bomb(31, 1)), "gzip"), "bytes"),
+    "nested event": (_stream(lambda _: hostile.once(b"data: " + DEEP + b"\n\n")), "depth"),
 }
 
 
-def check_attacks(protocol: Protocol, ask: Ask, attacks: dict[str, Attack]) -> None:
+def check_attacks(protocol: hostile.Protocol, ask: hostile.Ask, attacks: dict[str, Attack]) -> None:
     path = "" if protocol.make.__name__ == "Anthropic" else "/v1"
     for name, (make_act, limit) in attacks.items():
         with LoopbackServer(make_act(protocol)) as server:
@@ -103,34 +96,36 @@ def check_attacks(protocol: Protocol, ask: Ask, attacks: dict[str, Attack]) -> N
 # A server may ignore that a request asks for a stream.
 @pytest.mark.medium
 @cases("ask", [call_blocking, stream_async])
-@cases("protocol", PROTOCOLS)
-def test_hostile_replies_exceed_a_limit(protocol: Protocol, ask: Ask) -> None:
+@cases("protocol", hostile.PROTOCOLS)
+def test_hostile_replies_exceed_a_limit(protocol: hostile.Protocol, ask: hostile.Ask) -> None:
     check_attacks(protocol, ask, PLAIN)
 
 
 @pytest.mark.medium
 @both_streams
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-def test_hostile_streams_exceed_a_limit(protocol: Protocol, ask: Ask) -> None:
+@pytest.mark.parametrize("protocol", hostile.PROTOCOLS, ids=str)
+def test_hostile_streams_exceed_a_limit(protocol: hostile.Protocol, ask: hostile.Ask) -> None:
     check_attacks(protocol, ask, STREAMED)
 
 
 @all_modes
-@pytest.mark.parametrize("name", WINDOWS)
-def test_compressed_replies_are_read(ask: Ask, name: str) -> None:
-    kinds = {CHAT: "application/json", STREAM: EVENTS_TYPE}
+@pytest.mark.parametrize("name", hostile.WINDOWS)
+def test_compressed_replies_are_read(ask: hostile.Ask, name: str) -> None:
+    kinds = {CHAT: "application/json", STREAM: hostile.EVENTS_TYPE}
     for body, kind in kinds.items():
-        act = respond(once(compress(body, WINDOWS[name])), kind=kind, encoding=name.split(maxsplit=1)[0])
+        act = hostile.respond(
+            hostile.once(hostile.compress(body, hostile.WINDOWS[name])), kind=kind, encoding=name.split(maxsplit=1)[0]
+        )
         with LoopbackServer(act) as server, OpenAICompatible("tiny", base_url=server.url) as model:
-            if kind == EVENTS_TYPE and "stream" not in ask.__name__:
+            if kind == hostile.EVENTS_TYPE and "stream" not in ask.__name__:
                 continue
             assert ask(model) == CHAT_REPLY
 
 
 @all_modes
-def test_other_encodings_are_refused(ask: Ask) -> None:
+def test_other_encodings_are_refused(ask: hostile.Ask) -> None:
     for encoding in ("br", "zstd", "gzip, gzip"):
-        act = respond(once(CHAT), encoding=encoding)
+        act = hostile.respond(hostile.once(CHAT), encoding=encoding)
         with (
             LoopbackServer(act) as server,
             OpenAICompatible("tiny", base_url=server.url) as model,
@@ -140,8 +135,8 @@ def test_other_encodings_are_refused(ask: Ask) -> None:
 
 
 @all_modes
-def test_invalid_compression_is_an_invalid_reply(ask: Ask) -> None:
-    act = respond(once(b"no gzip"), encoding="gzip")
+def test_invalid_compression_is_an_invalid_reply(ask: hostile.Ask) -> None:
+    act = hostile.respond(hostile.once(b"no gzip"), encoding="gzip")
     with (
         LoopbackServer(act) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
@@ -151,7 +146,7 @@ def test_invalid_compression_is_an_invalid_reply(ask: Ask) -> None:
 
 
 @all_modes
-def test_numbers_of_any_length_are_model_errors(ask: Ask) -> None:
+def test_numbers_of_any_length_are_model_errors(ask: hostile.Ask) -> None:
     long = b"9" * 100_000
     for body in (b'{"choices": [], "usage": {"prompt_tokens": %s}}' % long, b'{"error": %s}' % long):
         with LoopbackServer(send(response(body))) as server, OpenAICompatible("tiny", base_url=server.url) as model:
@@ -193,7 +188,7 @@ class TestLimits:
         create_model("openai:gpt-5-mini", reply_limits=LIMITS)
         create_model("local", reply_limits=LIMITS)
         wrong: Any = 5
-        makers: tuple[Callable[..., object], ...] = (LocalModel, *(protocol.make for protocol in PROTOCOLS))
+        makers: tuple[Callable[..., object], ...] = (LocalModel, *(protocol.make for protocol in hostile.PROTOCOLS))
         for make in makers:
             with pytest.raises(InputError, match=r"reply_limits=5; give ReplyLimits\("):
                 make("tiny", reply_limits=wrong)
@@ -260,14 +255,14 @@ def test_events_are_those_of_httpx_sse(lines: list[bytes], end: bytes, size: int
     body = b"".join(line + end for line in [*lines, b""])
     reader = EventReader("server", ReplyLimits())
     found = [data for start in range(0, len(body), size) for data in reader.take(body[start : start + size])]
-    source = EventSource(httpx.Response(200, headers={"content-type": EVENTS_TYPE}, content=body))
+    source = EventSource(httpx.Response(200, headers={"content-type": hostile.EVENTS_TYPE}, content=body))
     # An event without data has no meaning in any of the protocols.
     assert [data for data in found if data] == [one.data for one in source.iter_sse() if one.data]
 
 
-@given(st.binary(max_size=300), st.sampled_from(sorted(WINDOWS)), st.integers(1, 50))
+@given(st.binary(max_size=300), st.sampled_from(sorted(hostile.WINDOWS)), st.integers(1, 50))
 def test_decompression_does_not_depend_on_the_pieces(data: bytes, name: str, size: int) -> None:
-    packed = compress(data, WINDOWS[name])
+    packed = hostile.compress(data, hostile.WINDOWS[name])
     body = Body("server", ReplyLimits(), name.split(maxsplit=1)[0])
     pieces = [packed[start : start + size] for start in range(0, len(packed), size)]
     assert b"".join(part for piece in pieces for part in body.take(piece)) == data
@@ -275,9 +270,9 @@ def test_decompression_does_not_depend_on_the_pieces(data: bytes, name: str, siz
 
 def test_stream_may_be_longer_than_its_content() -> None:
     """A token of four characters comes in an event of several hundred."""
-    events = [PROTOCOLS[0].text_event("abcd")] * 100
-    end = event({"choices": [{"finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
-    act = respond(once(b"".join(events) + end), kind=EVENTS_TYPE)
+    events = [hostile.PROTOCOLS[0].text_event("abcd")] * 100
+    end = hostile.event({"choices": [{"finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
+    act = hostile.respond(hostile.once(b"".join(events) + end), kind=hostile.EVENTS_TYPE)
     limits = ReplyLimits(bytes=1_000)
     with LoopbackServer(act) as server, OpenAICompatible("tiny", base_url=server.url, reply_limits=limits) as model:
         assert read_stream(model.stream(HELLO)).content == "abcd" * 100

@@ -8,15 +8,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from graphexec.errors import (
-    BadRequestError,
-    InvalidReplyError,
-    ModelConnectionError,
-    ModelError,
-    ModelTimeoutError,
-    RateLimitError,
-    ServerError,
-)
+from graphexec import errors
 from graphexec.messages import ModelReply
 from graphexec.models import OpenAICompatible, Retried
 from tests.models.actors import HELLO, FakeTime, read_stream, scripted_server, sse
@@ -76,21 +68,21 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: htt
     # Each retry is reported.
     retries = [one for one in reports if isinstance(one, Retried)]
     assert [(one.attempt, one.wait) for one in retries] == [(1, first), (2, second)]
-    assert all(isinstance(one.error, ModelError) for one in retries)
+    assert all(isinstance(one.error, errors.ModelError) for one in retries)
 
 
 @all_modes
 @cases(
     ("failure", "kind"),
     [
-        (httpx.Response(400), BadRequestError),
-        (httpx.Response(200, content=b"hm"), InvalidReplyError),
-        (httpx.ReadTimeout("slow"), ModelTimeoutError),
-        (httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}), RateLimitError),
+        (httpx.Response(400), errors.BadRequestError),
+        (httpx.Response(200, content=b"hm"), errors.InvalidReplyError),
+        (httpx.ReadTimeout("slow"), errors.ModelTimeoutError),
+        (httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}), errors.RateLimitError),
     ],
 )
 def test_permanent_errors_are_raised_at_once(
-    ask: Ask, failure: httpx.Response | Exception, kind: type[ModelError]
+    ask: Ask, failure: httpx.Response | Exception, kind: type[errors.ModelError]
 ) -> None:
     time = FakeTime()
     with pytest.raises(kind), record_reports() as reports:
@@ -101,7 +93,7 @@ def test_permanent_errors_are_raised_at_once(
 @all_modes
 def test_last_server_error_is_raised(ask: Ask) -> None:
     time = FakeTime()
-    with pytest.raises(ServerError, match="503: busy"):
+    with pytest.raises(errors.ServerError, match="503: busy"):
         ask(
             scripted_server(
                 busy_response(status=500), busy_response(status=500), busy_response(status=503), GOOD, time=time
@@ -121,7 +113,7 @@ def test_server_determines_the_wait(ask: Ask, after: str, wait: float) -> None:
 @all_modes
 def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
     time = FakeTime()
-    with pytest.raises(RateLimitError, match=r"asks for 61 s, more than this client waits \(60 s\)") as caught:
+    with pytest.raises(errors.RateLimitError, match=r"asks for 61 s, more than this client waits \(60 s\)") as caught:
         ask(scripted_server(busy_response("61"), GOOD, time=time))
     assert time.slept == []
     assert caught.value.retry_after == 61
@@ -132,14 +124,14 @@ def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
 @all_modes
 def test_wait_beyond_the_timeout_is_not_started(ask: Ask) -> None:
     time = FakeTime()
-    with pytest.raises(RateLimitError):
+    with pytest.raises(errors.RateLimitError):
         ask(scripted_server(busy_response("7"), busy_response("7"), GOOD, time=time), timeout=10)
     assert time.slept == [7.0]
 
 
 @all_modes
 def test_zero_timeout_fails_before_sending(ask: Ask) -> None:
-    with pytest.raises(ModelTimeoutError, match=r"tiny at http://127\.0\.0\.1:1/v1 did not answer within 0 s"):
+    with pytest.raises(errors.ModelTimeoutError, match=r"tiny at http://127\.0\.0\.1:1/v1 did not answer within 0 s"):
         ask(scripted_server(), timeout=0)
 
 
@@ -163,7 +155,7 @@ def test_idle_connection_is_replaced_only_once(ask: Ask) -> None:
     assert ask(model) == CHAT_REPLY
     assert ask(model) == CHAT_REPLY
     assert time.slept == [0.0]
-    with pytest.raises(ModelConnectionError):
+    with pytest.raises(errors.ModelConnectionError):
         ask(model)
     # One reconnection, then the two retries.
     assert [seconds > 0 for seconds in time.slept] == [False, False, True, True]
@@ -205,7 +197,7 @@ def test_stream_is_retried_only_before_first_delta() -> None:
     assert len(time.slept) == 1
     pieces = scripted_server(broken_after(STREAM[:200]), sse(STREAM), time=time).stream(HELLO)
     next(pieces)
-    with pytest.raises(ModelConnectionError):
+    with pytest.raises(errors.ModelConnectionError):
         next(pieces)
     assert len(time.slept) == 1
 
@@ -225,6 +217,6 @@ def test_stream_respects_its_timeout() -> None:
 
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
 
-    with pytest.raises(ModelTimeoutError, match="within 5 s"):
+    with pytest.raises(errors.ModelTimeoutError, match="within 5 s"):
         read_stream(scripted_server(slow, time=time).stream(HELLO, timeout=5))
     assert read_stream(scripted_server(slow, time=time).stream(HELLO, timeout=50)) == CHAT_REPLY

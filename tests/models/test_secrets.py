@@ -17,16 +17,7 @@ from graphexec.errors import InputError, ModelError, SecretError
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, Secret, create_model
 from graphexec.models.http.endpoint import hide_credentials
 from graphexec.models.http.remote import RemoteModel
-from tests.models.actors import (
-    HELLO,
-    Answer,
-    FakeTime,
-    LoopbackServer,
-    Script,
-    read_stream,
-    response,
-    send,
-)
+from tests.models import actors
 from tests.models.leaks import Search, record_log
 from tests.parameters import cases
 
@@ -35,20 +26,20 @@ CLASSES = (OpenAICompatible, OpenAIResponses, Anthropic)
 
 
 def complete(model: RemoteModel) -> object:
-    return model.complete(HELLO)
+    return model.complete(actors.HELLO)
 
 
 def acomplete(model: RemoteModel) -> object:
-    return asyncio.run(model.acomplete(HELLO))
+    return asyncio.run(model.acomplete(actors.HELLO))
 
 
 def stream(model: RemoteModel) -> object:
-    return read_stream(model.stream(HELLO))
+    return actors.read_stream(model.stream(actors.HELLO))
 
 
 def astream(model: RemoteModel) -> object:
     async def run() -> object:
-        return [piece async for piece in model.astream(HELLO)]
+        return [piece async for piece in model.astream(actors.HELLO)]
 
     return asyncio.run(run())
 
@@ -56,7 +47,7 @@ def astream(model: RemoteModel) -> object:
 MODES = (complete, acomplete, stream, astream)
 
 
-def answer(status: int, body: bytes | str, kind: str = "application/json", **headers: str) -> Answer:
+def answer(status: int, body: bytes | str, kind: str = "application/json", **headers: str) -> actors.Answer:
     return lambda _: httpx.Response(
         status,
         content=body,
@@ -64,7 +55,7 @@ def answer(status: int, body: bytes | str, kind: str = "application/json", **hea
     )
 
 
-def fail(error: Exception) -> Answer:
+def fail(error: Exception) -> actors.Answer:
     def act(_: httpx.Request) -> httpx.Response:
         raise error
 
@@ -92,7 +83,7 @@ def cut_stream(_: httpx.Request) -> httpx.Response:
 
 
 ECHO = f'{{"error": {{"message": "Incorrect API key provided: {KEY}"}}}}'
-FAILURES: dict[str, Answer] = {
+FAILURES: dict[str, actors.Answer] = {
     "connection refused": fail(httpx.ConnectError("refused")),
     "no such host": fail(httpx.ConnectError("[Errno -2] Name or service not known")),
     "TLS": fail(httpx.ConnectError("certificate verify failed")),
@@ -134,7 +125,7 @@ FAILURES: dict[str, Answer] = {
 }
 
 
-def make(kind: type[RemoteModel], act: Answer, time: FakeTime) -> RemoteModel:
+def make(kind: type[RemoteModel], act: actors.Answer, time: actors.FakeTime) -> RemoteModel:
     transport = httpx.MockTransport(act)
     return kind(
         "tiny",
@@ -152,7 +143,7 @@ def test_no_failure_shows_the_key(kind: type[RemoteModel], mode: Callable[[Remot
     search = Search(KEY)
     with record_log() as log:
         for name, act in FAILURES.items():
-            model = make(kind, act, FakeTime())
+            model = make(kind, act, actors.FakeTime())
             with pytest.raises((ModelError, ValueError)) as caught:
                 mode(model)
             search.in_error(caught.value, name)
@@ -190,9 +181,9 @@ class TestSecret:
 
 @cases("key", [KEY, Secret(KEY), SecretStr(KEY)])
 def test_key_may_be_hidden(key: object) -> None:
-    script = Script(httpx.Response(401))
+    script = actors.Script(httpx.Response(401))
     with httpx.Client(transport=script.transport) as client, pytest.raises(ModelError):
-        OpenAICompatible("tiny", base_url="https://a.example", api_key=key, client=client).complete(HELLO)  # type: ignore[arg-type]  # pyright: ignore
+        OpenAICompatible("tiny", base_url="https://a.example", api_key=key, client=client).complete(actors.HELLO)  # type: ignore[arg-type]  # pyright: ignore
     assert script.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -233,7 +224,7 @@ def test_wrong_options_show_no_secret(create: Callable[..., object], options: di
 def test_invalid_key_is_not_shown(key: str) -> None:
     model = OpenAICompatible("tiny", base_url="https://a.example", api_key=key)
     with pytest.raises(ModelError) as caught:
-        model.complete(HELLO)
+        model.complete(actors.HELLO)
     search = Search(key, KEY)
     search.in_error(caught.value)
     assert search.hits == []
@@ -242,8 +233,8 @@ def test_invalid_key_is_not_shown(key: str) -> None:
 @cases("mode", MODES)
 def test_failures_on_sockets_show_no_key(mode: Callable[[RemoteModel], object]) -> None:
     search = Search(KEY)
-    bad = send(response(ECHO.encode(), status="401 Unauthorized"))
-    with record_log() as log, LoopbackServer(bad) as server:
+    bad = actors.send(actors.response(ECHO.encode(), status="401 Unauthorized"))
+    with record_log() as log, actors.LoopbackServer(bad) as server:
         server.add_acts(server.stall(), server.stall(b"HTTP/1.1 200 OK\r\ncontent-type: te"))
         for _ in range(3):
             model = OpenAICompatible("tiny", base_url=server.url, api_key=KEY, timeout=0.2, max_retries=0)
@@ -275,7 +266,7 @@ def echo_request(request: httpx.Request) -> httpx.Response:
 @cases("name", EXTRA)
 @cases("kind", CLASSES)
 def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> None:
-    script = Script(echo_request, echo_request)
+    script = actors.Script(echo_request, echo_request)
     options: dict[str, Any] = {"base_url": "https://models.example/v1", "api_key": "unused"} | EXTRA[name]
     model = kind("tiny", client=httpx.Client(transport=script.transport), **options)
     search = Search(KEY)
@@ -294,12 +285,12 @@ def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> 
 
 
 def test_address_keeps_its_parameters() -> None:
-    script = Script(httpx.Response(401))
+    script = actors.Script(httpx.Response(401))
     client = httpx.Client(transport=script.transport)
     with pytest.raises(ModelError, match=r"tiny at https://a\.example/v1\?api-version=3&api-key=\*\*\* "):
         OpenAICompatible(
             "tiny", base_url="https://me:pa%20ss@a.example/v1/?api-version=3&api-key=k", api_key="", client=client
-        ).complete(HELLO)
+        ).complete(actors.HELLO)
     (request,) = script.requests
     assert str(request.url) == "https://a.example/v1/chat/completions?api-version=3&api-key=k"
     assert request.headers["authorization"] == "Basic bWU6cGEgc3M="
@@ -348,7 +339,7 @@ def test_log_of_a_socket_has_no_key(mode: Callable[[RemoteModel], object]) -> No
     headers = f"Location: http://127.0.0.1/?key={KEY}\r\nX-Echo: Bearer {KEY}\r\nContent-Length: 0"
     head = f"HTTP/1.1 302 Found\r\n{headers}\r\n\r\n"
     search = Search(KEY)
-    with record_log() as log, LoopbackServer(send(head.encode())) as server:
+    with record_log() as log, actors.LoopbackServer(actors.send(head.encode())) as server:
         model = OpenAICompatible("tiny", base_url=f"{server.url}?api-key={KEY}", api_key=KEY)
         with pytest.raises(ModelError):
             mode(model)

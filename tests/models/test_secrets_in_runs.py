@@ -14,20 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent, snapshot_of, tool
+from graphexec import AgentExecutor, create_tool_calling_agent, models, snapshot_of, tool
 from graphexec.draw import Recorder
 from graphexec.errors import ModelError, SecretError
 from graphexec.memory import BufferMemory, FileHistory
-from graphexec.models import (
-    Anthropic,
-    OpenAICompatible,
-    OpenAIResponses,
-    SQLiteCache,
-    cached,
-    rate_limited,
-    retrying,
-    with_fallbacks,
-)
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
 from tests.models.actors import HELLO, FakeTime, LoopbackServer, chunks, send
@@ -51,8 +41,8 @@ def executor_of(model: Any, folder: Path) -> AgentExecutor:
 
 def wrap(model: RemoteModel, folder: Path) -> Any:
     """Return the model in all wrappers."""
-    inner = with_fallbacks(retrying(rate_limited(model, at_once=2), clock=FakeTime().clock), model)
-    return cached(inner, SQLiteCache(folder / "cache.sqlite"), name="x")
+    inner = models.with_fallbacks(models.retrying(models.rate_limited(model, at_once=2), clock=FakeTime().clock), model)
+    return models.cached(inner, models.SQLiteCache(folder / "cache.sqlite"), name="x")
 
 
 def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
@@ -110,7 +100,7 @@ def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
         return httpx.Response(200, headers={"content-type": "application/json"}, content=CALLS if first else CHAT)
 
     search = Search(KEY)
-    model = make(OpenAICompatible, act, FakeTime())
+    model = make(models.OpenAICompatible, act, FakeTime())
     run_all(executor_of(wrap(model, tmp_path), tmp_path), tmp_path, search)
     search.in_files(tmp_path)
     assert search.hits == []
@@ -122,7 +112,7 @@ def stalled(server: LoopbackServer, kind: type[RemoteModel]) -> RemoteModel:
     return kind("tiny", base_url=server.url, api_key=KEY)
 
 
-@cases("kind", [OpenAICompatible, OpenAIResponses, Anthropic])
+@cases("kind", [models.OpenAICompatible, models.OpenAIResponses, models.Anthropic])
 def test_cancelled_call_shows_no_key(kind: type[RemoteModel]) -> None:
     search = Search(KEY)
 
@@ -160,7 +150,7 @@ def test_cancelled_call_shows_no_key(kind: type[RemoteModel]) -> None:
 def test_run_stopped_by_its_deadline_shows_no_key(tmp_path: Path) -> None:
     search = Search(KEY)
     with LoopbackServer() as server:
-        model = stalled(server, OpenAICompatible)
+        model = stalled(server, models.OpenAICompatible)
         agent = create_tool_calling_agent(model, [])
         result = AgentExecutor(agent=agent, tools=[], max_execution_time=0.05, max_iterations=2).invoke({"input": "?"})
         model.close()
@@ -172,7 +162,7 @@ def test_run_stopped_by_its_deadline_shows_no_key(tmp_path: Path) -> None:
 def test_exception_of_a_reader_shows_no_key(mode: str) -> None:
     # The user's code between two pieces of a stream.
     pieces = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n' * 3
-    model = make(OpenAICompatible, answer(200, pieces, "text/event-stream"), FakeTime())
+    model = make(models.OpenAICompatible, answer(200, pieces, "text/event-stream"), FakeTime())
     search = Search(KEY)
 
     def read() -> None:
@@ -197,7 +187,7 @@ def test_closed_client_shows_no_key() -> None:
     search = Search(KEY)
     client = httpx.Client()
     client.close()
-    model = OpenAICompatible("tiny", api_key=KEY, client=client)
+    model = models.OpenAICompatible("tiny", api_key=KEY, client=client)
     for mode in MODES[::2]:
         with pytest.raises(RuntimeError, match="closed") as caught:
             mode(model)
@@ -208,7 +198,7 @@ def test_closed_client_shows_no_key() -> None:
 def test_no_failure_leaves_a_request_in_memory() -> None:
     transport = httpx.MockTransport(answer(401, ECHO))
     with httpx.Client(transport=transport) as client:
-        model = OpenAICompatible("tiny", base_url="https://only-here.example", api_key=KEY, client=client)
+        model = models.OpenAICompatible("tiny", base_url="https://only-here.example", api_key=KEY, client=client)
         with pytest.raises(ModelError) as caught:
             model.complete(HELLO)
         gc.collect()
@@ -218,7 +208,7 @@ def test_no_failure_leaves_a_request_in_memory() -> None:
 
 
 def test_executor_with_a_key_cannot_be_copied(tmp_path: Path) -> None:
-    executor = executor_of(OpenAICompatible("tiny", api_key=KEY), tmp_path)
+    executor = executor_of(models.OpenAICompatible("tiny", api_key=KEY), tmp_path)
     with pytest.raises(SecretError, match="make the OpenAICompatible where it is used"):
         copy.deepcopy(executor)
 
@@ -228,7 +218,7 @@ def test_call_under_way_shows_no_key() -> None:
     search = Search(KEY)
     events = chunks(*(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1]))
     with LoopbackServer(send(events), send(events)) as server:
-        model = OpenAICompatible("tiny", base_url=server.url, api_key=KEY)
+        model = models.OpenAICompatible("tiny", base_url=server.url, api_key=KEY)
         stream = model.stream(HELLO)
         next(stream)
         search.in_object(model, "model")

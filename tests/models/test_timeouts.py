@@ -22,17 +22,7 @@ from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.network import DeadlineBackend
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.io import BLOCKING
-from tests.models.actors import (
-    HELLO,
-    Act,
-    FakeTime,
-    LoopbackServer,
-    aread_stream,
-    chunks,
-    read_stream,
-    scripted_server,
-    send,
-)
+from tests.models import actors
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
 from tests.models.recorded import STREAM
 from tests.parameters import cases
@@ -57,7 +47,7 @@ class Trickle:
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n\r\n"
 STREAM_HEAD = HEAD % EVENTS_TYPE.encode()
-SLOW: dict[str, Callable[[], Act]] = {
+SLOW: dict[str, Callable[[], actors.Act]] = {
     "status line": lambda: Trickle(b"HTTP/1.1 200 O", b"K"),
     "headers": lambda: Trickle(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x"),
     "informational responses": lambda: Trickle(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
@@ -76,12 +66,12 @@ def slow_servers() -> Generator[dict[str, str]]:
     with ExitStack() as stack:
         urls: dict[str, str] = {}
         for name, make_act in SLOW.items():
-            urls[name] = stack.enter_context(LoopbackServer(*[make_act() for _ in range(6)])).url
-        silent = stack.enter_context(LoopbackServer())
+            urls[name] = stack.enter_context(actors.LoopbackServer(*[make_act() for _ in range(6)])).url
+        silent = stack.enter_context(actors.LoopbackServer())
         silent.add_acts(*[silent.stall()] * 6)
         urls["silent"] = silent.url
         # It waits for the end of a request, and so for ever.
-        urls["handshake"] = stack.enter_context(LoopbackServer()).url.replace("http:", "https:")
+        urls["handshake"] = stack.enter_context(actors.LoopbackServer()).url.replace("http:", "https:")
         full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1))
         full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         urls["upload"] = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
@@ -108,9 +98,9 @@ def call_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: fl
 
     def call(name: str) -> None:
         with make_model(protocol, urls[name], seconds) as model:
-            request = LONG if name == "upload" else HELLO
+            request = LONG if name == "upload" else actors.HELLO
             check_late(lambda: model.complete(request), limit)
-            check_late(lambda: read_stream(model.stream(request)), limit)
+            check_late(lambda: actors.read_stream(model.stream(request)), limit)
 
     with ThreadPoolExecutor(len(urls)) as pool:
         list(pool.map(call, urls))
@@ -119,12 +109,12 @@ def call_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: fl
 async def acall_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: float) -> None:
     async def call(name: str) -> None:
         model = make_model(protocol, urls[name], seconds)
-        request = LONG if name == "upload" else HELLO
+        request = LONG if name == "upload" else actors.HELLO
         with Stopwatch() as watch:
             with pytest.raises(ModelTimeoutError, match="within"):
                 await model.acomplete(request)
             with pytest.raises(ModelTimeoutError, match="within"):
-                await aread_stream(model, request)
+                await actors.aread_stream(model, request)
         assert watch.elapsed < watch.extend(2 * limit)
         await model.aclose()
 
@@ -166,7 +156,7 @@ class TestSlowServers:
 )
 def test_error_says_what_the_server_did_not_do(error: Exception, phase: str) -> None:
     with pytest.raises(ModelTimeoutError, match=f"did not {phase} within 8 s"):
-        scripted_server(error).complete(HELLO, timeout=8)
+        actors.scripted_server(error).complete(actors.HELLO, timeout=8)
 
 
 def test_error_says_that_the_reply_is_not_whole() -> None:
@@ -175,45 +165,45 @@ def test_error_says_that_the_reply_is_not_whole() -> None:
         raise httpx.ReadTimeout("late")
 
     with pytest.raises(ModelTimeoutError, match="did not finish its reply within 8 s"):
-        scripted_server(httpx.Response(200, content=stall())).complete(HELLO, timeout=8)
+        actors.scripted_server(httpx.Response(200, content=stall())).complete(actors.HELLO, timeout=8)
 
 
 def test_another_attempt_may_connect() -> None:
     """A server that does not accept within ten seconds is not there, however long its replies may take."""
     late = httpx.ConnectTimeout("late")
     with pytest.raises(ModelConnectionError, match="is the server running"):
-        scripted_server(late, late, late).complete(HELLO, timeout=60)
+        actors.scripted_server(late, late, late).complete(actors.HELLO, timeout=60)
 
 
 def test_timeout_bounds_all_attempts() -> None:
-    time = FakeTime()
-    busy = send(b"HTTP/1.1 503 Busy\r\nRetry-After: 8\r\nContent-Length: 0\r\n\r\n")
+    time = actors.FakeTime()
+    busy = actors.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 8\r\nContent-Length: 0\r\n\r\n")
     with (
-        LoopbackServer(busy, busy) as server,
+        actors.LoopbackServer(busy, busy) as server,
         OpenAICompatible("tiny", base_url=server.url, timeout=10, max_retries=5, clock=time.clock) as model,
         pytest.raises(ModelError, match="503"),
     ):
-        model.complete(HELLO)
+        model.complete(actors.HELLO)
     assert time.slept == [8.0]
 
 
 def test_time_of_the_consumer_does_not_count() -> None:
-    time = FakeTime()
+    time = actors.FakeTime()
     with (
-        LoopbackServer(send(chunks(*EVENTS))) as server,
+        actors.LoopbackServer(actors.send(actors.chunks(*EVENTS))) as server,
         OpenAICompatible("tiny", base_url=server.url, timeout=5, clock=time.clock) as model,
     ):
-        pieces = model.stream(HELLO)
+        pieces = model.stream(actors.HELLO)
         assert next(pieces) == ReplyDelta("Café")
         time.now += 60
-        assert read_stream(pieces).content == "Café costs €4."
+        assert actors.read_stream(pieces).content == "Café costs €4."
 
 
 def test_complete_reply_waits_a_second_for_the_end_of_its_stream() -> None:
-    with LoopbackServer() as server, OpenAICompatible("tiny", base_url=server.url, timeout=60) as model:
-        server.add_acts(server.stall(chunks(*EVENTS, end=False)))
+    with actors.LoopbackServer() as server, OpenAICompatible("tiny", base_url=server.url, timeout=60) as model:
+        server.add_acts(server.stall(actors.chunks(*EVENTS, end=False)))
         begun = time.monotonic()
-        assert read_stream(model.stream(HELLO)).content == "Café costs €4."
+        assert actors.read_stream(model.stream(actors.HELLO)).content == "Café costs €4."
         assert time.monotonic() - begun < 20
 
 
@@ -227,7 +217,7 @@ def test_search_for_an_address_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(socket, "getaddrinfo", search)
     with OpenAICompatible("tiny", base_url="http://slow.example/v1", api_key="", timeout=0.3) as model:
         try:
-            check_late(lambda: model.complete(HELLO), 10)
+            check_late(lambda: model.complete(actors.HELLO), 10)
         finally:
             found.set()
 
@@ -256,7 +246,7 @@ def test_addresses_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", search)
     network = Addresses()
-    attempts = Attempts(Endpoint("tiny", ""), FakeTime().clock, BLOCKING, timeout=8, max_retries=0)
+    attempts = Attempts(Endpoint("tiny", ""), actors.FakeTime().clock, BLOCKING, timeout=8, max_retries=0)
     with pytest.raises(httpcore.ConnectTimeout), attempts.attempt():
         DeadlineBackend(network).connect_tcp("example", 80, timeout=600)
     assert [address for address, _ in network.tried] == ["10.0.0.1", "10.0.0.2"]

@@ -14,20 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphexec import messages
 from graphexec.errors import BadRequestError, ContextOverflowError, InvalidReplyError, ModelError
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    CompletionRequest,
-    ModelReply,
-    ReplyDelta,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    Usage,
-    UserMessage,
-)
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
@@ -48,15 +36,15 @@ from tests.models.recorded import (
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
-ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
+ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
 
 
 # Any: a request's JSON.
-def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
+def encode_body(request: messages.ChatRequest | messages.CompletionRequest, *, stream: bool = False) -> Any:
     return json.loads(write(encode(request, Sampling("tiny"), stream=stream)))
 
 
-def decode_stream(*chunks: object) -> ModelReply:
+def decode_stream(*chunks: object) -> messages.ModelReply:
     fold = ChatStream(PEER)
     for chunk in chunks:
         list(fold.take(json.dumps(chunk)))
@@ -65,13 +53,13 @@ def decode_stream(*chunks: object) -> ModelReply:
 
 
 def test_messages_are_encoded_for_openai() -> None:
-    request = ChatRequest(
+    request = messages.ChatRequest(
         [
-            SystemMessage("be brief"),
-            UserMessage("1 + 1?"),
-            AssistantMessage("", (ToolCall("c1", "add", '{"a": 1, "b": 1}'),)),
-            ToolMessage("c1", "2"),
-            AssistantMessage("2"),
+            messages.SystemMessage("be brief"),
+            messages.UserMessage("1 + 1?"),
+            messages.AssistantMessage("", (messages.ToolCall("c1", "add", '{"a": 1, "b": 1}'),)),
+            messages.ToolMessage("c1", "2"),
+            messages.AssistantMessage("2"),
         ]
     )
     function = {"name": "add", "arguments": '{"a": 1, "b": 1}'}
@@ -94,7 +82,7 @@ def test_messages_are_encoded_for_openai() -> None:
 def test_only_set_options_are_sent() -> None:
     bare = encode_body(HELLO)
     assert set(bare) == {"model", "messages"}
-    full = encode_body(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
+    full = encode_body(messages.ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
     parameters = {"type": "object", "required": ["a", "b"]}
     assert full["tools"] == [
         {"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": parameters}}
@@ -107,7 +95,7 @@ def test_only_set_options_are_sent() -> None:
 
 
 def test_completions_have_their_own_route() -> None:
-    request = CompletionRequest("One two", stop=("three",))
+    request = messages.CompletionRequest("One two", stop=("three",))
     assert route(request) == "completions"
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
 
@@ -120,20 +108,20 @@ def test_stream_requests_the_usage() -> None:
 
 @cases("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
 def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
-    message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
-    assert encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
+    message = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
+    assert encode_body(messages.ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
 @cases("arguments", ["{'a': 1}", '{"a": 1,}'])
 def test_readable_arguments_are_sent_back_as_json(arguments: str) -> None:
-    message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
-    function = encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
+    message = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
+    function = encode_body(messages.ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
     assert json.loads(function["arguments"]) == {"a": 1}
 
 
 def test_schema_must_be_json() -> None:
     with pytest.raises(BadRequestError, match="set is not JSON"):
-        encode_body(ChatRequest([], schema={"enum": {1, 2}}))
+        encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
 
 
 def failure(call: Callable[[], object]) -> ModelError | None:
@@ -151,14 +139,14 @@ def is_readable(error: ModelError | None) -> bool:
 
 @given(st.text(st.characters()))
 def test_any_text_is_sent_unchanged(text: str) -> None:
-    assert encode_body(ChatRequest([UserMessage(text)]))["messages"][0]["content"] == text
+    assert encode_body(messages.ChatRequest([messages.UserMessage(text)]))["messages"][0]["content"] == text
 
 
 @cases(
     ("body", "chat", "reply"),
     [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (COMPLETION, False, COMPLETION_REPLY)],
 )
-def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool, reply: ModelReply) -> None:
+def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool, reply: messages.ModelReply) -> None:
     assert decode(body, PEER, chat=chat) == reply
     for end in range(len(body)):
         with pytest.raises(InvalidReplyError):
@@ -167,7 +155,7 @@ def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool
 
 @pytest.mark.medium
 @cases(("body", "reply"), [(STREAM, CHAT_REPLY), (CALLS_STREAM, CALLS_REPLY)])
-def test_stream_is_a_reply_only_when_complete(body: bytes, reply: ModelReply) -> None:
+def test_stream_is_a_reply_only_when_complete(body: bytes, reply: messages.ModelReply) -> None:
     complete = False
     for end in range(len(body) + 1):
         try:
@@ -242,13 +230,13 @@ def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
 
 
 def test_optional_members_have_defaults() -> None:
-    assert decode(b'{"choices": [{"message": {"content": null}}]}', PEER, chat=True) == ModelReply(
-        "", (), Usage(), "other"
+    assert decode(b'{"choices": [{"message": {"content": null}}]}', PEER, chat=True) == messages.ModelReply(
+        "", (), messages.Usage(), "other"
     )
     refused = b'{"choices": [{"message": {"content": null, "refusal": "I cannot"}, "finish_reason": "stop"}]}'
     assert decode(refused, PEER, chat=True).content == "I cannot"
     nameless = b'{"choices": [{"message": {"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}}]}'
-    assert decode(nameless, PEER, chat=True).tool_calls == (ToolCall("call_0", "add", '{"a": 1}'),)
+    assert decode(nameless, PEER, chat=True).tool_calls == (messages.ToolCall("call_0", "add", '{"a": 1}'),)
 
 
 def test_truncated_arguments_are_unchanged() -> None:
@@ -276,24 +264,26 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
         call_chunk(index=second, id="b", function={"arguments": "{}"}),
         END,
     )
-    assert reply.tool_calls == (ToolCall("a", "add", "{}"), ToolCall("b", "sub", "{}"))
+    assert reply.tool_calls == (messages.ToolCall("a", "add", "{}"), messages.ToolCall("b", "sub", "{}"))
 
 
 def test_deltas_of_a_call_have_its_position() -> None:
-    deltas = [piece for piece in scripted_server(sse(CALLS_STREAM)).stream(HELLO) if isinstance(piece, ReplyDelta)]
-    assert deltas[0] == ReplyDelta(index=0, call_id="yO5m", name="add", arguments="{")
+    deltas = [
+        piece for piece in scripted_server(sse(CALLS_STREAM)).stream(HELLO) if isinstance(piece, messages.ReplyDelta)
+    ]
+    assert deltas[0] == messages.ReplyDelta(index=0, call_id="yO5m", name="add", arguments="{")
     assert "".join(delta.arguments for delta in deltas) == CALLS_REPLY.tool_calls[0].arguments
 
 
 def test_done_completes_a_stream_without_usage() -> None:
     body = b'data: {"choices":[{"text":"hi","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    assert read_stream(scripted_server(sse(body)).stream(CompletionRequest("a"))) == ModelReply("hi")
+    assert read_stream(scripted_server(sse(body)).stream(messages.CompletionRequest("a"))) == messages.ModelReply("hi")
 
 
 def test_error_in_a_stream_is_an_invalid_reply() -> None:
     body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
-    pieces = scripted_server(sse(body)).stream(CompletionRequest("a"))
-    assert next(pieces) == ReplyDelta("hi")
+    pieces = scripted_server(sse(body)).stream(messages.CompletionRequest("a"))
+    assert next(pieces) == messages.ReplyDelta("hi")
     with pytest.raises(InvalidReplyError, match="out of memory"):
         next(pieces)
 

@@ -9,23 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    Asks,
-    Budget,
-    InputError,
-    Snapshot,
-    ask_all,
-    charged,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    metered,
-    node,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import MissingHandlerError
@@ -52,19 +36,19 @@ class Files:
     def __init__(self) -> None:
         self.called: list[str] = []
 
-        @tool
+        @gx.tool
         def delete(path: str) -> str:
             """Delete a file."""
             self.called.append(f"delete {path}")
             return f"deleted {path}"
 
-        @tool
+        @gx.tool
         def read(path: str) -> str:
             """Read a file."""
             self.called.append(f"read {path}")
             return f"text of {path}"
 
-        @tool(return_direct=True)
+        @gx.tool(return_direct=True)
         def show(path: str) -> str:
             """Show a file to the user."""
             self.called.append(f"show {path}")
@@ -87,8 +71,8 @@ class Scene:
     def __init__(self, *replies: ScriptedReply, nodes: tuple[Plugged, ...] = (), **options: Any) -> None:
         self.files = Files()
         self.model = ScriptedModel([*replies, "done"], repeat_last=True)
-        agent = create_tool_calling_agent(self.model, self.files.tools)
-        self.executor = AgentExecutor(agent=agent, tools=self.files.tools, nodes=nodes, **options)
+        agent = gx.create_tool_calling_agent(self.model, self.files.tools)
+        self.executor = gx.AgentExecutor(agent=agent, tools=self.files.tools, nodes=nodes, **options)
 
 
 def gate(decide: Decide | None = None, *, name: str = "approve_tools", **options: Any) -> Piece:
@@ -104,7 +88,7 @@ def path_of(call: ReviewCall) -> str:
     return str(call.arguments["path"])
 
 
-def is_on_a(action: AgentAction) -> bool:
+def is_on_a(action: gx.AgentAction) -> bool:
     return action.tool_input == {"path": "a"}
 
 
@@ -112,14 +96,14 @@ def pause(scene: Scene) -> PendingEffect:
     """Run until a person has to answer."""
     with pytest.raises(MissingHandlerError) as raised:
         scene.executor.run("hi")
-    snapshot = snapshot_of(raised.value)
+    snapshot = gx.snapshot_of(raised.value)
     assert snapshot is not None
     return resume(scene, snapshot.to_json())
 
 
 def resume(scene: Scene, stored: str) -> PendingEffect:
     graph = scene.executor.graph
-    pending = advance(graph, Snapshot.from_json(stored, graph), scene.executor.limits)
+    pending = advance(graph, gx.Snapshot.from_json(stored, graph), scene.executor.limits)
     assert isinstance(pending, PendingEffect)
     return pending
 
@@ -223,10 +207,10 @@ class TestEdits:
     @cases(
         ("make", "reply", "edited"),
         [
-            (create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', 'Input: {"path": "b"}'),
-            (create_react_agent, "Action: delete\nAction Input: aa", 'Input: {"path": "b"}'),
+            (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', 'Input: {"path": "b"}'),
+            (gx.create_react_agent, "Action: delete\nAction Input: aa", 'Input: {"path": "b"}'),
             (
-                create_structured_agent,
+                gx.create_structured_agent,
                 '{"action": "delete", "action_input": {"path": "aa"}}',
                 '_input": {"path": "b"}}',
             ),
@@ -234,12 +218,12 @@ class TestEdits:
     )
     def test_text_of_the_model_is_edited(self, make: Any, reply: str, edited: str) -> None:
         files = Files()
-        react = make is create_react_agent
+        react = make is gx.create_react_agent
         model = ScriptedModel(
             [reply, "Final Answer: done" if react else '{"action": "final_answer", "answer": "done"}']
         )
         edit = gate(lambda _: Review("edit", arguments={"path": "b"}))
-        executor = AgentExecutor(agent=make(model, files.tools), tools=files.tools, nodes=[edit])
+        executor = gx.AgentExecutor(agent=make(model, files.tools), tools=files.tools, nodes=[edit])
         (step,) = executor.run("hi").steps
         assert step.action.log.endswith(edited)
         request = model.requests[-1]
@@ -249,7 +233,7 @@ class TestEdits:
 
     def test_input_that_is_not_in_the_text_is_noted(self) -> None:
         acted = replace_arguments(
-            Acted(Run({}), (AgentAction("delete", {"path": "a"}, "I delete it"),)), 0, {"path": "b"}
+            Acted(Run({}), (gx.AgentAction("delete", {"path": "a"}, "I delete it"),)), 0, {"path": "b"}
         )
         assert acted.actions[0].log == 'I delete it\n(A person changed the input to {"path": "b"}.)'
 
@@ -287,7 +271,7 @@ class TestEdits:
 
     def test_reply_of_another_class_is_an_error(self) -> None:
         scene = Scene(calls("delete a"), nodes=(gate(lambda _: True),))
-        with pytest.raises(InputError, match=r"answered with True; answer with a Review"):
+        with pytest.raises(gx.InputError, match=r"answered with True; answer with a Review"):
             scene.executor.run("hi")
         assert scene.files.called == []
 
@@ -301,14 +285,14 @@ class TestPauses:
         tomorrow = Scene(nodes=(gate(),))
         half = resume(tomorrow, stored).reply_member(1, Review("edit", arguments={"path": "c"})).to_json()
         whole = resume(tomorrow, half).reply_member(0, Review("reject")).to_json()
-        result = tomorrow.executor.run(Snapshot.from_json(whole, tomorrow.executor.graph))
+        result = tomorrow.executor.run(gx.Snapshot.from_json(whole, tomorrow.executor.graph))
         assert [step.status for step in result.steps] == ["rejected", "ok", "ok"]
         assert sorted(tomorrow.files.called) == ["delete c", "read x"]
 
     def test_wrong_answer_leaves_the_stored_run(self) -> None:
         scene = Scene(calls("delete a"), nodes=(gate(),))
         pending = pause(scene)
-        with pytest.raises(InputError, match="reply with a Review"):
+        with pytest.raises(gx.InputError, match="reply with a Review"):
             pending.reply(("approve",))
         assert scene.executor.run(pending.reply((Review("approve"),))).steps[0].observation == "deleted a"
 
@@ -334,8 +318,8 @@ class TestOrder:
         def give_up(observed: Observed, limit: object) -> Observed:
             return observed
 
-        @metered(when_spent=give_up, budget=Budget("retries", 3))
-        @node
+        @gx.metered(when_spent=give_up, budget=gx.Budget("retries", 3))
+        @gx.node
         def jump_to_tools(observed: Observed) -> Acted:
             """Call all tools of the reply again."""
             return Acted(observed.run, observed.actions)
@@ -354,7 +338,7 @@ class TestOrder:
             assert len(asked) == 4
 
     def test_reviewer_sees_what_another_piece_changed(self) -> None:
-        @node
+        @gx.node
         def restore(acted: Acted) -> Acted:
             actions = [type(one)(one.tool, {"path": "secret"}, call_id=one.call_id) for one in acted.actions]
             return Acted(acted.run, tuple(actions), acted.answers)
@@ -379,8 +363,8 @@ class TestOrder:
         inner = Scene(calls("delete a"), nodes=(gate(inner_review),))
         helper = inner.executor.as_tool("helper", "Cleans up.")
         model = ScriptedModel([ModelReply("", (ToolCall("1", "helper", '{"input": "clean"}'),)), "done"])
-        outer = AgentExecutor(
-            agent=create_tool_calling_agent(model, [helper]),
+        outer = gx.AgentExecutor(
+            agent=gx.create_tool_calling_agent(model, [helper]),
             tools=[helper],
             nodes=[approve_tools({"helper": ["approve"]}, reviewer=outer_review)],
         )
@@ -400,7 +384,7 @@ class TestOrder:
         assert asked == ["four_eyes", "approve_tools"]
 
     def test_different_reviewers_need_one_handler(self) -> None:
-        with pytest.raises(InputError, match="approve_tools and second have different handlers of ReviewCall; pass"):
+        with pytest.raises(gx.InputError, match="approve_tools and second have different handlers of ReviewCall; pass"):
             Scene(nodes=(gate(approve), gate(lambda _: Review("reject"), name="second")))
         by: dict[str, Review] = {"approve_tools": Review("approve"), "second": Review("reject")}
 
@@ -411,12 +395,12 @@ class TestOrder:
         assert scene.executor.run("hi").steps[0].status == "rejected"
 
 
-@charged(when_spent=limit_reached)
-@node
-def carry_out(acted: Acted) -> Asks[CallTool, Acted]:
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def carry_out(acted: Acted) -> gx.Asks[CallTool, Acted]:
     """Call the tools by itself, as a sub-agent does."""
     places = acted.open
-    results = yield from ask_all(
+    results = yield from gx.ask_all(
         [CallTool(acted.actions[place].tool, acted.actions[place].tool_input, acted.run) for place in places]
     )
     for place, result in zip(places, results, strict=True):
@@ -424,12 +408,12 @@ def carry_out(acted: Acted) -> Asks[CallTool, Acted]:
     return acted
 
 
-@node
+@gx.node
 def change(acted: Acted) -> Acted:
     return acted
 
 
-@node
+@gx.node
 def answer_reads(acted: Acted) -> Acted:
     for place in acted.open:
         if acted.actions[place].tool == "read":
@@ -441,14 +425,14 @@ def keep(observed: Observed, limit: object) -> Observed:
     return observed
 
 
-@metered(when_spent=keep, budget=Budget("again", 1))
-@node
+@gx.metered(when_spent=keep, budget=gx.Budget("again", 1))
+@gx.node
 def repeat(observed: Observed) -> Acted:
     return Acted(observed.run, observed.actions)
 
 
-@metered(when_spent=limit_reached, budget=Budget("started", 1))
-@node
+@gx.metered(when_spent=limit_reached, budget=gx.Budget("started", 1))
+@gx.node
 def start_with_a_call(ready: Ready) -> Ready:
     return ready
 
@@ -513,11 +497,11 @@ class TestArguments:
         ],
     )
     def test_invalid_gates_are_refused(self, tools: Any, message: str) -> None:
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(gx.InputError, match=message):
             approve_tools(tools)
 
     def test_unknown_tool_is_refused(self) -> None:
-        with pytest.raises(InputError, match=r"approve_tools names the tool delet, .* did you mean delete\?"):
+        with pytest.raises(gx.InputError, match=r"approve_tools names the tool delet, .* did you mean delete\?"):
             Scene(nodes=(approve_tools({"delet": ["approve"]}),))
 
     @cases(
@@ -530,7 +514,7 @@ class TestArguments:
         ],
     )
     def test_invalid_reviews_are_refused(self, arguments: Any, message: str) -> None:
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(gx.InputError, match=message):
             Review(*arguments)
 
 

@@ -12,18 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, StoppedResponse, create_react_agent, create_tool_calling_agent
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    StoppedResponse,
+    create_react_agent,
+    create_tool_calling_agent,
+    messages,
+)
 from graphexec.actions import run_of
 from graphexec.errors import InputError, ModelError
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    ModelReply,
-    ModelRequest,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
 from graphexec.models import ScriptedModel
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply
@@ -46,16 +44,16 @@ def make_tools() -> list[AnyTool]:
     return [dataclasses.replace(scripted_tool(name, []), function=find) for name in NAMES]
 
 
-def call(*tools: str) -> ModelReply:
-    calls = [ToolCall(f"c{place}", name, json.dumps({"input": "x" * 40})) for place, name in enumerate(tools)]
-    return ModelReply("", tuple(calls))
+def call(*tools: str) -> messages.ModelReply:
+    calls = [messages.ToolCall(f"c{place}", name, json.dumps({"input": "x" * 40})) for place, name in enumerate(tools)]
+    return messages.ModelReply("", tuple(calls))
 
 
-def write(*lists: Sequence[tuple[str, str]]) -> ModelReply:
+def write(*lists: Sequence[tuple[str, str]]) -> messages.ModelReply:
     """Return a reply that writes to-do lists, each of items with a status."""
     data = [{"todos": [{"content": text, "status": status} for text, status in items]} for items in lists]
-    calls = [ToolCall(f"w{place}", "write_todos", json.dumps(one)) for place, one in enumerate(data)]
-    return ModelReply("", tuple(calls))
+    calls = [messages.ToolCall(f"w{place}", "write_todos", json.dumps(one)) for place, one in enumerate(data)]
+    return messages.ModelReply("", tuple(calls))
 
 
 def make(
@@ -75,25 +73,25 @@ def make(
     return executor, model
 
 
-def text_of(request: ModelRequest) -> str:
-    assert isinstance(request, ChatRequest)
+def text_of(request: messages.ModelRequest) -> str:
+    assert isinstance(request, messages.ChatRequest)
     return "\n".join(message.content for message in request.messages)
 
 
-def offered(request: ModelRequest) -> list[str]:
-    assert isinstance(request, ChatRequest)
+def offered(request: messages.ModelRequest) -> list[str]:
+    assert isinstance(request, messages.ChatRequest)
     return [tool.name for tool in request.tools]
 
 
-def is_paired(request: ModelRequest) -> bool:
+def is_paired(request: messages.ModelRequest) -> bool:
     """Return whether every tool message has its call before it, and every call its result."""
-    assert isinstance(request, ChatRequest)
+    assert isinstance(request, messages.ChatRequest)
     pending: set[str] = set()
     for message in request.messages:
-        if isinstance(message, AssistantMessage):
+        if isinstance(message, messages.AssistantMessage):
             assert not pending
             pending = {one.id for one in message.tool_calls}
-        elif isinstance(message, ToolMessage):
+        elif isinstance(message, messages.ToolMessage):
             pending.remove(message.call_id)
     return not pending
 
@@ -195,11 +193,11 @@ class TestCompact:
         st.integers(1, 400),
     )
     def test_calls_and_results_stay_together(self, turns: list[list[str]], keep: int, most: int) -> None:
-        def reply(request: ModelRequest) -> ModelReply:
+        def reply(request: messages.ModelRequest) -> messages.ModelReply:
             assert is_paired(request)
             if "Summarize" in text_of(request):
-                return ModelReply("so far")
-            return call(*left.pop(0)) if left else ModelReply("done")
+                return messages.ModelReply("so far")
+            return call(*left.pop(0)) if left else messages.ModelReply("done")
 
         left = [*turns]
         tools = make_tools()
@@ -264,16 +262,16 @@ class TestCompact:
         assert len(model.requests) == asked
 
     def test_many_calls_of_one_reply_stay_together(self) -> None:
-        calls = tuple(ToolCall(f"c{place}", "add", f'{{"input": "{place}"}}') for place in range(10))
-        model = ScriptedModel([call("mail"), ModelReply("", calls), "Mailed.", "done"])
+        calls = tuple(messages.ToolCall(f"c{place}", "add", f'{{"input": "{place}"}}') for place in range(10))
+        model = ScriptedModel([call("mail"), messages.ModelReply("", calls), "Mailed.", "done"])
         tools = make_tools()
         executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, nodes=[compact(1, 5)])
         executor.run("q")
         last = model.requests[-1]
-        assert isinstance(last, ChatRequest)
+        assert isinstance(last, messages.ChatRequest)
         assert is_paired(last)
         assert "Mailed." in text_of(last)
-        assert [message.content for message in last.messages if isinstance(message, ToolMessage)] == [
+        assert [message.content for message in last.messages if isinstance(message, messages.ToolMessage)] == [
             f"found {place}" for place in range(10)
         ]
 
@@ -286,7 +284,7 @@ class TestCompact:
         assert model.requests == same.requests
 
     def test_task_and_history_stay(self) -> None:
-        history = [UserMessage("I am Ann."), AssistantMessage("Hello, Ann.")]
+        history = [messages.UserMessage("I am Ann."), messages.AssistantMessage("Hello, Ann.")]
         model = ScriptedModel(self.REPLIES)
         tools = make_tools()
         agent = create_tool_calling_agent(model, tools)
@@ -294,9 +292,9 @@ class TestCompact:
         executor.run({"input": "Who am I?", "chat_history": history})
         for request in model.requests:
             if "Summarize" not in text_of(request):
-                assert isinstance(request, ChatRequest)
+                assert isinstance(request, messages.ChatRequest)
                 assert [*request.messages[1:3]] == history
-                assert request.messages[3] == UserMessage("Who am I?")
+                assert request.messages[3] == messages.UserMessage("Who am I?")
 
     @cases(
         ("options", "text"),

@@ -14,18 +14,7 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    Done,
-    InputError,
-    Snapshot,
-    Tool,
-    callable_agent,
-    create_agent,
-    create_react_agent,
-    node,
-)
+import graphexec as gx
 from graphexec.errors import OutputError
 from graphexec.executor import Refused
 from graphexec.memory import BufferMemory
@@ -66,8 +55,8 @@ class Size(TypedDict):
 PARIS = '{"name": "Paris", "people": 2}'
 
 
-def make(*replies: ModelReply | str, kind: Any = City, **options: Any) -> AgentExecutor[Any]:
-    return create_agent(ScriptedModel(replies, repeat_last=True), output_type=kind, **options)
+def make(*replies: ModelReply | str, kind: Any = City, **options: Any) -> gx.AgentExecutor[Any]:
+    return gx.create_agent(ScriptedModel(replies, repeat_last=True), output_type=kind, **options)
 
 
 def look_up(name: str) -> str:
@@ -105,7 +94,7 @@ class TestAnswers:
         assert result.output == expected
         assert type(result.output) is type(expected)
         assert result.spent["model_calls"] == 1
-        assert isinstance(result.ending, AgentFinish)
+        assert isinstance(result.ending, gx.AgentFinish)
         assert result.ending.output is result.output
 
     def test_model_reads_the_errors(self) -> None:
@@ -119,7 +108,7 @@ class TestAnswers:
     def test_reasks_are_bounded(self) -> None:
         # As pydantic-ai's test_output_validator_retries.
         for reasks in range(3):
-            executor = create_agent(
+            executor = gx.create_agent(
                 ScriptedModel(["no"], repeat_last=True), nodes=[output_type(City, reasks=reasks)], kind="tool_calling"
             )
             result = executor.run("Which?")
@@ -149,8 +138,8 @@ class TestAnswers:
             return City(name=name, people=2)
 
         call = ModelReply("", (ToolCall("1", "city", '{"name": "Paris"}'),))
-        direct = Tool("city", city, "Return a city.", return_direct=True)
-        executor = create_agent(ScriptedModel([call]), [direct], output_type=City, kind="tool_calling")
+        direct = gx.Tool("city", city, "Return a city.", return_direct=True)
+        executor = gx.create_agent(ScriptedModel([call]), [direct], output_type=City, kind="tool_calling")
         result = executor.run("Which?")
         assert result.output == City(name="Paris", people=2)
         assert result.reason == "return_direct"
@@ -166,8 +155,8 @@ class TestStops:
         assert make("no").invoke("Which?")["output"] == "Agent stopped due to reask limit."
 
     def test_refused_run_has_no_output(self) -> None:
-        @node
-        def refuse(finish: AgentFinish) -> AgentFinish | Refused:
+        @gx.node
+        def refuse(finish: gx.AgentFinish) -> gx.AgentFinish | Refused:
             return Refused(finish.run, "refuse", "no") if finish.steps else Refused(finish.run, "refuse", "never")
 
         result = make(PARIS).plug(refuse).run("Which?")
@@ -175,9 +164,9 @@ class TestStops:
             _ = result.output
 
     def test_changed_answer_has_no_output(self) -> None:
-        @node
-        def withhold(finish: AgentFinish) -> AgentFinish:
-            return AgentFinish({"output": "withheld"})
+        @gx.node
+        def withhold(finish: gx.AgentFinish) -> gx.AgentFinish:
+            return gx.AgentFinish({"output": "withheld"})
 
         later = make(PARIS, nodes=[withhold]).run("Which?")
         with pytest.raises(OutputError, match="a later node has changed the answer"):
@@ -194,8 +183,8 @@ class TestForms:
         executor = make('{"day": "2026-11-23"}', kind=Day, memory=memory)
         events = list(executor.stream("Which?"))
         done = events[-1]
-        assert isinstance(done, Done)
-        loaded = Snapshot.from_json(done.snapshot.to_json(), executor.graph)
+        assert isinstance(done, gx.Done)
+        loaded = gx.Snapshot.from_json(done.snapshot.to_json(), executor.graph)
         # The stored answer is data, of which the result makes an instance.
         stored: Any = loaded.value
         assert stored.answer == {"day": "2026-11-23"}
@@ -249,7 +238,7 @@ def system_of(messages: Any) -> str:
 class TestRequests:
     def test_agent_without_tools_has_the_schema(self) -> None:
         asked = Asked(PARIS)
-        executor = create_agent(asked, output_type=City)
+        executor = gx.create_agent(asked, output_type=City)
         executor.run("Which?")
         assert asked.first.schema == City.model_json_schema()
         assert system_of(asked.first.messages) == "Your final answer is JSON with the fields name, people."
@@ -257,18 +246,18 @@ class TestRequests:
 
     def test_schema_of_a_reply_is_an_object(self) -> None:
         asked = Asked('{"answer": [1]}')
-        assert create_agent(asked, output_type=list[int]).run("Which?").output == [1]
+        assert gx.create_agent(asked, output_type=list[int]).run("Which?").output == [1]
         assert asked.first.schema is not None
         assert asked.first.schema["required"] == ["answer"]
 
     def test_text_has_no_schema(self) -> None:
         asked = Asked("hello")
-        assert create_agent(asked, output_type=str).run("Hi").output == "hello"
+        assert gx.create_agent(asked, output_type=str).run("Hi").output == "hello"
         assert asked.first.schema is None
 
     def test_structured_agent_has_the_schema_in_its_answer(self) -> None:
         asked = Asked(f'{{"action": "final_answer", "answer": {PARIS}}}')
-        executor = create_agent(asked, [look_up], output_type=City, kind="structured")
+        executor = gx.create_agent(asked, [look_up], output_type=City, kind="structured")
         assert executor.run("Hi").output == City(name="Paris", people=2)
         schema: Any = asked.first.schema
         answers = [one["properties"]["answer"] for one in schema["anyOf"] if "answer" in one["properties"]]
@@ -276,22 +265,22 @@ class TestRequests:
 
     def test_tools_exclude_the_schema_where_a_server_forbids_both(self) -> None:
         asked = Asked(PARIS)
-        create_agent(asked, [look_up], output_type=City, kind="tool_calling").run("Hi")
+        gx.create_agent(asked, [look_up], output_type=City, kind="tool_calling").run("Hi")
         assert asked.first.schema is None
         assert "JSON with the fields name, people" in system_of(asked.first.messages)
 
     def test_other_agents_have_a_note(self) -> None:
         asked = Asked(f"Final Answer: {PARIS}")
-        executor = create_agent(asked, [look_up], kind="react", output_type=City)
+        executor = gx.create_agent(asked, [look_up], kind="react", output_type=City)
         assert executor.run("Hi").output == City(name="Paris", people=2)
         assert "JSON with the fields" in str(asked.first.messages[0])
-        completion = create_react_agent(ScriptedModel([f"Final Answer: {PARIS}"]), [], protocol="completion")
-        typed = AgentExecutor(agent=completion, tools=[], nodes=[output_type(City)])
+        completion = gx.create_react_agent(ScriptedModel([f"Final Answer: {PARIS}"]), [], protocol="completion")
+        typed = gx.AgentExecutor(agent=completion, tools=[], nodes=[output_type(City)])
         assert typed.run("Hi").output == City(name="Paris", people=2)
 
     def test_function_as_agent_may_return_instances(self) -> None:
-        agent = callable_agent(lambda steps, inputs: AgentFinish({"answer": {"name": "Paris", "people": 2}}))
-        result = AgentExecutor(agent=agent, tools=[], nodes=[output_type(City)]).run({"input": "Hi"})
+        agent = gx.callable_agent(lambda steps, inputs: gx.AgentFinish({"answer": {"name": "Paris", "people": 2}}))
+        result = gx.AgentExecutor(agent=agent, tools=[], nodes=[output_type(City)]).run({"input": "Hi"})
         assert result.output == City(name="Paris", people=2)
         assert list(result.ending.return_values) == ["answer"]  # type: ignore[union-attr]
 
@@ -299,21 +288,21 @@ class TestRequests:
 class TestMistakes:
     @cases("kind", [None, 5, "City", City(name="a", people=1), [int], lambda: 1, Unknown])
     def test_invalid_type_is_refused(self, kind: Any) -> None:
-        with pytest.raises(InputError, match="output type"):
+        with pytest.raises(gx.InputError, match="output type"):
             output_type(kind)
 
     def test_second_type_is_refused(self) -> None:
         with pytest.raises(
-            InputError, match="number is another output type, and an executor has one; unplug output_type"
+            gx.InputError, match="number is another output type, and an executor has one; unplug output_type"
         ):
             make(PARIS).plug(output_type(int, name="number"))
 
     def test_reasks_are_whole(self) -> None:
-        with pytest.raises(InputError, match="reasks"):
+        with pytest.raises(gx.InputError, match="reasks"):
             output_type(City, reasks=-1)
 
     def test_unplug_restores_the_machine(self) -> None:
-        plain = create_agent(ScriptedModel(["hi"]))
+        plain = gx.create_agent(ScriptedModel(["hi"]))
         assert plain.plug(output_type(City)).unplug("output_type").graph.edges == plain.graph.edges
 
 

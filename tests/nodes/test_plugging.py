@@ -8,24 +8,7 @@ from typing import final
 
 import pytest
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    Budget,
-    Entered,
-    GraphError,
-    InputError,
-    Snapshot,
-    StoppedResponse,
-    ask,
-    create_agent,
-    create_tool_calling_agent,
-    metered,
-    node,
-)
+import graphexec as gx
 from graphexec.actions import Refusal, Run
 from graphexec.effects import ToolResult
 from graphexec.executor import Acted, LimitReached, Observed, Ready, Refused, Replied
@@ -37,11 +20,11 @@ from graphexec.verify import UnprovedError
 from tests.parameters import cases
 
 
-def make_executor(*replies: ModelReply | str, **options: object) -> AgentExecutor:
+def make_executor(*replies: ModelReply | str, **options: object) -> gx.AgentExecutor:
     look_up = scripted_tool("look_up", ["found"] * 9)
     model = ScriptedModel(replies or ["done"], repeat_last=True)
-    agent = create_tool_calling_agent(model, [look_up])
-    return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)  # type: ignore[arg-type]
+    agent = gx.create_tool_calling_agent(model, [look_up])
+    return gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)  # type: ignore[arg-type]
 
 
 def call(*arguments: str) -> ModelReply:
@@ -49,33 +32,33 @@ def call(*arguments: str) -> ModelReply:
     return ModelReply("", tuple(calls))
 
 
-@node
-def sign(finish: AgentFinish) -> AgentFinish:
+@gx.node
+def sign(finish: gx.AgentFinish) -> gx.AgentFinish:
     """Sign the answer, without its run."""
-    return AgentFinish({"output": f"{finish.output} (signed)"})
+    return gx.AgentFinish({"output": f"{finish.output} (signed)"})
 
 
-@node
-def doubt(finish: AgentFinish) -> AgentFinish:
-    return AgentFinish({"output": f"{finish.output}?"}, "", finish.run)
+@gx.node
+def doubt(finish: gx.AgentFinish) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": f"{finish.output}?"}, "", finish.run)
 
 
-@node
+@gx.node
 def forbid(acted: Acted) -> Acted | Refused:
     return Refused(acted.run, "forbid", "no calls") if acted.actions else acted
 
 
-@node
+@gx.node
 def pass_on(ready: Ready) -> Ready:
     return ready
 
 
-def say_yes(asked: AskHuman) -> str:
+def say_yes(asked: gx.AskHuman) -> str:
     del asked
     return "yes"
 
 
-def edges_of(executor: AgentExecutor) -> set[tuple[str, str, str]]:
+def edges_of(executor: gx.AgentExecutor) -> set[tuple[str, str, str]]:
     return {(edge.source, edge.outcome.__name__, edge.target) for edge in executor.graph.edges}
 
 
@@ -90,14 +73,14 @@ class TestSeats:
 
     def test_first_of_the_list_is_outermost(self) -> None:
         executor = make_executor().plug(sign, doubt)
-        assert executor.seats()[AgentFinish] == ("doubt", "sign")
+        assert executor.seats()[gx.AgentFinish] == ("doubt", "sign")
         assert executor.run("hi").output == "done? (signed)"
 
     def test_before_moves_a_piece(self) -> None:
         executor = make_executor().plug(sign, Piece("doubt", (doubt,), before="sign"))
         moved = make_executor().plug(Piece("sign", (sign,), before="doubt"), doubt)
-        assert executor.seats()[AgentFinish] == ("doubt", "sign")
-        assert moved.seats()[AgentFinish] == ("sign", "doubt")
+        assert executor.seats()[gx.AgentFinish] == ("doubt", "sign")
+        assert moved.seats()[gx.AgentFinish] == ("sign", "doubt")
 
     def test_seats_print_the_way_to_each_home(self) -> None:
         once = Piece("first", (pass_on,), once=True)
@@ -108,20 +91,20 @@ class TestSeats:
 
     def test_once_runs_before_the_first_decision_only(self) -> None:
         executor = make_executor(call("a"), "done").plug(Piece("first", (pass_on,), once=True))
-        entered = [event.node for event in executor.stream("hi") if isinstance(event, Entered)]
+        entered = [event.node for event in executor.stream("hi") if isinstance(event, gx.Entered)]
         assert entered.count("plan") == 2
         assert entered.count("pass_on") == 1
 
     def test_pieces_that_act_come_after_those_that_gate(self) -> None:
-        @node
+        @gx.node
         def approve(acted: Acted) -> Acted:
             return acted
 
-        @node
+        @gx.node
         def carry_out(acted: Acted) -> Acted:
             return acted
 
-        @node
+        @gx.node
         def edit(acted: Acted) -> Acted:
             return acted
 
@@ -129,7 +112,7 @@ class TestSeats:
         for pieces in ([acting, gating, edit], [edit, gating, acting], [gating, edit, acting]):
             assert make_executor().plug(*pieces).seats()[Acted] == ("edit", "gating", "acting")  # type: ignore[arg-type]
         early = Piece("acting", (carry_out,), acts=True, before="gating")
-        with pytest.raises(GraphError, match="acting carries out calls, so it sits behind gating"):
+        with pytest.raises(gx.GraphError, match="acting carries out calls, so it sits behind gating"):
             make_executor().plug(early, gating)
 
 
@@ -140,7 +123,7 @@ class TestOwnClasses:
         assert ("judge", "Short", "again") in edges_of(executor)
 
     def test_loop_without_budget_is_refused(self) -> None:
-        @node
+        @gx.node
         def again(reached: LimitReached) -> LimitReached | Ready:
             return Ready(reached.run)
 
@@ -148,18 +131,20 @@ class TestOwnClasses:
             make_executor().plug(again)
 
     def test_outcome_without_a_home_is_refused(self) -> None:
-        @node
-        def stray(finish: AgentFinish) -> AgentFinish | Short:
+        @gx.node
+        def stray(finish: gx.AgentFinish) -> gx.AgentFinish | Short:
             return finish
 
-        with pytest.raises(GraphError, match="stray returns Short, which has no home, and no node of stray takes it"):
+        with pytest.raises(
+            gx.GraphError, match="stray returns Short, which has no home, and no node of stray takes it"
+        ):
             make_executor().plug(stray)  # type: ignore[arg-type]
 
 
 @final
 @dataclass(frozen=True)
 class Short:
-    finish: AgentFinish
+    finish: gx.AgentFinish
 
     @property
     def run(self) -> object:
@@ -167,15 +152,15 @@ class Short:
 
 
 def lengthen(times: int) -> Piece:
-    @node
-    def judge(finish: AgentFinish) -> AgentFinish | Short:
+    @gx.node
+    def judge(finish: gx.AgentFinish) -> gx.AgentFinish | Short:
         return finish if len(finish.output) > 5 else Short(finish)
 
-    def anyway(short: Short, limit: object) -> AgentFinish:
+    def anyway(short: Short, limit: object) -> gx.AgentFinish:
         return short.finish
 
-    @metered(when_spent=anyway, budget=Budget("attempts", times))
-    @node
+    @gx.metered(when_spent=anyway, budget=gx.Budget("attempts", times))
+    @gx.node
     def again(short: Short) -> Ready:
         return Ready(short.finish.run)
 
@@ -198,14 +183,14 @@ class TestRemoval:
         assert changed.unplug("lengthen").limits.budgets == {}
 
     def test_unknown_name_is_refused(self) -> None:
-        with pytest.raises(InputError, match="sing is not plugged; the executor has sign"):
+        with pytest.raises(gx.InputError, match="sing is not plugged; the executor has sign"):
             make_executor().plug(sign).unplug("sing")
 
     def test_piece_stays_in_a_spliced_machine(self) -> None:
         plugged = make_executor().plug(sign)
         changed = plugged.with_graph(plugged.graph)
         assert changed.run("hi").output == "done (signed)"
-        with pytest.raises(InputError, match="sign is a part of the machine"):
+        with pytest.raises(gx.InputError, match="sign is a part of the machine"):
             changed.unplug("sign")
         assert changed.plug(doubt).run("hi").output == "done (signed)?"
 
@@ -222,13 +207,13 @@ class TestRefusals:
         assert result.spent.meters["model_calls"] == 1
 
     def test_ending_needs_a_cause(self) -> None:
-        with pytest.raises(InputError, match="neither limit nor refusal"):
-            StoppedResponse("", None)
+        with pytest.raises(gx.InputError, match="neither limit nor refusal"):
+            gx.StoppedResponse("", None)
 
 
 class TestAnswers:
     def test_answer_is_a_result_or_an_earlier_place(self) -> None:
-        acted = Acted(Run({}), (AgentAction("search", "a"), AgentAction("search", "a")))
+        acted = Acted(Run({}), (gx.AgentAction("search", "a"), gx.AgentAction("search", "a")))
         assert acted.answer(1, 0).open == (0,)
         with pytest.raises(IndexError, match="there is no action 2"):
             acted.answer(2, 0)
@@ -236,7 +221,7 @@ class TestAnswers:
             acted.answer(1, 1)
 
     def test_answered_action_is_not_called(self) -> None:
-        @node
+        @gx.node
         def answer_first(acted: Acted) -> Acted:
             return acted.answer(0, ToolResult("known", "rejected"))
 
@@ -245,7 +230,7 @@ class TestAnswers:
         assert result.spent.meters["tool_calls"] == 1
 
     def test_answer_may_be_an_earlier_place(self) -> None:
-        @node
+        @gx.node
         def join(acted: Acted) -> Acted:
             return acted.answer(1, 0)
 
@@ -254,7 +239,7 @@ class TestAnswers:
         assert result.spent.meters["tool_calls"] == 1
 
     def test_all_answered_actions_call_nothing(self) -> None:
-        @node
+        @gx.node
         def answer_all(acted: Acted) -> Acted:
             for place in acted.open:
                 acted = acted.answer(place, ToolResult("no", "rejected"))
@@ -265,10 +250,10 @@ class TestAnswers:
         assert "tool_calls" not in {name for name, count in result.spent.meters.items() if count}
 
     def test_answers_are_stored(self) -> None:
-        action = AgentAction("look_up", {"x": "a"})
+        action = gx.AgentAction("look_up", {"x": "a"})
         acted = Acted(Run({}), (action, action), (ToolResult("known", "rejected"), 0))
-        stored = Snapshot("dispatch_tools", acted)
-        assert Snapshot.from_json(stored.to_json(), make_executor().graph) == stored
+        stored = gx.Snapshot("dispatch_tools", acted)
+        assert gx.Snapshot.from_json(stored.to_json(), make_executor().graph) == stored
 
     def test_wrong_places_are_refused(self) -> None:
         acted = Acted(make_executor().run("hi").ending.run, ())
@@ -278,27 +263,27 @@ class TestAnswers:
 
 class TestWrongPieces:
     def test_name_twice_is_refused(self) -> None:
-        with pytest.raises(GraphError, match="sign is plugged twice"):
+        with pytest.raises(gx.GraphError, match="sign is plugged twice"):
             make_executor().plug(sign, sign)
 
     def test_name_of_a_node_of_the_machine_is_refused(self) -> None:
-        @node
+        @gx.node
         def plan(ready: Ready) -> Ready:
             return ready
 
-        with pytest.raises(GraphError, match="the machine and plan have a node plan"):
+        with pytest.raises(gx.GraphError, match="the machine and plan have a node plan"):
             make_executor().plug(plan)
 
     def test_class_without_a_home_is_refused(self) -> None:
-        @node
-        def stray(short: Short) -> AgentFinish:
+        @gx.node
+        def stray(short: Short) -> gx.AgentFinish:
             return short.finish
 
-        with pytest.raises(InputError, match="the piece stray takes Short, which has no home; take one of Ready"):
+        with pytest.raises(gx.InputError, match="the piece stray takes Short, which has no home; take one of Ready"):
             make_executor().plug(stray)  # type: ignore[arg-type]
 
     def test_unknown_before_is_refused(self) -> None:
-        with pytest.raises(GraphError, match=r"doubt has before='sing', .* did you mean sign\?"):
+        with pytest.raises(gx.GraphError, match=r"doubt has before='sing', .* did you mean sign\?"):
             make_executor().plug(sign, Piece("doubt", (doubt,), before="sing"))
 
     @cases(
@@ -310,35 +295,35 @@ class TestWrongPieces:
         ],
     )
     def test_other_objects_are_refused(self, given: object, text: str) -> None:
-        with pytest.raises(InputError, match=text):
+        with pytest.raises(gx.InputError, match=text):
             make_executor().plug(given)  # type: ignore[arg-type]
 
     def test_model_behind_a_revealing_piece_is_refused(self) -> None:
-        @node
-        def judge(finish: AgentFinish) -> Asks[AskHuman, AgentFinish | Ready]:
-            reply = yield from ask(AskHuman("ok?"))
+        @gx.node
+        def judge(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish | Ready]:
+            reply = yield from gx.ask(gx.AskHuman("ok?"))
             return finish if reply == "yes" else Ready(finish.run)
 
         reveal = Piece("reveal", (sign,), reveals=True)
         with pytest.raises(
-            GraphError, match=r"plan may ask a model after reveal, .* put reveal before judge in the list"
+            gx.GraphError, match=r"plan may ask a model after reveal, .* put reveal before judge in the list"
         ):
-            make_executor(handlers={AskHuman: say_yes}).plug(judge, reveal)
-        assert make_executor(handlers={AskHuman: say_yes}).plug(reveal, judge).run("hi").output == "done (signed)"
+            make_executor(handlers={gx.AskHuman: say_yes}).plug(judge, reveal)
+        assert make_executor(handlers={gx.AskHuman: say_yes}).plug(reveal, judge).run("hi").output == "done (signed)"
 
 
 class TestOtherParts:
     def test_piece_brings_tools_and_handlers(self) -> None:
         extra = scripted_tool("extra", ["more"])
 
-        @node
-        def confirm(acted: Acted) -> Asks[AskHuman, Acted]:
-            yield from ask(AskHuman("go on?"))
+        @gx.node
+        def confirm(acted: Acted) -> gx.Asks[gx.AskHuman, Acted]:
+            yield from gx.ask(gx.AskHuman("go on?"))
             return acted
 
         model = ScriptedModel([ModelReply("", (ToolCall("1", "extra", '{"x": "y"}'),)), "done"])
-        piece = Piece("more", (confirm,), tools=(extra,), handlers={AskHuman: say_yes})
-        executor = create_agent(model, [], kind="tool_calling", nodes=[piece])
+        piece = Piece("more", (confirm,), tools=(extra,), handlers={gx.AskHuman: say_yes})
+        executor = gx.create_agent(model, [], kind="tool_calling", nodes=[piece])
         assert [step.observation for step in executor.run("hi").steps] == ["more"]
         assert [*executor.tools] == ["extra"]
         assert [*executor.unplug("more").tools] == []
@@ -349,23 +334,23 @@ class TestOtherParts:
             return dataclasses.replace(request, messages=(*request.messages, UserMessage("Be brief.")))
 
         model = ScriptedModel(["done"])
-        agent = create_tool_calling_agent(model, [])
-        executor = AgentExecutor(agent=agent, tools=[], nodes=[Piece("brief", (), edits=edits)])
+        agent = gx.create_tool_calling_agent(model, [])
+        executor = gx.AgentExecutor(agent=agent, tools=[], nodes=[Piece("brief", (), edits=edits)])
         executor.run("hi")
         assert model.requests[0].messages[-1] == UserMessage("Be brief.")  # type: ignore[union-attr]
 
     def test_executor_takes_other_tools_handlers_and_agents(self) -> None:
         other = scripted_tool("other", ["else"])
-        executor = create_agent(ScriptedModel(["done"]), [], kind="tool_calling").plug(sign)
-        changed = executor.with_tools([other]).with_handlers({AskHuman: lambda _: "x"})
+        executor = gx.create_agent(ScriptedModel(["done"]), [], kind="tool_calling").plug(sign)
+        changed = executor.with_tools([other]).with_handlers({gx.AskHuman: lambda _: "x"})
         assert [*changed.tools] == ["other"]
         assert changed.agent.tools == (other,)
-        assert AskHuman in changed.run_context.handlers
-        again = changed.with_agent(create_tool_calling_agent(ScriptedModel(["new"]), [other]))
+        assert gx.AskHuman in changed.run_context.handlers
+        again = changed.with_agent(gx.create_tool_calling_agent(ScriptedModel(["new"]), [other]))
         assert again.run("hi").output == "new (signed)"
 
 
 def test_every_home_is_a_node_of_the_machine() -> None:
     graph = make_executor().graph
     assert {home for home in HOMES.values() if home != "END"} <= {*graph.nodes}
-    assert {Replied, Observed, StoppedResponse} < {*HOMES}
+    assert {Replied, Observed, gx.StoppedResponse} < {*HOMES}

@@ -9,16 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AgentStep,
-    Exhausted,
-    StoppedResponse,
-    create_react_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.errors import InputError
 from graphexec.executor import Ready
@@ -35,9 +26,9 @@ ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "Thought: I know\nFinal Answer: done"
 
 
-def make_steps(letters: str) -> list[AgentStep]:
+def make_steps(letters: str) -> list[gx.AgentStep]:
     """Return a step for each letter; equal letters are equal steps."""
-    return [AgentStep(AgentAction("look", {"at": letter}), letter.upper()) for letter in letters]
+    return [gx.AgentStep(gx.AgentAction("look", {"at": letter}), letter.upper()) for letter in letters]
 
 
 def count_naively(steps: Sequence[object], most: int) -> int:
@@ -92,23 +83,23 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
 
 
 def test_only_tool_input_and_result_are_compared() -> None:
-    one = AgentStep(AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
-    same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, a warning")
+    one = gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
+    same = gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, a warning")
     assert count_repeats([one, same], 3) == 2
     for other in (
-        AgentStep(AgentAction("see", {"at": "a"}), "A"),
-        AgentStep(AgentAction("look", {"at": "b"}), "A"),
-        AgentStep(AgentAction("look", {"at": "a"}), "B"),
+        gx.AgentStep(gx.AgentAction("see", {"at": "a"}), "A"),
+        gx.AgentStep(gx.AgentAction("look", {"at": "b"}), "A"),
+        gx.AgentStep(gx.AgentAction("look", {"at": "a"}), "B"),
     ):
         assert count_repeats([one, other], 3) == 1
 
 
-def make_batch_steps(*letters: str, reply: str) -> list[AgentStep]:
+def make_batch_steps(*letters: str, reply: str) -> list[gx.AgentStep]:
     """Return the steps of one reply with several native tool calls."""
     calls = tuple(ToolCall(f"{reply}{number}", "look", "{}") for number, _ in enumerate(letters))
     message = AssistantMessage("", calls)
     return [
-        AgentStep(AgentAction("look", {"at": letter}, call_id=call.id, message=message), letter.upper())
+        gx.AgentStep(gx.AgentAction("look", {"at": letter}, call_id=call.id, message=message), letter.upper())
         for letter, call in zip(letters, calls, strict=True)
     ]
 
@@ -143,12 +134,12 @@ class Vague:
 
 
 def test_results_are_compared_as_text() -> None:
-    action = AgentAction("look", "a")
-    assert count_repeats([AgentStep(action, Vague("x")), AgentStep(action, Vague("y"))], 3) == 1
-    assert count_repeats([AgentStep(action, Vague("x")), AgentStep(action, Vague("x"))], 3) == 2
+    action = gx.AgentAction("look", "a")
+    assert count_repeats([gx.AgentStep(action, Vague("x")), gx.AgentStep(action, Vague("y"))], 3) == 1
+    assert count_repeats([gx.AgentStep(action, Vague("x")), gx.AgentStep(action, Vague("x"))], 3) == 2
 
 
-class Long(Sequence[AgentStep]):
+class Long(Sequence[gx.AgentStep]):
     """An endless history that counts how many of its steps are read."""
 
     def __init__(self, length: int) -> None:
@@ -159,16 +150,16 @@ class Long(Sequence[AgentStep]):
         return self.length
 
     @overload
-    def __getitem__(self, index: int) -> AgentStep: ...
+    def __getitem__(self, index: int) -> gx.AgentStep: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[AgentStep]: ...
-    def __getitem__(self, index: int | slice) -> AgentStep | Sequence[AgentStep]:
+    def __getitem__(self, index: slice) -> Sequence[gx.AgentStep]: ...
+    def __getitem__(self, index: int | slice) -> gx.AgentStep | Sequence[gx.AgentStep]:
         found = range(*index.indices(self.length)) if isinstance(index, slice) else [index]
         self.seen += len(found)
         steps = make_steps("a" * len(found))
         return steps if isinstance(index, slice) else steps[0]
 
-    def __iter__(self) -> Iterator[AgentStep]:
+    def __iter__(self) -> Iterator[gx.AgentStep]:
         raise AssertionError("the whole history is looked at")
 
 
@@ -181,17 +172,17 @@ def test_cost_is_independent_of_the_runs_length() -> None:
 # ---- in the machine
 
 
-def make_guarded_executor(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> AgentExecutor:
+def make_guarded_executor(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> gx.AgentExecutor:
     """Return an executor with `stop_repeats`."""
     given = {name: settings.pop(name) for name in ("warn_after", "stop_after") if name in settings}
-    return AgentExecutor(agent=agent, tools=list(tools), nodes=[stop_repeats(**given)], **settings)
+    return gx.AgentExecutor(agent=agent, tools=list(tools), nodes=[stop_repeats(**given)], **settings)
 
 
 def test_repeating_run_is_stopped() -> None:
     result = run_executor(lambda: make_guarded_executor(scripted(act("echo", text="a")), max_iterations=20))
     ending = result.outcome
-    assert isinstance(ending, StoppedResponse)
-    assert ending.limit == Exhausted(REPEATS, 3, 3)
+    assert isinstance(ending, gx.StoppedResponse)
+    assert ending.limit == gx.Exhausted(REPEATS, 3, 3)
     assert ending.output == "Agent stopped due to repeat limit."
     assert ending.reason == "Stopped after 3 steps: the limit of 3 repeats was reached (3 spent)."
     assert result.spent.iterations == 3
@@ -199,8 +190,8 @@ def test_repeating_run_is_stopped() -> None:
 
 def test_warned_model_may_change_its_mind() -> None:
     model = ScriptedModel([ACT, ACT, DONE])
-    result = make_guarded_executor(create_react_agent(model, [echo])).run("q")
-    assert isinstance(result.ending, AgentFinish)
+    result = make_guarded_executor(gx.create_react_agent(model, [echo])).run("q")
+    assert isinstance(result.ending, gx.AgentFinish)
     asked = [prompt(request) for request in model.requests]
     warning = WARNING.format(times=2)
     assert [warning in one for one in asked] == [False, False, True]
@@ -216,18 +207,18 @@ def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, w
         scripted(act("echo", text="a")), max_iterations=20, warn_after=warn_after, stop_after=stop_after
     )
     result = executor.run("q")
-    assert isinstance(result.ending, StoppedResponse)
-    assert result.ending.limit == Exhausted(REPEATS, stop_after, stop_after)
+    assert isinstance(result.ending, gx.StoppedResponse)
+    assert result.ending.limit == gx.Exhausted(REPEATS, stop_after, stop_after)
     assert len(result.steps) == stop_after
     assert [step.model_text is not None for step in result.steps].count(True) == warned
 
 
 def test_two_alternating_steps_are_a_repetition() -> None:
-    def decide(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction:
         return act("echo", text="ab"[len(steps) % 2])
 
     result = make_guarded_executor(decide, max_iterations=20).run("q")
-    assert isinstance(result.ending, StoppedResponse)
+    assert isinstance(result.ending, gx.StoppedResponse)
     assert (limit_of(result.ending).limit, len(result.steps)) == (REPEATS, 6)
 
 
@@ -236,11 +227,11 @@ def test_run_without_repetition_is_not_stopped() -> None:
         return answer() if len(steps) == 12 else act("echo", text=str(len(steps)))
 
     result = make_guarded_executor(decide).run("q")
-    assert isinstance(result.ending, AgentFinish)
+    assert isinstance(result.ending, gx.AgentFinish)
     assert all(step.model_text is None for step in result.steps)
 
 
-@tool
+@gx.tool
 def dice(text: str) -> str:
     """Return another number each time."""
     rolled.append(text)
@@ -253,22 +244,22 @@ rolled: list[str] = []
 def test_different_results_are_no_repetition() -> None:
     rolled.clear()
     result = make_guarded_executor(scripted(act("dice", text="a")), [dice], max_iterations=6).run("q")
-    assert isinstance(result.ending, StoppedResponse)
+    assert isinstance(result.ending, gx.StoppedResponse)
     assert limit_of(result.ending).limit == "iterations"
 
 
 def test_unreadable_replies_may_repeat() -> None:
     model = ScriptedModel(["garbage"], repeat_last=True)
-    result = make_guarded_executor(create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
-    assert isinstance(result.ending, StoppedResponse)
+    result = make_guarded_executor(gx.create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
+    assert isinstance(result.ending, gx.StoppedResponse)
     assert (limit_of(result.ending).limit, len(result.steps)) == (REPEATS, 3)
     assert WARNING.format(times=2) in prompt(model.requests[-1])
 
 
 def test_repeating_run_may_generate_a_last_answer() -> None:
     model = ScriptedModel([ACT, ACT, ACT, DONE])
-    result = make_guarded_executor(create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
-    assert isinstance(result.ending, StoppedResponse)
+    result = make_guarded_executor(gx.create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
+    assert isinstance(result.ending, gx.StoppedResponse)
     assert (result.ending.output, result.ending.generated, limit_of(result.ending).limit) == ("done", True, REPEATS)
 
 
@@ -278,8 +269,8 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
 @cases("parsing", [True, False])
 @cases("stopping", ["force", "generate"])
 def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
-    plain = AgentExecutor(
-        agent=create_react_agent(ScriptedModel([DONE]), [echo]),
+    plain = gx.AgentExecutor(
+        agent=gx.create_react_agent(ScriptedModel([DONE]), [echo]),
         tools=[echo],
         max_iterations=4,
         handle_parsing_errors=parsing,

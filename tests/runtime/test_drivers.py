@@ -12,58 +12,47 @@ from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Usage
 from graphexec.runtime import arun, make_run_context, run
 from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, run_script
-from tests.kernel.machines import (
-    CLOCK,
-    DIAMOND,
-    ERRAND,
-    INTERVIEW,
-    PROMPTS,
-    SELF_LOOP,
-    SURVEY,
-    Errand,
-    Home,
-    Interview,
-    Landed,
-    Left,
-    Number,
-    Prompt,
-    Stopped,
-    Survey,
-    Tick,
-    Topic,
-    Topics,
-    Total,
-    limited,
-    model_of,
-    reporter,
-    surveyors,
-    without_handlers,
-)
+from tests.kernel import machines
 from tests.parameters import cases
 
 SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "clock": (
-        lambda: Script(CLOCK, Tick(), limited(iterations=3)),
-        Stopped(Tick(3), Exhausted("iterations", 3, 3)),
+        lambda: Script(machines.CLOCK, machines.Tick(), machines.limited(iterations=3)),
+        machines.Stopped(machines.Tick(3), Exhausted("iterations", 3, 3)),
     ),
-    "even": (lambda: Script(DIAMOND, Number(6), without_handlers()), Total("halved to 3")),
-    "odd": (lambda: Script(DIAMOND, Number(7), without_handlers()), Total("tripled to 22")),
-    "self-loop": (lambda: Script(SELF_LOOP, Left(4), without_handlers()), Landed()),
+    "even": (
+        lambda: Script(machines.DIAMOND, machines.Number(6), machines.without_handlers()),
+        machines.Total("halved to 3"),
+    ),
+    "odd": (
+        lambda: Script(machines.DIAMOND, machines.Number(7), machines.without_handlers()),
+        machines.Total("tripled to 22"),
+    ),
+    "self-loop": (lambda: Script(machines.SELF_LOOP, machines.Left(4), machines.without_handlers()), machines.Landed()),
     "interview": (
-        lambda: Script(INTERVIEW, Topic("tea", 3), reporter()),
-        Interview(("re: tea 0 0", "re: tea 1 1", "re: tea 2 2")),
+        lambda: Script(machines.INTERVIEW, machines.Topic("tea", 3), machines.reporter()),
+        machines.Interview(("re: tea 0 0", "re: tea 1 1", "re: tea 2 2")),
     ),
     "survey": (
-        lambda: Script(SURVEY, Topics(("a", "b", "c")), surveyors()),
-        Survey((ToolResult("a"), ToolResult("b"), ToolResult("c"))),
+        lambda: Script(machines.SURVEY, machines.Topics(("a", "b", "c")), machines.surveyors()),
+        machines.Survey((ToolResult("a"), ToolResult("b"), ToolResult("c"))),
     ),
-    "a survey of one": (lambda: Script(SURVEY, Topics(("a",)), surveyors()), Survey((ToolResult("a"),))),
-    "an empty survey": (lambda: Script(SURVEY, Topics(()), without_handlers()), Survey(())),
+    "a survey of one": (
+        lambda: Script(machines.SURVEY, machines.Topics(("a",)), machines.surveyors()),
+        machines.Survey((ToolResult("a"),)),
+    ),
+    "an empty survey": (
+        lambda: Script(machines.SURVEY, machines.Topics(()), machines.without_handlers()),
+        machines.Survey(()),
+    ),
     "prompts": (
-        lambda: Script(PROMPTS, Prompt(), model_of(Usage(1, 1), agent_limits(tokens=5))),
-        Stopped(Prompt(3), Exhausted("tokens", 5, 6)),
+        lambda: Script(machines.PROMPTS, machines.Prompt(), machines.model_of(Usage(1, 1), agent_limits(tokens=5))),
+        machines.Stopped(machines.Prompt(3), Exhausted("tokens", 5, 6)),
     ),
-    "errand": (lambda: Script(ERRAND, Errand(), without_handlers()), Home(("left", "back"))),
+    "errand": (
+        lambda: Script(machines.ERRAND, machines.Errand(), machines.without_handlers()),
+        machines.Home(("left", "back")),
+    ),
 }
 
 
@@ -95,16 +84,16 @@ def test_second_run_equals_the_first(name: str) -> None:
 
 def test_concurrent_runs_are_independent() -> None:
     async def together() -> list[object]:
-        runs = [arun(INTERVIEW, Topic(name), reporter()) for name in "abcdefgh"]
+        runs = [arun(machines.INTERVIEW, machines.Topic(name), machines.reporter()) for name in "abcdefgh"]
         return [done.outcome for done in await asyncio.gather(*runs)]
 
     assert asyncio.run(together()) == [
-        Interview(tuple(f"re: {name} {number} {number}" for number in range(3))) for name in "abcdefgh"
+        machines.Interview(tuple(f"re: {name} {number} {number}" for number in range(3))) for name in "abcdefgh"
     ]
 
 
 def test_state_is_kept_for_start_and_each_effect() -> None:
-    result = run_script(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
+    result = run_script(lambda: Script(machines.INTERVIEW, machines.Topic("tea", 3), machines.reporter()))
     assert len(result.texts) == 4
     assert len(result.asked) == 3
 
@@ -120,20 +109,20 @@ class Fetched:
     value: int
 
 
-@charged(when_spent=Stopped)
+@charged(when_spent=machines.Stopped)
 @node
-def fetch(left: Left) -> Asks[Fetch, Fetched]:
+def fetch(left: machines.Left) -> Asks[Fetch, Fetched]:
     return Fetched((yield from ask(Fetch())))
 
 
-FETCH = graph(edges(fetch, on(Fetched, END) | on(Stopped, END)), start=fetch)
+FETCH = graph(edges(fetch, on(Fetched, END) | on(machines.Stopped, END)), start=fetch)
 
 
 def test_drivers_that_disagree_are_found_out() -> None:
     replies = iter(range(5))
     different = make_run_context({Fetch: lambda _: next(replies)})
     with pytest.raises(AssertionError, match=r"drive_async: .*\n.*drive_sync: "):
-        run_script(lambda: Script(FETCH, Left(1), different))
+        run_script(lambda: Script(FETCH, machines.Left(1), different))
 
 
 @cases("odd_one", [drive_from_text, LIVE[1]])
@@ -143,7 +132,7 @@ def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
 
     scripts = iter([make_run_context({Fetch: lambda _: 1}), make_run_context({Fetch: failing})])
     with pytest.raises(AssertionError, match="the line is dead") as caught:
-        run_script(lambda: Script(FETCH, Left(1), next(scripts)), drivers=[drive_sync, odd_one])
+        run_script(lambda: Script(FETCH, machines.Left(1), next(scripts)), drivers=[drive_sync, odd_one])
     assert isinstance(caught.value.__cause__, OSError)
 
 
@@ -152,7 +141,7 @@ def test_common_exception_is_raised() -> None:
         raise OSError("the line is dead")
 
     with pytest.raises(OSError, match="the line is dead"):
-        run_script(lambda: Script(FETCH, Left(1), make_run_context({Fetch: failing})))
+        run_script(lambda: Script(FETCH, machines.Left(1), make_run_context({Fetch: failing})))
 
 
 @final
@@ -162,7 +151,7 @@ class Holding:
 
 
 @node
-def hold(given: Left) -> Holding:
+def hold(given: machines.Left) -> Holding:
     return Holding(THING)
 
 
@@ -171,4 +160,7 @@ THING = object()
 
 def test_values_outside_json_pass_live_drivers() -> None:
     machine = graph(edges(hold, on(Holding, END)), start=hold)
-    assert run_script(lambda: Script(machine, Left(1), without_handlers()), drivers=LIVE).outcome.thing is THING
+    assert (
+        run_script(lambda: Script(machine, machines.Left(1), machines.without_handlers()), drivers=LIVE).outcome.thing
+        is THING
+    )

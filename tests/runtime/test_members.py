@@ -10,32 +10,7 @@ from typing import Any, ClassVar, TypeAlias, final
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Answered,
-    Asked,
-    Asks,
-    CallContext,
-    Done,
-    Effect,
-    Event,
-    Exhausted,
-    Limits,
-    Meter,
-    Reported,
-    Snapshot,
-    ask_all,
-    charged,
-    edges,
-    graph,
-    node,
-    on,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
 from graphexec.effects import TOOL_CALLS, CallTool
 from graphexec.runtime import IO, Handler, RunContext, arun, astream, current_call, report, run, stream, threads
 from graphexec.runtime.handlers import handlers_for
@@ -48,21 +23,23 @@ from tests.parameters import cases
 LONG = 20.0
 SOON = 0.1
 
-Watch: TypeAlias = Callable[[Event[Any]], None]
-Make: TypeAlias = Callable[[Sequence[Watch]], AgentExecutor]
+Watch: TypeAlias = Callable[[gx.Event[Any]], None]
+Make: TypeAlias = Callable[[Sequence[Watch]], gx.AgentExecutor]
 
 
 def asking_for(*names: str) -> Callable[[Any, Any], Any]:
     """An agent that calls these tools in one step, and then answers."""
-    return lambda steps, _inputs: AgentFinish({"output": "done"}) if steps else [AgentAction(one, {}) for one in names]
+    return lambda steps, _inputs: (
+        gx.AgentFinish({"output": "done"}) if steps else [gx.AgentAction(one, {}) for one in names]
+    )
 
 
-def executor(*tools: AnyTool, **options: Any) -> AgentExecutor:
-    return AgentExecutor(agent=asking_for(*(one.name for one in tools)), tools=tools, **options)
+def executor(*tools: AnyTool, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=asking_for(*(one.name for one in tools)), tools=tools, **options)
 
 
 def tool_named(name: str, function: Callable[[], Any], **options: Any) -> AnyTool:
-    made: AnyTool = tool(name=name, description="A tool.", **options)(function)
+    made: AnyTool = gx.tool(name=name, description="A tool.", **options)(function)
     return made
 
 
@@ -112,7 +89,7 @@ def astreamed_tokens(made: Make, watch: Watch, inputs: Any) -> None:
     asyncio.run(_watch_all(made([]).astream(inputs, tokens=True), watch))
 
 
-async def _watch_all(events: AsyncIterator[Event[Any]], watch: Watch) -> None:
+async def _watch_all(events: AsyncIterator[gx.Event[Any]], watch: Watch) -> None:
     async for event in events:
         watch(event)
 
@@ -130,8 +107,8 @@ def released() -> Iterator[threading.Event]:
     event.set()
 
 
-def is_answer_of(event: Event[Any], name: str) -> bool:
-    return isinstance(event, Answered) and isinstance(event.effect, CallTool) and event.effect.name == name
+def is_answer_of(event: gx.Event[Any], name: str) -> bool:
+    return isinstance(event, gx.Answered) and isinstance(event.effect, CallTool) and event.effect.name == name
 
 
 @every_way
@@ -143,7 +120,7 @@ def test_a_quick_result_does_not_wait(way: Way, seconds: float | None, kind: int
     slow = both("slow", lambda: in_time.append(released.wait(LONG)))[kind]
     quick = both("quick", lambda: "at once")[kind]
 
-    def watch(event: Event[Any]) -> None:
+    def watch(event: gx.Event[Any]) -> None:
         if is_answer_of(event, "quick"):
             released.set()
 
@@ -156,8 +133,8 @@ def test_a_quick_result_does_not_wait(way: Way, seconds: float | None, kind: int
 def test_one_at_a_time_is_in_turn(way: Way, seconds: float | None) -> None:
     seen: list[tuple[str, str]] = []
 
-    def watch(event: Event[Any]) -> None:
-        if isinstance(event, (Asked, Answered)) and isinstance(event.effect, CallTool):
+    def watch(event: gx.Event[Any]) -> None:
+        if isinstance(event, (gx.Asked, gx.Answered)) and isinstance(event.effect, CallTool):
             seen.append((type(event).__name__, event.effect.name))
 
     tools = [tool_named(name, lambda: seen.append(("carried out", name_here()))) for name in "abc"]
@@ -181,11 +158,11 @@ def test_events_say_which_call_they_are_of(way: Way) -> None:
         report(name)
         seen.append((name, call.id))
 
-    def watch(event: Event[Any]) -> None:
-        if isinstance(event, (Asked, Answered, Reported)) and isinstance(event.effect, CallTool):
+    def watch(event: gx.Event[Any]) -> None:
+        if isinstance(event, (gx.Asked, gx.Answered, gx.Reported)) and isinstance(event.effect, CallTool):
             assert event.call is not None
             seen.append((event.effect.name, event.call.id))
-            if isinstance(event, Reported):
+            if isinstance(event, gx.Reported):
                 assert event.news == event.effect.name
 
     way(lambda watches: executor(*(tool_named(name, work) for name in "abc"), observers=watches), watch, "q")
@@ -234,7 +211,7 @@ class Siblings:
             self.released.wait(LONG)
         return "third"
 
-    def watch(self, event: Event[Any]) -> None:
+    def watch(self, event: gx.Event[Any]) -> None:
         if is_answer_of(event, "done"):
             self.done.set()
 
@@ -247,24 +224,24 @@ def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: s
     """The resume makes exactly two calls again, with their ids, and five are charged."""
     siblings = Siblings(kind)
 
-    def make(observers: Sequence[Watch] = ()) -> AgentExecutor:
+    def make(observers: Sequence[Watch] = ()) -> gx.AgentExecutor:
         return executor(*siblings.tools, handle_tool_errors="raise", max_execution_time=seconds, observers=observers)
 
     with pytest.raises(OSError, match="it broke") as caught:
         way(make, siblings.watch, "q")
     siblings.released.set()
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.spent[TOOL_CALLS] == 3
     if as_json:
-        snapshot = Snapshot.from_json(snapshot.to_json(), make().graph)
+        snapshot = gx.Snapshot.from_json(snapshot.to_json(), make().graph)
     siblings.failing = False
-    seen: list[Event[Any]] = []
+    seen: list[gx.Event[Any]] = []
     way(make, seen.append, snapshot)
     assert sorted(siblings.calls) == ["done", "failed", "failed", "running", "running"]
     assert all(len(set(ids)) == 1 for ids in siblings.ids.values())
     end = seen[-1]
-    assert isinstance(end, Done)
+    assert isinstance(end, gx.Done)
     assert end.spent[TOOL_CALLS] == 5
     assert [step.observation for step in end.outcome.steps] == ["first", "second", "third"]
 
@@ -332,12 +309,12 @@ def test_reports_without_end_do_not_hide_a_failure(way: Way, released: threading
         )
 
 
-PAGES = Meter("pages")
+PAGES = gx.Meter("pages")
 
 
 @dataclass(frozen=True)
-class Fetch(Effect[str]):
-    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+class Fetch(gx.Effect[str]):
+    charges: ClassVar[Mapping[gx.Meter, int]] = {PAGES: 1}
     name: str
 
 
@@ -364,16 +341,16 @@ class Pages:
 @dataclass(frozen=True)
 class Stopped:
     at: Wanted
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-@charged(when_spent=Stopped)
-@node
-def fetch(wanted: Wanted) -> Asks[Fetch | LookUp, Pages]:
-    return Pages((yield from ask_all(wanted.all)))
+@gx.charged(when_spent=Stopped)
+@gx.node
+def fetch(wanted: Wanted) -> gx.Asks[Fetch | LookUp, Pages]:
+    return Pages((yield from gx.ask_all(wanted.all)))
 
 
-FETCHING = graph(edges(fetch, on(Pages, END) | on(Stopped, END)), start=fetch)
+FETCHING = gx.graph(gx.edges(fetch, gx.on(Pages, gx.END) | gx.on(Stopped, gx.END)), start=fetch)
 RUNS: list[Callable[..., Any]] = [
     run,
     lambda *args: asyncio.run(arun(*args)),
@@ -383,7 +360,7 @@ RUNS: list[Callable[..., Any]] = [
 every_run = pytest.mark.parametrize("run_it", RUNS, ids=["run", "arun", "stream", "astream"])
 
 
-async def _last(events: AsyncIterator[Event[Any]]) -> Event[Any]:
+async def _last(events: AsyncIterator[gx.Event[Any]]) -> gx.Event[Any]:
     return [event async for event in events][-1]
 
 
@@ -407,20 +384,20 @@ def test_instant_failure_keeps_finished_replies(
             raise OSError("it broke")
         return effect.name.upper()
 
-    async def carry_out_at_once(effect: Fetch, call: CallContext[Any], io: IO) -> str:
+    async def carry_out_at_once(effect: Fetch, call: gx.CallContext[Any], io: IO) -> str:
         return carry_out(effect)
 
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(carry_out_at_once, instant=True)}
-    context = RunContext(handlers, Limits(seconds=seconds), at_once=2)
+    context = RunContext(handlers, gx.Limits(seconds=seconds), at_once=2)
     wanted = Wanted((Fetch("runs"), Fetch("done"), LookUp("found"), LookUp("fails")))
     with pytest.raises(OSError, match="it broke") as caught:
         run_it(FETCHING, wanted, context)
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.spent[PAGES] == 4
     failing.clear()
     released.set()
-    done = run_it(FETCHING, Snapshot.from_json(snapshot.to_json(), FETCHING), context)
+    done = run_it(FETCHING, gx.Snapshot.from_json(snapshot.to_json(), FETCHING), context)
     assert done.outcome == Pages(("RUNS", "DONE", "FOUND", "FAILS"))
     assert sorted(asked) == ["done", "fails", "fails", "found", "runs", "runs"]
     assert done.spent[PAGES] == 6
@@ -437,7 +414,7 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
         begun.set()
         return effect.name.upper()
 
-    async def fail(effect: Fetch, call: CallContext[Any], io: IO) -> str:
+    async def fail(effect: Fetch, call: gx.CallContext[Any], io: IO) -> str:
         assert begun.wait(LONG)
         # A call in a reused thread begins when the thread has delivered the previous reply.
         while len(pool.running) > (seconds is not None):
@@ -447,8 +424,8 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
 
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(fail, instant=True)}
     with pytest.raises(OSError, match="it broke") as caught:
-        run(FETCHING, Wanted((Fetch("done"), LookUp("fails"))), RunContext(handlers, Limits(seconds=seconds)))
-    snapshot = snapshot_of(caught.value)
+        run(FETCHING, Wanted((Fetch("done"), LookUp("fails"))), RunContext(handlers, gx.Limits(seconds=seconds)))
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.open[0] == "DONE"
 
@@ -472,12 +449,12 @@ def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | 
             done.append(effect.name)
             return effect.name
 
-        context = RunContext(handlers_for({Fetch: carry_out}), Limits(seconds=seconds))
+        context = RunContext(handlers_for({Fetch: carry_out}), gx.Limits(seconds=seconds))
         with pytest.raises(OSError, match="it broke") as caught:
             await arun(FETCHING, Wanted((Fetch("done"), Fetch("fails"))), context)
         return caught.value
 
-    snapshot = snapshot_of(asyncio.run(main()))
+    snapshot = gx.snapshot_of(asyncio.run(main()))
     assert snapshot is not None
     assert [state for state in snapshot.open if state == "done"] == done
 
@@ -495,8 +472,8 @@ def test_the_deadline_cuts_only_open_members(way: Way, kind: str, released: thre
 
     slow = tool_named("slow", lambda: released.wait(LONG)) if kind == "def" else tool_named("slow", hang)
 
-    def watch(event: Event[Any]) -> None:
-        if isinstance(event, Answered) and isinstance(event.effect, CallTool):
+    def watch(event: gx.Event[Any]) -> None:
+        if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
             answered[event.effect.name] = event.reply.status
 
     quick = tool_named("quick", lambda: "at once")
@@ -510,8 +487,8 @@ def test_a_cut_in_turn_begins_no_more(way: Way, released: threading.Event) -> No
     begun: list[str] = []
     answered: dict[str, str] = {}
 
-    def watch(event: Event[Any]) -> None:
-        if isinstance(event, Answered) and isinstance(event.effect, CallTool):
+    def watch(event: gx.Event[Any]) -> None:
+        if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
             answered[event.effect.name] = event.reply.status
 
     def work() -> None:

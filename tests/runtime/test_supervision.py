@@ -12,25 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Asks,
-    Limits,
-    Snapshot,
-    ask,
-    charged,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    node,
-    on,
-    snapshot_of,
-    tool,
-    wrap,
-)
+import graphexec as gx
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import ThreadLimitError
 from graphexec.executor import parse
@@ -53,7 +35,7 @@ SECONDS = 0.75
 HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 
-def ran(executor: AgentExecutor, how: str, inputs: Any = "q") -> Any:
+def ran(executor: gx.AgentExecutor, how: str, inputs: Any = "q") -> Any:
     return executor.run(inputs) if how == "sync" else asyncio.run(executor.arun(inputs))
 
 
@@ -66,7 +48,7 @@ def released() -> Iterator[threading.Event]:
 
 def calls_tool(steps: Any, inputs: Mapping[str, Any]) -> Any:
     del inputs
-    return AgentFinish({"output": "done"}) if len(steps) > 2 else AgentAction("work", {})
+    return gx.AgentFinish({"output": "done"}) if len(steps) > 2 else gx.AgentAction("work", {})
 
 
 # ---- control returns
@@ -79,7 +61,7 @@ def late_tool(kind: str, released: threading.Event) -> Any:
             """Work."""
             released.wait(LONG)
 
-        return tool(work)
+        return gx.tool(work)
 
     async def stubborn() -> None:
         """Ignore every cancellation."""
@@ -89,14 +71,14 @@ def late_tool(kind: str, released: threading.Event) -> Any:
             except asyncio.CancelledError:
                 continue
 
-    return tool(name="work")(stubborn)
+    return gx.tool(name="work")(stubborn)
 
 
 @pytest.mark.medium
 @HOW
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Event) -> None:
-    executor = AgentExecutor(agent=calls_tool, tools=[late_tool(kind, released)], max_execution_time=SECONDS)
+    executor = gx.AgentExecutor(agent=calls_tool, tools=[late_tool(kind, released)], max_execution_time=SECONDS)
 
     async def timed() -> tuple[Any, Stopwatch]:
         # The event loop waits for a task that ignores its cancellation, so the time is taken within.
@@ -117,7 +99,7 @@ def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Ev
 @HOW
 def test_control_returns_from_a_model(how: str) -> None:
     model = BlockingModel()
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], max_execution_time=SECONDS)
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], max_execution_time=SECONDS)
     result = ran(executor, how)
     model.released.set()
     assert (result.reason, result.spent[MODEL_CALLS]) == ("seconds", 1)
@@ -155,8 +137,8 @@ class Hanging:
 @HOW
 @pytest.mark.parametrize("where", ["load", "save"])
 def test_control_returns_from_a_memory(how: str, where: str, released: threading.Event) -> None:
-    executor = AgentExecutor(
-        agent=lambda _steps, _inputs: AgentFinish({"output": "the answer"}),
+    executor = gx.AgentExecutor(
+        agent=lambda _steps, _inputs: gx.AgentFinish({"output": "the answer"}),
         tools=[],
         memory=Hanging(where, released),
         max_execution_time=SECONDS,
@@ -195,12 +177,12 @@ def test_one_thread_or_task_serves_the_run(how: str) -> None:
         places.append(here())
         return outcome
 
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=decide if how == "sync" else adecide,
-        tools=[tool(work) if how == "sync" else tool(name="work")(awork)],
+        tools=[gx.tool(work) if how == "sync" else gx.tool(name="work")(awork)],
         max_execution_time=LONG,
     )
-    ran(executor.with_graph(wrap(executor.graph, parse, after=notice)), how)
+    ran(executor.with_graph(gx.wrap(executor.graph, parse, after=notice)), how)
     assert (len(places), len(set(places))) == (4 + 3 + 4, 1)
 
 
@@ -213,21 +195,21 @@ def test_a_late_call_is_followed_by_nothing(how: str, released: threading.Event)
     paid: list[str] = []
     returned = threading.Event()
 
-    @tool
+    @gx.tool
     def look() -> str:
         """Look."""
         released.wait(LONG)
         returned.set()
         return "seen"
 
-    @tool
+    @gx.tool
     def pay() -> str:
         """Pay."""
         paid.append("paid")
         return "paid"
 
-    executor = AgentExecutor(
-        agent=lambda steps, _: AgentAction("pay" if steps else "look", {}),
+    executor = gx.AgentExecutor(
+        agent=lambda steps, _: gx.AgentAction("pay" if steps else "look", {}),
         tools=[look, pay],
         max_execution_time=SECONDS,
         max_iterations=5,
@@ -246,7 +228,7 @@ def test_a_late_call_is_followed_by_nothing(how: str, released: threading.Event)
 def test_a_cut_keeps_the_answers_before_it(how: str, released: threading.Event) -> None:
     calls: list[int] = []
 
-    @tool
+    @gx.tool
     def work() -> int:
         """Work, and hang at the second call."""
         calls.append(len(calls))
@@ -254,7 +236,7 @@ def test_a_cut_keeps_the_answers_before_it(how: str, released: threading.Event) 
             released.wait(LONG)
         return calls[-1]
 
-    executor = AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=SECONDS)
+    executor = gx.AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=SECONDS)
     result = ran(executor, how)
     assert [step.status for step in result.steps] == ["ok", "cut"]
     assert result.spent[TOOL_CALLS] == 2
@@ -268,7 +250,7 @@ def test_a_clock_that_stands_still_cuts_nothing(how: str) -> None:
         clock.advance(4)
         return question.text
 
-    context = RunContext(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
+    context = RunContext(handlers_for({Question: answer}), gx.Limits(seconds=10), clock=clock)
     topic = Topic("tea", 9)
     done = run(INTERVIEW, topic, context) if how == "sync" else asyncio.run(arun(INTERVIEW, topic, context))
     assert isinstance(done.outcome, Stopped)
@@ -285,21 +267,21 @@ def test_an_error_has_snapshot_and_journal(how: str) -> None:
             raise OSError("it broke")
         return question.text
 
-    context = RunContext(handlers_for({Question: fail}), Limits(seconds=LONG))
+    context = RunContext(handlers_for({Question: fail}), gx.Limits(seconds=LONG))
     with pytest.raises(OSError, match="it broke") as caught:
         run(INTERVIEW, Topic("tea"), context) if how == "sync" else asyncio.run(arun(INTERVIEW, Topic("tea"), context))
-    snapshot, journal = snapshot_of(caught.value), journal_of(caught.value)
+    snapshot, journal = gx.snapshot_of(caught.value), journal_of(caught.value)
     assert snapshot is not None
     assert journal is not None
     assert len(snapshot.replies) == len(journal) == 2
-    again = Snapshot.from_json(snapshot.to_json(), INTERVIEW)
+    again = gx.Snapshot.from_json(snapshot.to_json(), INTERVIEW)
     asked: list[str] = []
 
     def answer(question: Question) -> str:
         asked.append(question.text)
         return "fine"
 
-    run(INTERVIEW, again, RunContext(handlers_for({Question: answer}), Limits()))
+    run(INTERVIEW, again, RunContext(handlers_for({Question: answer}), gx.Limits()))
     assert asked == ["tea 2 2"]
 
 
@@ -312,7 +294,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
     calls: list[int] = []
     ended = threading.Event()
 
-    @tool
+    @gx.tool
     def work() -> None:
         """Interrupt the caller repeatedly until it has left."""
         calls.append(1)
@@ -320,7 +302,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
         released.wait(LONG)
         ended.set()
 
-    executor = AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=LONG)
+    executor = gx.AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=LONG)
     before = count_abandoned()
     with pytest.raises(KeyboardInterrupt) as caught:
         executor.run("q")
@@ -329,7 +311,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
     assert ended.wait(LONG)
     eventually(lambda: count_abandoned() <= before)
     assert calls == [1]
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.spent[TOOL_CALLS] == 1
 
@@ -338,16 +320,16 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
     """The loop is in the engine when the caller is cancelled; its next call does not begin."""
     begun: list[str] = []
 
-    @charged(when_spent=Stopped)
-    @node
-    def think(topic: Topic) -> Asks[Question, Interview]:
-        yield from ask(Question("first"))
+    @gx.charged(when_spent=Stopped)
+    @gx.node
+    def think(topic: Topic) -> gx.Asks[Question, Interview]:
+        yield from gx.ask(Question("first"))
         interrupt_caller()
         released.wait(LONG)
-        yield from ask(Question("second"))
+        yield from gx.ask(Question("second"))
         return Interview(())
 
-    machine = graph(edges(think, on(Interview, END) | on(Stopped, END)), start=think)
+    machine = gx.graph(gx.edges(think, gx.on(Interview, gx.END) | gx.on(Stopped, gx.END)), start=think)
 
     def answer(question: Question) -> str:
         begun.append(question.text)
@@ -355,11 +337,11 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
 
     before = count_abandoned()
     with pytest.raises(KeyboardInterrupt) as caught:
-        run(machine, Topic("tea"), RunContext(handlers_for({Question: answer}), Limits(seconds=LONG)))
+        run(machine, Topic("tea"), RunContext(handlers_for({Question: answer}), gx.Limits(seconds=LONG)))
     released.set()
     eventually(lambda: count_abandoned() <= before)
     assert begun == ["first"]
-    snapshot = snapshot_of(caught.value)
+    snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.replies == ("fine",)
 
@@ -370,10 +352,10 @@ def test_no_thread_is_an_error_with_a_snapshot(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(threads, "_threads", vars(threads)["_Threads"]())
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    executor = AgentExecutor(agent=calls_tool, tools=[late_tool("def", threading.Event())], max_execution_time=LONG)
+    executor = gx.AgentExecutor(agent=calls_tool, tools=[late_tool("def", threading.Event())], max_execution_time=LONG)
     with pytest.raises(ThreadLimitError, match="no thread can be started") as caught:
         executor.run("q")
-    assert snapshot_of(caught.value) is not None
+    assert gx.snapshot_of(caught.value) is not None
 
 
 def test_supervise_returns_and_raises() -> None:

@@ -9,15 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AgentStep,
-    ParseError,
-    create_react_agent,
-    create_tool_calling_agent,
-)
+import graphexec as gx
 from graphexec.actions import Steps
 from graphexec.agents import react, tool_calling
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage, UserMessage
@@ -48,10 +40,10 @@ class Turn:
 def make_decision(turn: Turn) -> Any:
     """Return the decision of a callable agent, or the exception that it raises."""
     if turn.kind == "answer":
-        return AgentFinish({"output": turn.text}, "I know")
+        return gx.AgentFinish({"output": turn.text}, "I know")
     if turn.kind == "garbage":
-        return ParseError("could not read it", observation=turn.feedback, llm_output=turn.text)
-    actions = [AgentAction(name, {"number": number}, turn.text) for name, number in turn.calls]
+        return gx.ParseError("could not read it", observation=turn.feedback, llm_output=turn.text)
+    actions = [gx.AgentAction(name, {"number": number}, turn.text) for name, number in turn.calls]
     # A single action and a list of one are equivalent.
     return actions[0] if len(actions) == 1 and turn.feedback else actions
 
@@ -77,11 +69,11 @@ def natively(turn: Turn) -> ModelReply:
 
 
 def read_decision(decision: Any) -> Decision:
-    if isinstance(decision, ParseError):
+    if isinstance(decision, gx.ParseError):
         raise decision
-    if isinstance(decision, AgentFinish):
+    if isinstance(decision, gx.AgentFinish):
         return decision
-    return (decision,) if isinstance(decision, AgentAction) else tuple(decision)
+    return (decision,) if isinstance(decision, gx.AgentAction) else tuple(decision)
 
 
 SAY: dict[Flavour, tuple[Callable[[Turn], Any], Callable[[Any], Decision]]] = {
@@ -135,7 +127,7 @@ class Actor:
     def decide(self, steps: Steps, inputs: dict[str, Any]) -> Any:
         self.shown.append(as_shown(list(steps), "callable"))
         decision = self._next(concluding=inputs.get("conclude", False))
-        if isinstance(decision, ParseError):
+        if isinstance(decision, gx.ParseError):
             raise decision
         return decision
 
@@ -164,7 +156,7 @@ class Actor:
         return noting
 
 
-def as_shown(steps: Sequence[AgentStep], flavour: Flavour) -> list[str]:
+def as_shown(steps: Sequence[gx.AgentStep], flavour: Flavour) -> list[str]:
     """Return the part of the steps that an agent sees."""
     if flavour == "callable":
         return [f"{step.action} {step.observation}" for step in steps]
@@ -173,15 +165,15 @@ def as_shown(steps: Sequence[AgentStep], flavour: Flavour) -> list[str]:
     return [str(step.observation) for step in steps]
 
 
-def executor_of(script: Script, given: Settings, flavour: Flavour, begun: int = 0) -> tuple[AgentExecutor, Actor]:
+def executor_of(script: Script, given: Settings, flavour: Flavour, begun: int = 0) -> tuple[gx.AgentExecutor, Actor]:
     actor = Actor(script, begun)
     tools = actor.tools
     agent: Any = actor.decide
     if flavour == "react":
-        agent = create_react_agent(actor, tools, prompt=PROMPT)
+        agent = gx.create_react_agent(actor, tools, prompt=PROMPT)
     if flavour == "tool calling":
-        agent = create_tool_calling_agent(actor, tools)
-    executor = AgentExecutor(
+        agent = gx.create_tool_calling_agent(actor, tools)
+    executor = gx.AgentExecutor(
         agent=agent,
         tools=tools,
         max_iterations=given.iterations,

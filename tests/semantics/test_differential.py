@@ -15,15 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentStep,
-    ParseError,
-    Snapshot,
-    Spent,
-    StoppedResponse,
-)
+import graphexec as gx
 from graphexec.effects import reported_tokens
 from graphexec.executor.result import Ending
 from graphexec.runtime import run
@@ -36,12 +28,12 @@ from tests.semantics.reference import TAKES, Expected, Settings, interpret
 # ---- the comparison
 
 
-ERRORS: dict[str, type[Exception]] = {"ParseError": ParseError, "ValueError": ValueError}
+ERRORS: dict[str, type[Exception]] = {"ParseError": gx.ParseError, "ValueError": ValueError}
 
 
-def ended(ending: Ending, spent: Spent, expected: Expected) -> None:
+def ended(ending: Ending, spent: gx.Spent, expected: Expected) -> None:
     """Require that a run ended as it is expected to, and spent as much."""
-    if isinstance(ending, StoppedResponse):
+    if isinstance(ending, gx.StoppedResponse):
         assert (limit_of(ending).limit, {"output": ending.output}) == (expected.end, expected.values)
         assert ending.generated is expected.generated
     else:
@@ -104,7 +96,7 @@ def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Fla
     expected = interpret(script, given)
     actors: list[Actor] = []
 
-    def fresh() -> AgentExecutor:
+    def fresh() -> gx.AgentExecutor:
         executor, actor = executor_of(script, given, flavour)
         actors.append(actor)
         return executor
@@ -130,7 +122,7 @@ def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Fla
         assert asyncio.run(fresh().ainvoke("q", return_only_outputs=True)) == expected.chunks[-1]
         # Paused before any of its effects, it comes to the same end.
         for text in result.texts:
-            paused = Snapshot.from_json(text, fresh().graph)
+            paused = gx.Snapshot.from_json(text, fresh().graph)
             actors.pop()
             executor, _ = executor_of(script, given, flavour, begun=int(paused.spent["model_calls"]))
             resumed = run(executor.graph, paused, executor.run_context)
@@ -163,15 +155,15 @@ TURNS = st.lists(st.one_of(ACT, ACT, UNREADABLE, ANSWER), min_size=1, max_size=5
 CONCLUSIONS = st.one_of(ANSWER, UNREADABLE, ACT)
 
 
-def fix(error: ParseError) -> str:
+def fix(error: gx.ParseError) -> str:
     return f"Fix it: {error.llm_output}"
 
 
-def that_worked(steps: Sequence[AgentStep]) -> list[AgentStep]:
+def that_worked(steps: Sequence[gx.AgentStep]) -> list[gx.AgentStep]:
     return [step for step in steps if step.status == "ok"]
 
 
-def last_pairs(steps: Sequence[AgentStep]) -> list[tuple[AgentAction, Any]]:
+def last_pairs(steps: Sequence[gx.AgentStep]) -> list[tuple[gx.AgentAction, Any]]:
     """As a function of LangChain's would have them."""
     return [(action, observation) for action, observation in steps[-2:]]
 

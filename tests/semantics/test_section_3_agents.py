@@ -7,20 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, create_tool_calling_agent, tool
-from graphexec.agents import (
-    Decision,
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_react_agent,
-    create_self_ask_agent,
-    create_structured_chat_agent,
-    create_xml_agent,
-    react,
-    tool_calling,
-)
+from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, agents, create_tool_calling_agent, tool
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
@@ -44,38 +31,38 @@ PREVIOUS = "This was your previous work (but I haven't seen any of it! I only se
 
 # How it is made, what it says first, its stop words, and what its next prompt has of the step.
 AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
-    "react": (create_react_agent, ACT, ("\nObservation:",), f"{ACT}\nObservation: a\nThought: "),
+    "react": (agents.create_react_agent, ACT, ("\nObservation:",), f"{ACT}\nObservation: a\nThought: "),
     "structured chat": (
-        create_structured_chat_agent,
+        agents.create_structured_chat_agent,
         FENCED,
         ("\nObservation:",),
         f"{PREVIOUS}{FENCED}\nObservation: a\nThought:",
     ),
     "xml": (
-        create_xml_agent,
+        agents.create_xml_agent,
         "<tool>echo</tool><tool_input>a",
         ("</tool_input>",),
         "<tool>echo</tool><tool_input>a</tool_input>\n<observation>a</observation>",
     ),
     "self ask": (
-        create_self_ask_agent,
+        agents.create_self_ask_agent,
         ASK,
         ("\nIntermediate answer:",),
         f"{ASK}\nIntermediate answer: how old?\n",
     ),
     "zero shot": (
-        create_mrkl_agent,
+        agents.create_mrkl_agent,
         ACT,
         ("\nObservation:", "\n\tObservation:"),
         f"{ACT}\nObservation: a\nThought:",
     ),
     "conversational": (
-        create_conversational_agent,
+        agents.create_conversational_agent,
         ACT,
         ("\nObservation:", "\n\tObservation:"),
         f"{ACT}\nObservation: a\nThought:",
     ),
-    "chat": (create_chat_agent, FENCED, ("\nObservation:",), f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"),
+    "chat": (agents.create_chat_agent, FENCED, ("\nObservation:",), f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"),
 }
 
 
@@ -93,7 +80,7 @@ def test_an_agent_has_its_stop_words_and_scratchpad(kind: str) -> None:
 
 def test_json_chat_stops_at_the_label() -> None:
     model = ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
-    agent = create_json_chat_agent(model, [echo], tool_response="Got {observation}")
+    agent = agents.create_json_chat_agent(model, [echo], tool_response="Got {observation}")
     AgentExecutor(agent=agent, tools=[echo]).run("q")
     assert model.requests[1].stop == ("\nObservation:",)
     assert messages(model.requests[1])[-2:] == [AssistantMessage(BLOB), UserMessage("Got a")]
@@ -126,7 +113,7 @@ def test_create_refuses_prompt_without_required_variable(kind: str) -> None:
 
 # ---- parsers: the rule of each, and its executed edge cases
 
-Read = Callable[[ModelReply], Decision]
+Read = Callable[[ModelReply], agents.Decision]
 
 
 def in_short(read: Read, text: str | ModelReply) -> object:
@@ -146,28 +133,28 @@ def native(*arguments: str) -> ModelReply:
 
 # Agent, reply, and parsed decision. A comment notes where LangChain parses differently.
 EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
-    "react: action and input": (react.read, "Action: f\nAction Input: x", [("f", "x")]),
-    "react: numbers": (react.read, "Action 1: f\nAction 1 Input 1: x", [("f", "x")]),
-    "react: an answer is behind the last label": (react.read, "Final Answer: 4\nFinal Answer: 42", "42"),
-    "react: an answer and an action": (react.read, "Final Answer: 4\nAction: f\nAction Input: x", ParseError),
-    "react: no action": (react.read, "I think.", ParseError),
-    "react: no input": (react.read, "Action: f", ParseError),
+    "react: action and input": (agents.react.read, "Action: f\nAction Input: x", [("f", "x")]),
+    "react: numbers": (agents.react.read, "Action 1: f\nAction 1 Input 1: x", [("f", "x")]),
+    "react: an answer is behind the last label": (agents.react.read, "Final Answer: 4\nFinal Answer: 42", "42"),
+    "react: an answer and an action": (agents.react.read, "Final Answer: 4\nAction: f\nAction Input: x", ParseError),
+    "react: no action": (agents.react.read, "I think.", ParseError),
+    "react: no input": (agents.react.read, "Action: f", ParseError),
     # There, the last quote is lost.
     "react: unbalanced quotes": (
-        react.read,
+        agents.react.read,
         'Action: f\nAction Input: SELECT "x" FROM "y"',
         [("f", 'SELECT "x" FROM "y"')],
     ),
     # There, the made-up round is a part of the input.
     "react: a made-up second round": (
-        react.read,
+        agents.react.read,
         "Action: f\nAction Input: x\nObservation: y\nAction: g\nAction Input: z",
         [("f", "x")],
     ),
     # There, the backticks are kept.
-    "react: backticks": (react.read, "Action: `f`\nAction Input: x", [("f", "x")]),
+    "react: backticks": (agents.react.read, "Action: `f`\nAction Input: x", [("f", "x")]),
     # There, the label is not seen.
-    "react: lower case": (react.read, "action: f\naction input: x", [("f", "x")]),
+    "react: lower case": (agents.react.read, "action: f\naction input: x", [("f", "x")]),
     "mrkl: an answer before an action wins": (
         mrkl.read,
         "Final Answer: 42\n\nAction: f\nAction Input: x",
@@ -220,13 +207,13 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
     ),
     "xml: an answer": (xml.read, "<final_answer>42</final_answer>", "42"),
     "xml: neither": (xml.read, "42", ParseError),
-    "tools: calls": (tool_calling.read, native('{"a": 1}', ""), [("f", {"a": 1}), ("f", {})]),
-    "tools: no call is the answer": (tool_calling.read, "42", "42"),
-    "tools: no call and no text is the answer": (tool_calling.read, "", ""),
+    "tools: calls": (agents.tool_calling.read, native('{"a": 1}', ""), [("f", {"a": 1}), ("f", {})]),
+    "tools: no call is the answer": (agents.tool_calling.read, "42", "42"),
+    "tools: no call and no text is the answer": (agents.tool_calling.read, "", ""),
     # There, it finishes with "".
-    "tools: a call that cannot be read": (tool_calling.read, native('{"a": 1'), ParseError),
+    "tools: a call that cannot be read": (agents.tool_calling.read, native('{"a": 1'), ParseError),
     # There, a ValidationError.
-    "tools: a list of arguments": (tool_calling.read, native("[1]"), ParseError),
+    "tools: a list of arguments": (agents.tool_calling.read, native("[1]"), ParseError),
     "conversational: an answer": (conversational.read, "Thought: no\nAI: 42", "42"),
     "conversational: an action": (conversational.read, "Action: f\nAction Input: x", [("f", "x")]),
 }
@@ -238,7 +225,7 @@ def test_a_parser_reads(edge: str) -> None:
     assert in_short(read, text) == expected
 
 
-@cases("read", [react.read, mrkl.read])
+@cases("read", [agents.react.read, mrkl.read])
 def test_text_protocol_names_what_is_missing(read: Read) -> None:
     missing = {
         "I think.": "Invalid Format: Missing 'Action:' after 'Thought:'",
@@ -251,5 +238,5 @@ def test_text_protocol_names_what_is_missing(read: Read) -> None:
 
 
 def test_a_native_call_has_langchains_log() -> None:
-    decision: Any = tool_calling.read(ModelReply("I look.", (ToolCall("c", "f", '{"a": 1}'),)))
+    decision: Any = agents.tool_calling.read(ModelReply("I look.", (ToolCall("c", "f", '{"a": 1}'),)))
     assert decision[0].log == "\nInvoking: `f` with `{'a': 1}`\nresponded: I look.\n\n"

@@ -11,16 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    Agent,
-    AgentExecutor,
-    AgentFinish,
-    ParseError,
-    StoppedResponse,
-    UnprovedError,
-    create_react_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.agents import create_chat_agent, create_mrkl_agent, create_structured_chat_agent, create_xml_agent
 from graphexec.errors import InputError, LimitsError, ServerError
 from graphexec.models import ScriptedModel
@@ -49,23 +40,23 @@ from tests.semantics.endings import FINAL, STOPPED
 @HOW
 @pytest.mark.parametrize("limits", [{"max_iterations": 0}, {"max_execution_time": 0}, {"max_execution_time": 0.0}])
 def test_zero_limit_stops_before_the_first_plan(run: Running, limits: Any) -> None:
-    result = run(AgentExecutor(agent=scripted(answer()), tools=[], **limits))
+    result = run(gx.AgentExecutor(agent=scripted(answer()), tools=[], **limits))
     assert (result.output, result.spent["model_calls"]) == (STOPPED, 0)
 
 
 @cases("limits", [{"max_iterations": -1}, {"max_execution_time": -0.5}])
 def test_a_negative_limit_is_refused(limits: Any) -> None:
     with pytest.raises(LimitsError, match="give 0 or more"):
-        AgentExecutor(agent=scripted(answer()), tools=[], **limits)
+        gx.AgentExecutor(agent=scripted(answer()), tools=[], **limits)
 
 
 def test_max_iterations_none_needs_another_limit() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return answer() if len(steps) == 40 else act("echo", text="a")
 
-    with pytest.raises(UnprovedError):
-        AgentExecutor(agent=decide, tools=[echo], max_iterations=None)
-    executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=None, max_model_calls=100)
+    with pytest.raises(gx.UnprovedError):
+        gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=None)
+    executor = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=None, max_model_calls=100)
     assert executor.run("q").spent.iterations == 41
 
 
@@ -73,13 +64,13 @@ def test_max_iterations_none_needs_another_limit() -> None:
 def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
     released = threading.Event()
 
-    @tool
+    @gx.tool
     def slow() -> str:
         """Take half a minute."""
         released.wait(30)
         return "late"
 
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         # The other call ends in this time on a busy machine, too.
         agent=scripted([act("echo", text="a"), act("slow")]),
         tools=[echo, slow],
@@ -95,11 +86,11 @@ def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
 def test_late_finish_wins_over_time_limit(run: Running) -> None:
     clock = FakeClock()
 
-    def decide(steps: Any, inputs: Any) -> AgentFinish:
+    def decide(steps: Any, inputs: Any) -> gx.AgentFinish:
         clock.advance(6)
         return answer("42")
 
-    executor = AgentExecutor(agent=decide, tools=[], max_execution_time=5)
+    executor = gx.AgentExecutor(agent=decide, tools=[], max_execution_time=5)
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     assert run(executor).output == "42"
 
@@ -107,21 +98,21 @@ def test_late_finish_wins_over_time_limit(run: Running) -> None:
 def test_sync_tool_is_abandoned_at_async_deadline() -> None:
     released, ended = threading.Event(), threading.Event()
 
-    @tool
+    @gx.tool
     def slow() -> str:
         """Take as long as it takes."""
         released.wait(30)
         ended.set()
         return "late"
 
-    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
+    result = run_async(gx.AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
     assert (result.reason, ended.is_set()) == ("seconds", False)
     released.set()
     assert ended.wait(30)
 
 
 def test_monotonic_clock_starts_with_the_run() -> None:
-    executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
+    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
     assert executor.run_context.clock is time.monotonic
     clock = FakeClock(1_000_000)
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
@@ -131,8 +122,8 @@ def test_monotonic_clock_starts_with_the_run() -> None:
     assert turns.result.output == "done"
 
 
-MAKE: dict[str, tuple[Callable[..., Agent], str]] = {
-    "react": (create_react_agent, "Action: echo\nAction Input: a"),
+MAKE: dict[str, tuple[Callable[..., gx.Agent], str]] = {
+    "react": (gx.create_react_agent, "Action: echo\nAction Input: a"),
     "mrkl": (create_mrkl_agent, "Action: echo\nAction Input: a"),
     "xml": (create_xml_agent, "<tool>echo</tool><tool_input>a"),
     "chat": (create_chat_agent, '```\n{"action": "echo", "action_input": "a"}\n```'),
@@ -144,7 +135,7 @@ EACH = cases("kind", MAKE)
 @EACH
 def test_force_returns_one_text_for_every_agent(kind: str) -> None:
     make, action = MAKE[kind]
-    result = AgentExecutor(agent=make(ScriptedModel([action]), [echo]), tools=[echo], max_iterations=1).run("q")
+    result = gx.AgentExecutor(agent=make(ScriptedModel([action]), [echo]), tools=[echo], max_iterations=1).run("q")
     assert (result.output, [step.observation for step in result.steps]) == (STOPPED, ["a"])
 
 
@@ -152,11 +143,11 @@ def test_force_returns_one_text_for_every_agent(kind: str) -> None:
 def test_generate_appends_the_final_answer_sentence(kind: str) -> None:
     make, action = MAKE[kind]
     model = ScriptedModel([action, "It is 42."])
-    executor = AgentExecutor(
+    executor = gx.AgentExecutor(
         agent=make(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
     )
     result = executor.run("q")
-    assert isinstance(result.ending, StoppedResponse)
+    assert isinstance(result.ending, gx.StoppedResponse)
     assert (result.output, result.spent["model_calls"]) == ("It is 42.", 2)
     asked, last = model.requests
     assert last.stop == asked.stop
@@ -170,28 +161,28 @@ def test_generate_appends_the_final_answer_sentence(kind: str) -> None:
 def test_generate_ends_a_scratchpad_as_langchain_does() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: so"])
     agent = create_mrkl_agent(model, [echo])
-    AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate").run("q")
+    gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate").run("q")
     assert prompt(model.requests[1]).endswith(f"\nObservation: a\nThought:\n\n{FINAL}")
 
 
 @cases("method", ["finish", "", None])
 def test_unknown_early_stopping_method_is_refused(method: Any) -> None:
     with pytest.raises(InputError, match="give 'force' or 'generate'"):
-        AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
+        gx.AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
 
 
 def test_stopped_response_function_receives_all_inputs() -> None:
-    def decide(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    def decide(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
         return answer(sorted(inputs))
 
-    executor = AgentExecutor(agent=decide, tools=[], max_iterations=0, early_stopping_method="generate")
+    executor = gx.AgentExecutor(agent=decide, tools=[], max_iterations=0, early_stopping_method="generate")
     assert executor.run({"input": "q", "more": 1}).output == '["conclude","input","more"]'
 
 
 # ---- 3.4 Parse errors
 
 
-def saying(error: ParseError) -> Any:
+def saying(error: gx.ParseError) -> Any:
     def decide(steps: Any, inputs: Any) -> Any:
         if steps:
             return answer()
@@ -200,12 +191,12 @@ def saying(error: ParseError) -> Any:
     return decide
 
 
-def fix(error: ParseError) -> str:
+def fix(error: gx.ParseError) -> str:
     return f"{error}: fix it!"
 
 
-SENT = ParseError("no", observation="Say it again.", llm_output="garbage")
-NOT_SENT = ParseError("no")
+SENT = gx.ParseError("no", observation="Say it again.", llm_output="garbage")
+NOT_SENT = gx.ParseError("no")
 
 
 @cases(
@@ -218,23 +209,25 @@ NOT_SENT = ParseError("no")
         (fix, NOT_SENT, "no: fix it!", "no"),
     ],
 )
-def test_policy_returns_the_observation(policy: Any, error: ParseError, observation: str, log: str) -> None:
-    result = run_executor(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
+def test_policy_returns_the_observation(policy: Any, error: gx.ParseError, observation: str, log: str) -> None:
+    result = run_executor(lambda: gx.AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
     (step,) = result.outcome.steps
     assert (step.action.tool, step.action.tool_input, step.observation) == ("_Exception", observation, observation)
     assert (step.action.log, step.status) == (log, "parse_error")
 
 
 def test_false_raises_with_error_and_remedy() -> None:
-    with pytest.raises(ParseError, match=r"^no; pass handle_parsing_errors=True") as raised:
-        run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[]))
+    with pytest.raises(gx.ParseError, match=r"^no; pass handle_parsing_errors=True") as raised:
+        run_executor(lambda: gx.AgentExecutor(agent=saying(SENT), tools=[]))
     assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
 
 
 @cases("returned", [None, 3, {"query": "x"}])
 def test_policy_must_return_a_string(returned: Any) -> None:
     with pytest.raises(InputError, match="return a string, the feedback for the model"):
-        run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned))
+        run_executor(
+            lambda: gx.AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned)
+        )
 
 
 def test_other_exceptions_are_not_parse_errors() -> None:
@@ -245,20 +238,20 @@ def test_other_exceptions_are_not_parse_errors() -> None:
         raise LookupError("of the agent")
 
     def unreadable(given: Any) -> Any:
-        raise ParseError("of the trim function")
+        raise gx.ParseError("of the trim function")
 
     wrong: list[tuple[type[Exception], dict[str, Any]]] = [
         (LookupError, {"agent": saying(SENT), "handle_parsing_errors": broken}),
         (LookupError, {"agent": lost, "handle_parsing_errors": True}),
-        (ParseError, {"agent": scripted(answer()), "trim_intermediate_steps": unreadable}),
+        (gx.ParseError, {"agent": scripted(answer()), "trim_intermediate_steps": unreadable}),
     ]
     for kind, options in wrong:
         with pytest.raises(kind, match="of the"):
-            run_executor(partial(AgentExecutor, tools=[], **options))
+            run_executor(partial(gx.AgentExecutor, tools=[], **options))
     with pytest.raises(ServerError):
         run_executor(
-            lambda: AgentExecutor(
-                agent=create_react_agent(ScriptedModel([ServerError("busy")]), []),
+            lambda: gx.AgentExecutor(
+                agent=gx.create_react_agent(ScriptedModel([ServerError("busy")]), []),
                 tools=[],
                 handle_parsing_errors=True,
             )
@@ -266,13 +259,13 @@ def test_other_exceptions_are_not_parse_errors() -> None:
 
 
 def test_parse_error_in_a_tool_is_a_tool_error() -> None:
-    @tool
+    @gx.tool
     def read() -> str:
         """Read something."""
-        raise ParseError("of the tool")
+        raise gx.ParseError("of the tool")
 
     result = run_executor(
-        lambda: AgentExecutor(agent=scripted(act("read"), answer()), tools=[read], handle_parsing_errors=True)
+        lambda: gx.AgentExecutor(agent=scripted(act("read"), answer()), tools=[read], handle_parsing_errors=True)
     )
     assert (statuses(result), observations(result)) == (["error"], ["read failed: ParseError: of the tool"])
 
@@ -280,13 +273,13 @@ def test_parse_error_in_a_tool_is_a_tool_error() -> None:
 def test_user_tool_may_be_named_exception() -> None:
     called: list[str] = []
 
-    @tool(name="_Exception", return_direct=True)
+    @gx.tool(name="_Exception", return_direct=True)
     def mine(text: str) -> str:
         """Mine."""
         called.append(text)
         return text
 
-    result = run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
+    result = run_executor(lambda: gx.AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
     assert (result.outcome.output, called) == ("done", [])
 
 
@@ -294,13 +287,13 @@ def test_cut_async_tool_does_not_finish() -> None:
     released = threading.Event()
     ended: list[str] = []
 
-    @tool
+    @gx.tool
     async def slow() -> str:
         """Take half a minute."""
         await until(released)
         ended.append("slow")
         return "late"
 
-    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
+    result = run_async(gx.AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
     released.set()
     assert ([step.status for step in result.steps], ended) == (["cut"], [])

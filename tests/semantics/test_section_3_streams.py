@@ -9,22 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    Answered,
-    Asked,
-    Done,
-    Entered,
-    Event,
-    Failed,
-    Moved,
-    ParseError,
-    Snapshot,
-    create_react_agent,
-    create_tool_calling_agent,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
@@ -37,13 +22,13 @@ from tests.parameters import cases
 from tests.semantics.endings import STOPPED
 
 
-def two_steps(**options: Any) -> AgentExecutor:
+def two_steps(**options: Any) -> gx.AgentExecutor:
     turns = [act("echo", text="a"), [act("echo", text="b"), act("echo", text="c")], answer("42")]
     # In turn, since of several at once the first to return is the first step.
-    return AgentExecutor(agent=scripted(*turns), tools=[echo], tool_concurrency=1, **options)
+    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo], tool_concurrency=1, **options)
 
 
-def chunks_of(make: Callable[[], AgentExecutor]) -> list[dict[str, Any]]:
+def chunks_of(make: Callable[[], gx.AgentExecutor]) -> list[dict[str, Any]]:
     """Return the events of both streams, which must be equal."""
 
     async def collected() -> list[dict[str, Any]]:
@@ -61,21 +46,21 @@ def chunks_of(make: Callable[[], AgentExecutor]) -> list[dict[str, Any]]:
 def test_observers_receive_the_same_events_in_order(run: Running) -> None:
     seen: list[str] = []
 
-    def watch(event: Event[Any]) -> None:
+    def watch(event: gx.Event[Any]) -> None:
         match event:
-            case Entered(node):
+            case gx.Entered(node):
                 seen.append(node)
-            case Asked(_, effect):
+            case gx.Asked(_, effect):
                 seen.append(f"ask {type(effect).__name__}")
-            case Answered():
+            case gx.Answered():
                 seen.append("answered")
-            case Done():
+            case gx.Done():
                 seen.append("done")
             case _:
                 pass
 
     turns = [act("echo", text="a"), answer()]
-    run(AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
+    run(gx.AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
     decided = ["plan", "ask CallAgent", "answered", "parse"]
     acted = ["dispatch_tools", "ask CallTool", "answered", "check_return_direct"]
     assert seen == [*decided, *acted, *decided, "done"]
@@ -85,48 +70,48 @@ def test_observers_receive_the_same_events_in_order(run: Running) -> None:
 def test_parse_error_events_lead_back_to_plan(run: Running) -> None:
     moves: list[tuple[str, str]] = []
 
-    def watch(event: Event[Any]) -> None:
-        if isinstance(event, Moved):
+    def watch(event: gx.Event[Any]) -> None:
+        if isinstance(event, gx.Moved):
             moves.append((event.node, event.target))
 
     def unreadable(steps: Any, inputs: Any) -> Any:
         if steps:
             return answer()
-        raise ParseError("no")
+        raise gx.ParseError("no")
 
-    run(AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, observers=[watch]))
+    run(gx.AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, observers=[watch]))
     assert moves == [("plan", "parse"), ("parse", "plan"), ("plan", "parse"), ("parse", "END")]
 
 
 def test_events_end_where_a_stream_is_closed_early() -> None:
-    seen: list[Event[Any]] = []
+    seen: list[gx.Event[Any]] = []
     events = two_steps(observers=[seen.append]).stream("q")
     next(events)
     events.close()
-    assert [type(event) for event in seen] == [Entered, Failed]
+    assert [type(event) for event in seen] == [gx.Entered, gx.Failed]
 
 
 @HOW
 def test_each_of_two_actions_has_its_own_events(run: Running) -> None:
     result: list[tuple[str, str]] = []
 
-    def watch(event: Event[Any]) -> None:
-        if isinstance(event, (Asked, Answered)) and isinstance(event.effect, CallTool):
+    def watch(event: gx.Event[Any]) -> None:
+        if isinstance(event, (gx.Asked, gx.Answered)) and isinstance(event.effect, CallTool):
             result.append((type(event).__name__, event.effect.name))
 
     turns = [[act("echo", text="a"), act("nope")], answer()]
-    run(AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
+    run(gx.AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
     assert result[:2] == [("Asked", "echo"), ("Asked", "nope")]
     assert sorted(result[2:]) == [("Answered", "echo"), ("Answered", "nope")]
 
 
 @HOW
 def test_time_limit_events_answer_each_request(run: Running) -> None:
-    events: list[Event[Any]] = []
+    events: list[gx.Event[Any]] = []
     model = BlockingModel()
-    agent = create_react_agent(model, [])
+    agent = gx.create_react_agent(model, [])
     try:
-        run(AgentExecutor(agent=agent, tools=[], max_execution_time=0.3, observers=[events.append]))
+        run(gx.AgentExecutor(agent=agent, tools=[], max_execution_time=0.3, observers=[events.append]))
     finally:
         model.released.set()
     kinds = [type(event).__name__ for event in events]
@@ -136,7 +121,7 @@ def test_time_limit_events_answer_each_request(run: Running) -> None:
 @HOW
 def test_verbose_prints_thoughts_and_observations(run: Running, capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel(["I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"])
-    run(AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], verbose=True))
+    run(gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], verbose=True))
     printed = capsys.readouterr()
     assert printed.out == ""
     for text in ("> the run begins", "I look.", "<- a", "42", "> the run ends"):
@@ -164,19 +149,19 @@ def test_parse_error_chunk_has_a_step_and_no_action() -> None:
     def unreadable(steps: Any, inputs: Any) -> Any:
         if steps:
             return answer()
-        raise ParseError("no", observation="Say it again.")
+        raise gx.ParseError("no", observation="Say it again.")
 
-    chunks = chunks_of(lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True))
+    chunks = chunks_of(lambda: gx.AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True))
     assert [sorted(chunk) for chunk in chunks] == [["messages", "steps"], ["messages", "output"]]
     assert chunks[0]["messages"] == [UserMessage("Say it again.")]
 
 
 def test_action_chunks_precede_step_chunks() -> None:
     batch = [act("echo", text=letter) for letter in "abc"]
-    chunks = chunks_of(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo], tool_concurrency=1))
+    chunks = chunks_of(lambda: gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo], tool_concurrency=1))
     assert [chunk["actions"] for chunk in chunks[:3]] == [[action] for action in batch]
     assert [chunk["steps"][0].observation for chunk in chunks[3:6]] == [*"abc"]
-    at_once = list(AgentExecutor(agent=scripted(batch, answer()), tools=[echo]).stream_chunks("q"))
+    at_once = list(gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo]).stream_chunks("q"))
     assert [chunk["actions"] for chunk in at_once[:3]] == [[action] for action in batch]
     assert sorted(chunk["steps"][0].observation for chunk in at_once[3:6]) == [*"abc"]
 
@@ -184,7 +169,9 @@ def test_action_chunks_precede_step_chunks() -> None:
 def test_messages_of_actions_steps_and_finish() -> None:
     text = "I look.\nAction: echo\nAction Input: a"
     replies = [text, "So.\nFinal Answer: 42"]
-    chunks = chunks_of(lambda: AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo]))
+    chunks = chunks_of(
+        lambda: gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel(replies), [echo]), tools=[echo])
+    )
     assert [chunk["messages"] for chunk in chunks] == [
         [AssistantMessage(text)],
         [UserMessage("a")],
@@ -195,7 +182,9 @@ def test_messages_of_actions_steps_and_finish() -> None:
 def test_native_calls_keep_model_and_tool_messages() -> None:
     wish = call("echo", text="a")
     chunks = chunks_of(
-        lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([wish, "done"]), [echo]), tools=[echo])
+        lambda: gx.AgentExecutor(
+            agent=gx.create_tool_calling_agent(ScriptedModel([wish, "done"]), [echo]), tools=[echo]
+        )
     )
     assert [chunk["messages"] for chunk in chunks[:2]] == [[AssistantMessage("", (wish,))], [ToolMessage("c1", "a")]]
 
@@ -203,12 +192,12 @@ def test_native_calls_keep_model_and_tool_messages() -> None:
 def test_stopping_after_action_chunk_prevents_the_tool() -> None:
     called: list[str] = []
 
-    @tool
+    @gx.tool
     def note() -> None:
         """Note it."""
         called.append("note")
 
-    chunks = AgentExecutor(agent=scripted(act("note"), answer()), tools=[note]).stream_chunks("q")
+    chunks = gx.AgentExecutor(agent=scripted(act("note"), answer()), tools=[note]).stream_chunks("q")
     assert "actions" in next(chunks)
     chunks.close()
     assert called == []
@@ -247,7 +236,7 @@ def test_steps_can_be_edited_between_iterations() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return answer([observation for _, observation in steps]) if len(steps) else act("echo", text="a")
 
-    turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
+    turns = gx.AgentExecutor(agent=decide, tools=[echo]).iter("q")
     for (step,) in turns:
         changed = dataclasses.replace(step, observation="edited")
         turns.run = Run(turns.run.inputs, Steps([changed]))
@@ -270,9 +259,9 @@ def test_stop_adds_a_final_chunk() -> None:
 def test_resumed_stream_repeats_no_step(seen: int) -> None:
     executor = two_steps()
     pauses = [
-        Snapshot(event.node, event.value, spent=event.spent)
+        gx.Snapshot(event.node, event.value, spent=event.spent)
         for event in executor.stream("q")
-        if isinstance(event, Entered) and event.node == "plan"
+        if isinstance(event, gx.Entered) and event.node == "plan"
     ]
     chunks = list(executor.stream_chunks("q"))
     turns = [chunks, chunks[2:], chunks[6:]]
@@ -282,14 +271,14 @@ def test_resumed_stream_repeats_no_step(seen: int) -> None:
 # ---- 3.11 Runnable surface
 
 
-def doubling(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+def doubling(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
     if inputs["input"] == "bad":
         raise LookupError("bad")
     return answer(inputs["input"] * 2)
 
 
 def test_batch_returns_results_and_exceptions_in_order() -> None:
-    executor = AgentExecutor(agent=doubling, tools=[])
+    executor = gx.AgentExecutor(agent=doubling, tools=[])
     many: list[Any] = ["a", {"input": "b"}, "bad"]
     for returned in (
         executor.batch(many, return_exceptions=True, max_concurrency=2),

@@ -11,22 +11,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    CallContext,
-    Exhausted,
-    create_react_agent,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    tool,
-)
+import graphexec as gx
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ParseError
 from graphexec.memory import BufferMemory, SummaryMemory
@@ -39,22 +24,22 @@ from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 
 
-@tool
+@gx.tool
 def add(first: int, second: int) -> int:
     """Add two numbers."""
     return first + second
 
 
-def executor_of(*tools: AnyTool, **settings: Any) -> AgentExecutor:
+def executor_of(*tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
     chosen: dict[str, Any] = {"max_iterations": 4, "max_tool_calls": 6, "handle_parsing_errors": True, **settings}
-    agent = create_tool_calling_agent(ScriptedModel([]), tools)
-    return AgentExecutor(agent=agent, tools=tools, **chosen)
+    agent = gx.create_tool_calling_agent(ScriptedModel([]), tools)
+    return gx.AgentExecutor(agent=agent, tools=tools, **chosen)
 
 
 def test_tools_are_called_with_arguments_that_fit() -> None:
     seen: set[int] = set()
 
-    @tool
+    @gx.tool
     def note(number: int) -> str:
         """Take a note."""
         seen.add(number)
@@ -65,7 +50,7 @@ def test_tools_are_called_with_arguments_that_fit() -> None:
 
 
 def test_a_tool_with_replies_is_not_called() -> None:
-    @tool
+    @gx.tool
     def pay(amount: int) -> str:
         """Pay."""
         raise SystemExit(amount)
@@ -75,19 +60,19 @@ def test_a_tool_with_replies_is_not_called() -> None:
 
 @cases("as_messages", [True, False])
 def test_a_memory_may_remember(as_messages: bool) -> None:
-    agent = create_tool_calling_agent(ScriptedModel([]), [add])
+    agent = gx.create_tool_calling_agent(ScriptedModel([]), [add])
     if not as_messages:
         template = "{tools} {tool_names} {chat_history} {input} {agent_scratchpad}"
-        agent = create_react_agent(ScriptedModel([]), [add], prompt=template)
+        agent = gx.create_react_agent(ScriptedModel([]), [add], prompt=template)
     memory = BufferMemory(as_messages=as_messages)
-    made = AgentExecutor(agent=agent, tools=[add], memory=memory, max_iterations=3, handle_parsing_errors=True)
+    made = gx.AgentExecutor(agent=agent, tools=[add], memory=memory, max_iterations=3, handle_parsing_errors=True)
     verify_termination(made, examples=5)
 
 
 def test_stateful_tools_may_remember() -> None:
     numbers = itertools.count()
 
-    @tool
+    @gx.tool
     def ticket() -> int:
         """Draw a number."""
         return next(numbers)
@@ -103,8 +88,8 @@ class User:
 
 
 def test_runs_are_given_their_context() -> None:
-    @tool
-    def greet(call: CallContext[User]) -> str:
+    @gx.tool
+    def greet(call: gx.CallContext[User]) -> str:
         """Greet the user."""
         return call.context.name
 
@@ -125,9 +110,9 @@ def test_failing_script_is_shortened() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if [step.status for step in steps] == ["ok", "error"]:
             raise KeyError("late")
-        return AgentAction("add", {"first": 1, "second": 1})
+        return gx.AgentAction("add", {"first": 1, "second": 1})
 
-    made = AgentExecutor(agent=decide, tools=[add], max_iterations=4)
+    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=4)
     results: Replies = {CallTool: [ToolResult("done"), ToolResult("it failed", "error")]}
     with pytest.raises(AssertionError) as raised:
         verify_termination(made, replies=results, examples=20)
@@ -150,18 +135,20 @@ class Whole:
 @dataclass(frozen=True)
 class Ended:
     draft: Draft
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 def test_a_late_failure_of_a_graph_is_found() -> None:
-    @metered(when_spent=Ended)
-    @node
+    @gx.metered(when_spent=Ended)
+    @gx.node
     def extend(draft: Draft) -> Draft | Whole:
         if draft.length == 11:
             raise OverflowError("twelfth")
         return Draft(draft.length + 1) if draft.length < 20 else Whole()
 
-    longer = graph(edges(extend, on(Draft, extend) | on(Whole, END) | on(Ended, END)), start=extend)
+    longer = gx.graph(
+        gx.edges(extend, gx.on(Draft, extend) | gx.on(Whole, gx.END) | gx.on(Ended, gx.END)), start=extend
+    )
     with pytest.raises(AssertionError, match=r"extend raises OverflowError\('twelfth'\)"):
         verify_termination(longer, start=Draft(), examples=5)
 
@@ -195,7 +182,7 @@ def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
             for _ in range(500):
                 pass
 
-    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     for _ in range(5):
         with pytest.raises(HangError):
             Watchdog(0.05).run(lambda: made.run("q"))
@@ -217,7 +204,7 @@ def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pyt
         while True:
             turns[0] += 1
 
-    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     with pytest.raises(HangError, match=r"does not return: it is at \S+ in \S*decide"):
         Watchdog(0.2).run(lambda: made.run("q"))
     time.sleep(0.3)
@@ -238,9 +225,9 @@ def test_code_that_sleeps_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
     def decide(steps: Any, inputs: Any) -> Any:
         while not released.wait(0.2):
             pass
-        return AgentFinish({})
+        return gx.AgentFinish({})
 
-    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     with pytest.raises(HangError):
         Watchdog(0.2).run(lambda: made.run("q"))
     released.set()
@@ -256,7 +243,7 @@ def test_hang_in_a_library_names_the_users_line() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return library["spin"](lambda: next(turns) < 0)
 
-    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     with pytest.raises(HangError, match=r"it is at \S+test_own_code\.py:\d+ in \S*decide"):
         Watchdog(0.2).run(lambda: made.run("q"))
 
@@ -270,16 +257,16 @@ def test_an_exception_of_a_check_is_raised() -> None:
 
 
 def test_a_finish_needs_no_step_for_its_actions() -> None:
-    verify_termination(AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[]), examples=3)
+    verify_termination(gx.AgentExecutor(agent=lambda steps, inputs: gx.AgentFinish({}), tools=[]), examples=3)
 
 
 def test_nested_runs_within_a_set_limit_pass() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
-        return AgentFinish({"output": "done"}) if steps else AgentAction("add", {"first": 1, "second": 1})
+        return gx.AgentFinish({"output": "done"}) if steps else gx.AgentAction("add", {"first": 1, "second": 1})
 
-    inner = AgentExecutor(agent=decide, tools=[add], max_iterations=3)
+    inner = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=3)
 
-    @tool
+    @gx.tool
     def helper(text: str) -> str:
         """Helps."""
         return str(inner.run(text).output)
@@ -297,27 +284,27 @@ def test_nested_runs_within_a_set_limit_pass() -> None:
 def test_memory_model_calls_are_outside_the_bounds() -> None:
     """It is one of the assumptions of the proof, which the bound on model calls says."""
     memory = SummaryMemory(ScriptedModel(["They talked."] * 500))
-    agent = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "done"}), tools=[], memory=memory)
+    agent = gx.AgentExecutor(agent=lambda steps, inputs: gx.AgentFinish({"output": "done"}), tools=[], memory=memory)
     verify_termination(agent, examples=3)
 
 
 def test_allowed_error_ends_a_run() -> None:
     """A wait of eight virtual seconds is not repeated in a sync run, even if the run fails."""
 
-    @tool
+    @gx.tool
     async def ponder(text: str) -> str:
         """Think for long."""
         await asyncio.sleep(8)
         raise KeyError(text)
 
-    executor = AgentExecutor(agent=decide_twice, tools=[ponder], handle_tool_errors="raise")
+    executor = gx.AgentExecutor(agent=decide_twice, tools=[ponder], handle_tool_errors="raise")
     with Stopwatch() as watch:
         verify_termination(executor, examples=5, raises=(KeyError, ParseError))
     assert watch.elapsed < watch.extend(8)
 
 
 def decide_twice(steps: Any, inputs: Any) -> Any:
-    return AgentFinish({"output": "done"}) if len(steps) > 1 else AgentAction("ponder", {"text": "a"})
+    return gx.AgentFinish({"output": "done"}) if len(steps) > 1 else gx.AgentAction("ponder", {"text": "a"})
 
 
 @cases(

@@ -11,31 +11,7 @@ from typing import Any, final
 import hypothesis
 import pytest
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    Effect,
-    Exhausted,
-    Graph,
-    Limits,
-    ask,
-    charged,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    opaque,
-    splice,
-    tool,
-)
+import graphexec as gx
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import Snapshot, Spent
@@ -49,13 +25,13 @@ from tests.parameters import cases
 from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
-@tool
+@gx.tool
 def echo(text: str) -> str:
     """Say it again."""
     return text
 
 
-@tool(return_direct=True, timeout=3)
+@gx.tool(return_direct=True, timeout=3)
 async def direct(text: str) -> str:
     """Answer with it."""
     return text
@@ -70,20 +46,20 @@ def unasked() -> ScriptedModel:
 
 
 def decide(steps: Any, inputs: Any) -> Any:
-    return [AgentAction("echo", {"text": "so"})] if len(steps) < 2 else AgentFinish({"output": inputs["input"]})
+    return [gx.AgentAction("echo", {"text": "so"})] if len(steps) < 2 else gx.AgentFinish({"output": inputs["input"]})
 
 
 AGENTS: dict[str, Callable[[], Any]] = {
-    "react": lambda: create_react_agent(unasked(), TOOLS),
-    "structured": lambda: create_structured_agent(unasked(), TOOLS),
-    "tool calling": lambda: create_tool_calling_agent(unasked(), TOOLS),
+    "react": lambda: gx.create_react_agent(unasked(), TOOLS),
+    "structured": lambda: gx.create_structured_agent(unasked(), TOOLS),
+    "tool calling": lambda: gx.create_tool_calling_agent(unasked(), TOOLS),
     "callable": lambda: decide,
 }
 
 
-def executor_of(kind: str = "tool calling", **settings: Any) -> AgentExecutor:
+def executor_of(kind: str = "tool calling", **settings: Any) -> gx.AgentExecutor:
     chosen: dict[str, Any] = {"handle_parsing_errors": True, **settings}
-    return AgentExecutor(agent=AGENTS[kind](), tools=TOOLS, **chosen)
+    return gx.AgentExecutor(agent=AGENTS[kind](), tools=TOOLS, **chosen)
 
 
 # ---- what keeps its promise
@@ -111,24 +87,24 @@ def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str
 
 
 @dataclass(frozen=True)
-class Fetch(Effect[str]):
+class Fetch(gx.Effect[str]):
     """A page of the web."""
 
     url: str
 
 
-@charged(when_spent=limit_reached)
-@node
-def look_up(acted: Acted) -> Asks[Fetch | AskHuman, Acted | AgentFinish]:
-    page = yield from ask(Fetch("https://example.org"))
-    answer = yield from ask(AskHuman(f"{page}: go on?"))
-    return acted if answer == "yes" else AgentFinish({"output": page})
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def look_up(acted: Acted) -> gx.Asks[Fetch | gx.AskHuman, Acted | gx.AgentFinish]:
+    page = yield from gx.ask(Fetch("https://example.org"))
+    answer = yield from gx.ask(gx.AskHuman(f"{page}: go on?"))
+    return acted if answer == "yes" else gx.AgentFinish({"output": page})
 
 
-def looking_up(**settings: Any) -> AgentExecutor:
+def looking_up(**settings: Any) -> gx.AgentExecutor:
     executor = executor_of(max_iterations=2, **settings)
-    routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
-    return executor.with_graph(splice(executor.graph, edges(look_up, routes), after=parse, on=Acted))
+    routes = gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)
+    return executor.with_graph(gx.splice(executor.graph, gx.edges(look_up, routes), after=parse, on=Acted))
 
 
 @pytest.mark.medium
@@ -159,25 +135,27 @@ class Printed:
 @dataclass(frozen=True)
 class TooMuch:
     draft: Draft
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-@metered(when_spent=TooMuch)
-@node
+@gx.metered(when_spent=TooMuch)
+@gx.node
 def improve(draft: Draft) -> Draft | Printed:
     return Draft(draft.text + "!") if len(draft.text) < 5 else Printed(draft.text)
 
 
-@charged(when_spent=TooMuch)
-@opaque
+@gx.charged(when_spent=TooMuch)
+@gx.opaque
 def publish(draft: Draft) -> Printed:
     raise AssertionError("a real node does I/O")
 
 
-WRITER: Graph[Draft, Printed | TooMuch] = graph(
-    edges(improve, on(Draft, improve) | on(Printed, END) | on(TooMuch, END)), start=improve
+WRITER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(
+    gx.edges(improve, gx.on(Draft, improve) | gx.on(Printed, gx.END) | gx.on(TooMuch, gx.END)), start=improve
 )
-PUBLISHER: Graph[Draft, Printed | TooMuch] = graph(edges(publish, on(Printed, END) | on(TooMuch, END)), start=publish)
+PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(
+    gx.edges(publish, gx.on(Printed, gx.END) | gx.on(TooMuch, gx.END)), start=publish
+)
 
 
 def test_graph_without_start_value_is_refused() -> None:
@@ -190,12 +168,12 @@ def test_endlessly_asking_node_is_found() -> None:
     """It ends by the limit on the effects of a visit, but no user expects to be asked as often as that."""
     options: dict[str, Any] = {
         "start": Asking("OK?"),
-        "replies": {AskHuman: ["yes", "no", "perhaps"]},
+        "replies": {gx.AskHuman: ["yes", "no", "perhaps"]},
         "examples": 15,
     }
     with pytest.raises(AssertionError, match="insist asks for AskHuman 100 times in one visit"):
         verify_termination(INSISTENT, **options)
-    verify_termination(INSISTENT, limits=Limits(fan_out=20), **options)
+    verify_termination(INSISTENT, limits=gx.Limits(fan_out=20), **options)
 
 
 def test_an_opaque_node_is_not_called() -> None:
@@ -209,20 +187,20 @@ def test_an_opaque_node_is_not_called() -> None:
 
 def test_unproved_machine_is_refused_with_verdict() -> None:
     with pytest.raises(AssertionError, match=r"(?s)REFUTED.*improve --Draft--> improve"):
-        verify_termination(WRITER, start=Draft("so"), limits=Limits(iterations=None))
+        verify_termination(WRITER, start=Draft("so"), limits=gx.Limits(iterations=None))
 
 
-@node
+@gx.node
 def careless(acted: Acted) -> Acted:
     if len(acted.actions) > 1:
         raise KeyError("second")
     return acted
 
 
-def careless_executor() -> AgentExecutor:
+def careless_executor() -> gx.AgentExecutor:
     executor = executor_of()
-    rows = edges(careless, on(Acted, dispatch_tools))
-    return executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
+    rows = gx.edges(careless, gx.on(Acted, dispatch_tools))
+    return executor.with_graph(gx.splice(executor.graph, rows, after=parse, on=Acted))
 
 
 @pytest.mark.medium
@@ -261,13 +239,13 @@ def test_an_exception_that_is_allowed_fails_no_promise() -> None:
 
 @pytest.mark.medium
 def test_broken_declaration_cannot_be_allowed() -> None:
-    @node
+    @gx.node
     def guard(acted: Acted) -> Acted:
         return Ready(acted.run)  # type: ignore[return-value]  # pyright: ignore
 
     executor = executor_of()
-    rows = edges(guard, on(Acted, dispatch_tools))
-    broken = executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
+    rows = gx.edges(guard, gx.on(Acted, dispatch_tools))
+    broken = executor.with_graph(gx.splice(executor.graph, rows, after=parse, on=Acted))
     with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node$"):
         verify_termination(broken, examples=1)
     with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcomeError\(.*'\); fix the node"):
@@ -277,15 +255,15 @@ def test_broken_declaration_cannot_be_allowed() -> None:
 seen: list[str] = []
 
 
-@node
-def remembering(acted: Acted) -> Acted | AgentFinish:
+@gx.node
+def remembering(acted: Acted) -> Acted | gx.AgentFinish:
     seen.append("so")
-    return acted if len(seen) % 3 else AgentFinish({"output": len(seen)})
+    return acted if len(seen) % 3 else gx.AgentFinish({"output": len(seen)})
 
 
-@node
+@gx.node
 def lying(acted: Acted) -> Acted:
-    return LimitReached(acted.run, Exhausted("iterations", 1, 1))  # type: ignore[return-value]  # pyright: ignore
+    return LimitReached(acted.run, gx.Exhausted("iterations", 1, 1))  # type: ignore[return-value]  # pyright: ignore
 
 
 @pytest.mark.usefixtures("as_found")
@@ -298,10 +276,10 @@ def lying(acted: Acted) -> Acted:
 )
 def test_a_node_that_breaks_its_contract_is_found(body: Any, found: str) -> None:
     executor = executor_of(max_iterations=3)
-    routes: Any = on(Acted, dispatch_tools)
-    if AgentFinish in body.outcomes:
-        routes = routes | on(AgentFinish, END)
-    broken = executor.with_graph(splice(executor.graph, edges(body, routes), after=parse, on=Acted))
+    routes: Any = gx.on(Acted, dispatch_tools)
+    if gx.AgentFinish in body.outcomes:
+        routes = routes | gx.on(gx.AgentFinish, gx.END)
+    broken = executor.with_graph(gx.splice(executor.graph, gx.edges(body, routes), after=parse, on=Acted))
     with pytest.raises(AssertionError, match=found):
         checked.check_attacks(trial_of(broken))
     assert issubclass(UndeclaredOutcomeError, TypeError)
@@ -317,17 +295,17 @@ class Opened:
 @dataclass(frozen=True)
 class Closed:
     opened: Opened
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 def test_a_value_that_cannot_be_stored_is_found() -> None:
-    @metered(when_spent=Closed)
-    @node
-    def hold(opened: Opened) -> Asks[AskHuman, Opened | Printed]:
-        answer = yield from ask(AskHuman("more?"))
+    @gx.metered(when_spent=Closed)
+    @gx.node
+    def hold(opened: Opened) -> gx.Asks[gx.AskHuman, Opened | Printed]:
+        answer = yield from gx.ask(gx.AskHuman("more?"))
         return opened if answer == "yes" else Printed("so")
 
-    holding = graph(edges(hold, on(Opened, hold) | on(Printed, END) | on(Closed, END)), start=hold)
+    holding = gx.graph(gx.edges(hold, gx.on(Opened, hold) | gx.on(Printed, gx.END) | gx.on(Closed, gx.END)), start=hold)
     with pytest.raises(AssertionError, match="a run cannot be paused: the state at hold cannot be stored"):
         verify_termination(holding, start=Opened(object()), examples=5)
 
@@ -407,13 +385,13 @@ DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 }
 
 
-def short_lived() -> AgentExecutor:
+def short_lived() -> gx.AgentExecutor:
     return executor_of(max_iterations=2, max_tool_calls=2, max_execution_time=8)
 
 
 ORDERLY: dict[str, Any] = {
     "start": Order(),
-    "limits": Limits({PAYMENTS: 5, PARCELS: 2}),
+    "limits": gx.Limits({PAYMENTS: 5, PARCELS: 2}),
     "replies": {Pay: [True, False], Ship: [0.5, 2.0]},
 }
 

@@ -18,27 +18,15 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import Observed
 from graphexec.kernel import Entered
 from graphexec.tools.calling import make_tool_handler
-from tests.executor.actors import (
-    AnyTool,
-    act,
-    answer,
-    echo,
-    observations,
-    reply_of,
-    run_async,
-    run_executor,
-    run_sync,
-    scripted,
-    statuses,
-)
+from tests.executor import actors
 from tests.parameters import cases
 
-HOW = cases("run", [run_sync, run_async])
+HOW = cases("run", [actors.run_sync, actors.run_async])
 Run = Callable[[AgentExecutor], RunResult]
 KINDS = ("def", "async def")
 
 
-def raising(error: BaseException, kind: str = "def", **options: Any) -> AnyTool:
+def raising(error: BaseException, kind: str = "def", **options: Any) -> actors.AnyTool:
     def blocking() -> str:
         """Raise."""
         raise error
@@ -50,11 +38,11 @@ def raising(error: BaseException, kind: str = "def", **options: Any) -> AnyTool:
     return tool(name="raises", **options)(blocking if kind == "def" else awaiting)
 
 
-def executor_with(one: AnyTool, **defaults: Any) -> AgentExecutor:
+def executor_with(one: actors.AnyTool, **defaults: Any) -> AgentExecutor:
     """Return an executor whose agent calls the tool once, then twice at once, and then answers."""
-    turns = act(one.name), [act(one.name)] * 2, answer()
+    turns = actors.act(one.name), [actors.act(one.name)] * 2, actors.answer()
     return AgentExecutor(
-        agent=scripted(*turns), tools=[one], handlers={CallTool: make_tool_handler({one.name: one}, **defaults)}
+        agent=actors.scripted(*turns), tools=[one], handlers={CallTool: make_tool_handler({one.name: one}, **defaults)}
     )
 
 
@@ -64,9 +52,9 @@ def explain(error: Exception) -> str:
 
 @cases("kind", KINDS)
 def test_function_makes_observation_from_exception(kind: str) -> None:
-    result = run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=explain)))
-    assert observations(result) == ["that did not work: no page"] * 3
-    assert statuses(result) == ["error"] * 3
+    result = actors.run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=explain)))
+    assert actors.observations(result) == ["that did not work: no page"] * 3
+    assert actors.statuses(result) == ["error"] * 3
 
 
 def test_executor_policy_is_the_default_for_tools() -> None:
@@ -80,7 +68,7 @@ def test_executor_policy_is_the_default_for_tools() -> None:
     ]
     for own, default, observed in policies:
         handler = make_tool_handler({"raises": raising(error, on_error=own)}, on_error=default)
-        assert reply_of(handler, CallTool("raises", {})).observation == observed
+        assert actors.reply_of(handler, CallTool("raises", {})).observation == observed
 
 
 @HOW
@@ -116,14 +104,14 @@ def test_invalid_policy_result_names_the_tool(run: Run) -> None:
 
 @cases("kind", KINDS)
 def test_cancelled_error_is_not_passed_to_the_policy(kind: str) -> None:
-    result = run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=explain)))
-    assert observations(result) == ["raises failed: CancelledError: odd"] * 3
+    result = actors.run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=explain)))
+    assert actors.observations(result) == ["raises failed: CancelledError: odd"] * 3
 
 
 def test_policy_receives_only_exceptions() -> None:
     handler = make_tool_handler({"raises": raising(LookupError("no"))}, on_error=explain)
-    assert reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
-    assert reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
+    assert actors.reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
+    assert actors.reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
 
 
 class DeclinedError(Exception):
@@ -133,9 +121,9 @@ class DeclinedError(Exception):
 @cases("kind", KINDS)
 @cases("policy", ["observe", explain])
 def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any) -> None:
-    result = run_executor(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
+    result = actors.run_executor(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == ["ValueError"] * 3
-    result = run_executor(lambda: executor_with(raising(DeclinedError("no"), kind, on_error=policy)))
+    result = actors.run_executor(lambda: executor_with(raising(DeclinedError("no"), kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == [f"{__name__}.DeclinedError"] * 3
 
 
@@ -148,15 +136,15 @@ def test_timed_out_result_keeps_the_timeouts_class() -> None:
         released.wait(20)
         return "late"
 
-    result = reply_of(make_tool_handler({"slow": slow}), CallTool("slow", {}))
+    result = actors.reply_of(make_tool_handler({"slow": slow}), CallTool("slow", {}))
     released.set()
     assert (result.status, result.error) == ("timed_out", "TimeoutError")
 
 
 def test_other_results_have_no_error() -> None:
-    handler = make_tool_handler({"raises": raising(LookupError("no")), "echo": echo})
+    handler = make_tool_handler({"raises": raising(LookupError("no")), "echo": actors.echo})
     for name, arguments in (("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"})):
-        assert reply_of(handler, CallTool(name, arguments)).error is None
+        assert actors.reply_of(handler, CallTool(name, arguments)).error is None
     assert CallTool("echo", {}).cut(Exhausted("seconds", 1, 1)).error is None
 
 
@@ -238,7 +226,7 @@ EXCEPTIONS = st.builds(make_exception, st.sampled_from(KINDS_OF_EXCEPTIONS), st.
 @given(EXCEPTIONS, st.integers(0, 3), st.none() | st.integers(1, 40), st.sampled_from(["observe", repr]))
 def test_all_drivers_agree_on_any_exception(error: Exception, retries: int, most: int | None, policy: Any) -> None:
     executor = executor_with(raising(error, retries=retries), on_error=policy, max_observation=most)
-    results = [run_sync(executor), run_async(executor)]
+    results = [actors.run_sync(executor), actors.run_async(executor)]
     for result in results:
         assert result.output == "done"
         assert [step.status for step in result.steps] == ["error"] * 3

@@ -16,16 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AgentStep,
-    Snapshot,
-    create_react_agent,
-    snapshot_of,
-    tool,
-)
+import graphexec as gx
 from graphexec.actions import Steps
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
@@ -34,19 +25,7 @@ from graphexec.messages import Image
 from graphexec.models import ScriptedModel
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.formatting import format_observation, split_observation
-from tests.executor.actors import (
-    AnyTool,
-    act,
-    answer,
-    observations,
-    prompt,
-    reply_of,
-    run_async,
-    run_executor,
-    run_sync,
-    scripted,
-    statuses,
-)
+from tests.executor import actors
 from tests.parameters import cases
 
 
@@ -105,16 +84,16 @@ RETURNED: list[tuple[Any, str]] = [
 
 @cases(("returned", "text"), RETURNED)
 def test_object_is_kept_and_shown_as_json(returned: Any, text: str) -> None:
-    @tool
+    @gx.tool
     def give() -> Any:
         """Give it."""
         return returned
 
-    for run in (run_sync, run_async):
+    for run in (actors.run_sync, actors.run_async):
         model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
-        result = run(AgentExecutor(agent=create_react_agent(model, [give]), tools=[give]))
+        result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [give]), tools=[give]))
         assert result.steps[0].observation is returned
-        assert prompt(model.requests[1]).endswith(f"\nObservation: {text}\nThought: ")
+        assert actors.prompt(model.requests[1]).endswith(f"\nObservation: {text}\nThought: ")
 
 
 class Aliased(BaseModel):
@@ -132,7 +111,7 @@ class Crash(Exception):
     """Ends a run after its first step."""
 
 
-def resumed(returned: object) -> AgentStep:
+def resumed(returned: object) -> gx.AgentStep:
     """Return the step of a tool that returned this, in a run that was stored as JSON and resumed."""
     crashed: list[bool] = []
 
@@ -140,16 +119,16 @@ def resumed(returned: object) -> AgentStep:
         if steps and not crashed:
             crashed.append(True)
             raise Crash
-        return AgentFinish({"output": "done"}) if steps else AgentAction("give", {})
+        return gx.AgentFinish({"output": "done"}) if steps else gx.AgentAction("give", {})
 
-    executor = AgentExecutor(agent=agent, tools=[gives(returned)])
+    executor = gx.AgentExecutor(agent=agent, tools=[gives(returned)])
     with pytest.raises(Crash) as raised:
         executor.run("q")
-    paused = snapshot_of(raised.value)
+    paused = gx.snapshot_of(raised.value)
     assert paused is not None
     text = paused.retried().to_json()
-    assert Snapshot.from_json(text, executor.graph).to_json() == text
-    return executor.run(Snapshot.from_json(text, executor.graph)).steps[0]
+    assert gx.Snapshot.from_json(text, executor.graph).to_json() == text
+    return executor.run(gx.Snapshot.from_json(text, executor.graph)).steps[0]
 
 
 @cases("returned", [value for value, _ in RETURNED])
@@ -215,8 +194,8 @@ def test_any_observation_has_the_same_text_in_json(value: Any) -> None:
     assert format_observation(stored["observation"]) == format_observation(value)
 
 
-def gives(returned: object, **settings: Any) -> AnyTool:
-    @tool(**settings)
+def gives(returned: object, **settings: Any) -> actors.AnyTool:
+    @gx.tool(**settings)
     def give() -> Any:
         """Give it."""
         return returned
@@ -224,8 +203,8 @@ def gives(returned: object, **settings: Any) -> AnyTool:
     return give
 
 
-def model_text_of(one: AnyTool, **defaults: Any) -> str | None:
-    result = reply_of(make_tool_handler({"give": one}, **defaults), CallTool("give", {}))
+def model_text_of(one: actors.AnyTool, **defaults: Any) -> str | None:
+    result = actors.reply_of(make_tool_handler({"give": one}, **defaults), CallTool("give", {}))
     model_text: str | None = result.model_text
     return model_text
 
@@ -233,13 +212,13 @@ def model_text_of(one: AnyTool, **defaults: Any) -> str | None:
 def test_model_sees_beginning_of_long_observation() -> None:
     page = "x" * 5_000 + "y" * 9_345
     one = gives(page, max_observation=2_000)
-    for run in (run_sync, run_async):
+    for run in (actors.run_sync, actors.run_async):
         model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
-        result = run(AgentExecutor(agent=create_react_agent(model, [one]), tools=[one]))
+        result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [one]), tools=[one]))
         assert result.steps[0].observation is page
         cut = "x" * 2_000 + "\n[... 12,345 more characters were cut; ask for less]"
         assert result.steps[0].model_text == cut
-        assert f"\nObservation: {cut}\nThought: " in prompt(model.requests[1])
+        assert f"\nObservation: {cut}\nThought: " in actors.prompt(model.requests[1])
 
 
 def test_executor_max_observation_is_the_default_for_tools() -> None:
@@ -251,7 +230,7 @@ def test_executor_max_observation_is_the_default_for_tools() -> None:
 
 def test_json_of_an_object_is_shortened() -> None:
     station = Station("north")
-    result = reply_of(make_tool_handler({"give": gives(station, max_observation=9)}), CallTool("give", {}))
+    result = actors.reply_of(make_tool_handler({"give": gives(station, max_observation=9)}), CallTool("give", {}))
     assert result.observation is station
     assert result.model_text == '{"name":"\n[... 19 more characters were cut; ask for less]'
 
@@ -262,12 +241,12 @@ def in_our_words(error: Exception) -> str:
 
 @cases("policy", ["observe", in_our_words])
 def test_text_of_an_exception_is_shortened(policy: Any) -> None:
-    @tool(max_observation=30, on_error=policy)
+    @gx.tool(max_observation=30, on_error=policy)
     def give() -> str:
         """Fail with a page."""
         raise ValueError("<html>" * 1_000)
 
-    result = reply_of(make_tool_handler({"give": give}), CallTool("give", {}))
+    result = actors.reply_of(make_tool_handler({"give": give}), CallTool("give", {}))
     assert result.observation == "give failed: ValueError: " + "<html>" * 1_000
     assert result.model_text == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
 
@@ -275,12 +254,14 @@ def test_text_of_an_exception_is_shortened(policy: Any) -> None:
 def test_corrections_of_a_call_are_never_shortened() -> None:
     handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
     for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
-        assert reply_of(handler, call).model_text is None
+        assert actors.reply_of(handler, call).model_text is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
 def test_shortened_text_respects_the_length(observation: Any, most: int) -> None:
-    result = reply_of(make_tool_handler({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
+    result = actors.reply_of(
+        make_tool_handler({"give": gives(observation)}, max_observation=most), CallTool("give", {})
+    )
     whole = format_observation(observation)
     assert result.observation is observation
     assert (result.model_text is None) == (len(whole) <= most)
@@ -291,7 +272,7 @@ def test_shortened_text_respects_the_length(observation: Any, most: int) -> None
         assert result.model_text.encode()
 
 
-@tool
+@gx.tool
 def counting(to: int) -> Iterator[int]:
     """Count, but not beyond two."""
     for number in range(1, to + 1):
@@ -301,23 +282,26 @@ def counting(to: int) -> Iterator[int]:
 
 
 def test_generator_result_becomes_a_list() -> None:
-    result = run_executor(
-        lambda: AgentExecutor(agent=scripted(act("counting", to=2), act("counting", to=9), answer()), tools=[counting])
+    result = actors.run_executor(
+        lambda: gx.AgentExecutor(
+            agent=actors.scripted(actors.act("counting", to=2), actors.act("counting", to=9), actors.answer()),
+            tools=[counting],
+        )
     )
-    assert observations(result) == [[1, 2], "counting failed: LookupError: I know no more"]
-    assert statuses(result) == ["ok", "error"]
+    assert actors.observations(result) == [[1, 2], "counting failed: LookupError: I know no more"]
+    assert actors.statuses(result) == ["ok", "error"]
 
 
 def test_return_direct_result_is_not_shortened() -> None:
     one = gives("x" * 100, return_direct=True, max_observation=10)
-    for run in (run_sync, run_async):
-        assert run(AgentExecutor(agent=scripted(act("give")), tools=[one])).output == "x" * 100
+    for run in (actors.run_sync, actors.run_async):
+        assert run(gx.AgentExecutor(agent=actors.scripted(actors.act("give")), tools=[one])).output == "x" * 100
 
 
 @cases("most", [0, -1, 2.5, "100", True])
 def test_invalid_length_is_rejected(most: Any) -> None:
     says = "give a whole number of characters, 1 or more, or None for"
     with pytest.raises(ToolDefinitionError, match=f"a tool has max_observation=.*; {says} the executor's"):
-        tool(max_observation=most)
+        gx.tool(max_observation=most)
     with pytest.raises(InputError, match=f"^max_observation is .*; {says} no limit"):
         make_tool_handler({}, max_observation=most)

@@ -24,24 +24,13 @@ from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.options import LONGEST_WAIT
-from tests.executor.actors import (
-    AnyTool,
-    act,
-    answer,
-    call_of,
-    observations,
-    reply_of,
-    run_async,
-    run_executor,
-    run_sync,
-    scripted,
-)
+from tests.executor import actors
 from tests.parameters import cases
 
 CALL = CallTool("flaky", {})
 
 
-def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[AnyTool, list[int]]:
+def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[actors.AnyTool, list[int]]:
     """Make a tool that first raises these and then returns the number of the call; also return its calls."""
     left = list(errors)
     calls: list[int] = []
@@ -61,17 +50,17 @@ def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[A
     return tool(name="flaky", **settings)(blocking if kind == "def" else awaiting), calls
 
 
-def call_blocking(one: AnyTool) -> ToolResult:
-    result: ToolResult = reply_of(make_tool_handler({one.name: one}), CALL)
+def call_blocking(one: actors.AnyTool) -> ToolResult:
+    result: ToolResult = actors.reply_of(make_tool_handler({one.name: one}), CALL)
     return result
 
 
-async def call_async(one: AnyTool) -> ToolResult:
-    result: ToolResult = await make_tool_handler({one.name: one}).answer(CALL, call_of(CALL), ASYNC)
+async def call_async(one: actors.AnyTool) -> ToolResult:
+    result: ToolResult = await make_tool_handler({one.name: one}).answer(CALL, actors.call_of(CALL), ASYNC)
     return result
 
 
-def call_in_virtual_time(one: AnyTool) -> ToolResult:
+def call_in_virtual_time(one: actors.AnyTool) -> ToolResult:
     return run_virtually(call_async(one))
 
 
@@ -86,10 +75,10 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
 
     def make() -> AgentExecutor:
         one, _ = flaky(*errors, kind=kind, timeout=timeout, retries=2)
-        return AgentExecutor(agent=scripted(act("flaky"), answer()), tools=[one])
+        return AgentExecutor(agent=actors.scripted(actors.act("flaky"), actors.answer()), tools=[one])
 
-    result = run_executor(make)
-    assert observations(result) == [3]
+    result = actors.run_executor(make)
+    assert actors.observations(result) == [3]
     # The limit of tool calls counts the calls that the model requested.
     assert result.spent["tool_calls"] == 1
 
@@ -101,7 +90,7 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
     st.sampled_from([call_blocking, call_async]),
 )
 def test_retries_stop_at_success_or_the_limit(
-    retries: int, failures: int, kind: str, how: Callable[[AnyTool], Any]
+    retries: int, failures: int, kind: str, how: Callable[[actors.AnyTool], Any]
 ) -> None:
     one, calls = flaky(*[OSError(str(number)) for number in range(failures)], kind=kind, retries=retries)
     reports: list[Any] = []
@@ -119,7 +108,7 @@ def test_retries_stop_at_success_or_the_limit(
 
 @HOW
 def test_retry_progress_has_tool_error_and_wait(
-    how: Callable[[AnyTool], ToolResult],
+    how: Callable[[actors.AnyTool], ToolResult],
 ) -> None:
     errors = [OSError("a"), OSError("b")]
     one, _ = flaky(*errors, retries=2, retry_wait=0.0001)
@@ -168,7 +157,7 @@ def test_a_first_wait_above_a_minute_is_kept() -> None:
 @KIND
 @cases(("on", "calls_made"), [(OSError, 2), ((KeyError, OSError), 2), (KeyError, 1)])
 def test_only_selected_errors_are_retried(
-    how: Callable[[AnyTool], ToolResult], kind: str, on: Any, calls_made: int
+    how: Callable[[actors.AnyTool], ToolResult], kind: str, on: Any, calls_made: int
 ) -> None:
     one, calls = flaky(ConnectionError("down"), kind=kind, retries=3, retry_on=on)
     result = how(one)
@@ -178,19 +167,19 @@ def test_only_selected_errors_are_retried(
 
 @HOW
 @KIND
-def test_cancelled_error_of_the_tool_is_not_retried(how: Callable[[AnyTool], ToolResult], kind: str) -> None:
+def test_cancelled_error_of_the_tool_is_not_retried(how: Callable[[actors.AnyTool], ToolResult], kind: str) -> None:
     one, calls = flaky(asyncio.CancelledError("odd"), kind=kind, retries=3)
     assert how(one).status == "error"
     assert calls == [1]
 
 
-@cases("run", [run_sync, run_async])
+@cases("run", [actors.run_sync, actors.run_async])
 @KIND
 @cases("error", [KeyboardInterrupt(), SystemExit(3)])
 def test_interrupt_is_not_retried(run: Callable[[AgentExecutor], Any], kind: str, error: BaseException) -> None:
     one, calls = flaky(error, kind=kind, retries=3)
     with pytest.raises(type(error)):
-        run(AgentExecutor(agent=scripted(act("flaky"), answer()), tools=[one]))
+        run(AgentExecutor(agent=actors.scripted(actors.act("flaky"), actors.answer()), tools=[one]))
     assert calls == [1]
 
 
@@ -200,7 +189,7 @@ def in_the_end(error: Exception) -> str:
 
 @HOW
 @cases("policy", ["raise", in_the_end])
-def test_on_error_is_called_after_the_last_attempt(how: Callable[[AnyTool], ToolResult], policy: Any) -> None:
+def test_on_error_is_called_after_the_last_attempt(how: Callable[[actors.AnyTool], ToolResult], policy: Any) -> None:
     errors = [OSError("a"), OSError("b")]
     one, calls = flaky(*errors, retries=1, on_error=policy)
     if policy == "raise":
@@ -234,7 +223,7 @@ def test_timeout_error_of_the_tool_is_retried() -> None:
 
 def test_invalid_arguments_are_not_retried() -> None:
     one, calls = flaky(retries=3)
-    assert reply_of(make_tool_handler({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
+    assert actors.reply_of(make_tool_handler({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
     assert calls == []
 
 
@@ -330,7 +319,9 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
 # Only modes in which no thread of ours can still be ending.
 @cases(("how", "kind"), [(call_blocking, "def"), (call_in_virtual_time, "async def")])
 @cases("failures", [1, 3])
-def test_error_of_a_tool_is_garbage_collected(how: Callable[[AnyTool], ToolResult], kind: str, failures: int) -> None:
+def test_error_of_a_tool_is_garbage_collected(
+    how: Callable[[actors.AnyTool], ToolResult], kind: str, failures: int
+) -> None:
     """The error is freed without the garbage collector, so there are no reference cycles."""
 
     class Odd(OSError):

@@ -7,25 +7,8 @@ from typing import Any, Literal, TypeAlias, final
 
 import pydantic
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentStep,
-    AskHuman,
-    Asks,
-    Effect,
-    Exhausted,
-    Graph,
-    ask,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    on,
-    tool,
-)
+import graphexec as gx
+from graphexec import tool
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor import Ready
@@ -72,13 +55,13 @@ class Replied:
 @dataclass(frozen=True)
 class Stopped:
     at: Errand | Wanted | Urgent | Approved
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @metered(when_spent=Stopped, asks=1)
 @node
-def decide(errand: Errand) -> Asks[CallModel, Wanted | Urgent | Replied]:
-    reply = yield from ask(CallModel(CompletionRequest("What next?")))
+def decide(errand: Errand) -> gx.Asks[CallModel, Wanted | Urgent | Replied]:
+    reply = yield from gx.ask(CallModel(CompletionRequest("What next?")))
     if reply.content == "look":
         return Wanted(errand, "list_files")
     if reply.content == "delete":
@@ -88,30 +71,32 @@ def decide(errand: Errand) -> Asks[CallModel, Wanted | Urgent | Replied]:
 
 @charged(when_spent=Stopped, asks=1)
 @node
-def approve(wanted: Wanted | Urgent) -> Asks[AskHuman, Approved | Errand]:
-    answer = yield from ask(AskHuman(f"May I use {wanted.tool}?"))
+def approve(wanted: Wanted | Urgent) -> gx.Asks[gx.AskHuman, Approved | Errand]:
+    answer = yield from gx.ask(gx.AskHuman(f"May I use {wanted.tool}?"))
     return Approved(wanted.errand, wanted.tool) if answer == "yes" else wanted.errand
 
 
 @charged(when_spent=Stopped, asks=1)
 @node
-def act(approved: Approved | Urgent) -> Asks[CallTool, Errand]:
-    result: ToolResult = yield from ask(CallTool(approved.tool, {}))
+def act(approved: Approved | Urgent) -> gx.Asks[CallTool, Errand]:
+    result: ToolResult = yield from gx.ask(CallTool(approved.tool, {}))
     return Errand((*approved.errand.done, result.status))
 
 
-_APPROVED = edges(approve, on(Approved, act) | on(Errand, decide) | on(Stopped, END)) | edges(
-    act, on(Errand, decide) | on(Stopped, END)
+_APPROVED = gx.edges(approve, gx.on(Approved, act) | gx.on(Errand, decide) | gx.on(Stopped, gx.END)) | gx.edges(
+    act, gx.on(Errand, decide) | gx.on(Stopped, gx.END)
 )
 
-GUARDED: Graph[Errand, Replied | Stopped] = graph(
-    edges(decide, on(Wanted, approve) | on(Urgent, approve) | on(Replied, END) | on(Stopped, END)) | _APPROVED,
+GUARDED: gx.Graph[Errand, Replied | Stopped] = gx.graph(
+    gx.edges(decide, gx.on(Wanted, approve) | gx.on(Urgent, approve) | gx.on(Replied, gx.END) | gx.on(Stopped, gx.END))
+    | _APPROVED,
     start=decide,
 )
 
 # Urgent errands are done at once, without an approval.
-SHORTCUT: Graph[Errand, Replied | Stopped] = graph(
-    edges(decide, on(Wanted, approve) | on(Urgent, act) | on(Replied, END) | on(Stopped, END)) | _APPROVED,
+SHORTCUT: gx.Graph[Errand, Replied | Stopped] = gx.graph(
+    gx.edges(decide, gx.on(Wanted, approve) | gx.on(Urgent, act) | gx.on(Replied, gx.END) | gx.on(Stopped, gx.END))
+    | _APPROVED,
     start=decide,
 )
 
@@ -124,7 +109,7 @@ REPLIES: Replies = {
 
 
 @dataclass(frozen=True)
-class Question(Effect[bool]):
+class Question(gx.Effect[bool]):
     text: str
 
 
@@ -150,19 +135,19 @@ class Different:
 @dataclass(frozen=True)
 class Unfinished:
     at: Form
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @charged(when_spent=Unfinished, asks=2)
 @node
-def compare(form: Form) -> Asks[Question, Same | Different]:
-    first = yield from ask(Question(f"{form.name} 1"))
-    second = yield from ask(Question(f"{form.name} 2"))
+def compare(form: Form) -> gx.Asks[Question, Same | Different]:
+    first = yield from gx.ask(Question(f"{form.name} 1"))
+    second = yield from gx.ask(Question(f"{form.name} 2"))
     return Same() if first == second else Different()
 
 
-QUESTIONNAIRE: Graph[Form, Same | Different | Unfinished] = graph(
-    edges(compare, on(Same, END) | on(Different, END) | on(Unfinished, END)),
+QUESTIONNAIRE: gx.Graph[Form, Same | Different | Unfinished] = gx.graph(
+    gx.edges(compare, gx.on(Same, gx.END) | gx.on(Different, gx.END) | gx.on(Unfinished, gx.END)),
     start=compare,
 )
 
@@ -187,18 +172,18 @@ class GivenUp:
 @dataclass(frozen=True)
 class Interrupted:
     at: Trying
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @charged(when_spent=Interrupted, asks=1)
 @node
-def attempt(trying: Trying) -> Asks[CallModel, Trying | GivenUp]:
-    yield from ask(CallModel(CompletionRequest(f"try {trying.times}")))
+def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | GivenUp]:
+    yield from gx.ask(CallModel(CompletionRequest(f"try {trying.times}")))
     return GivenUp() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
 
 
-TRYING: Graph[Trying, GivenUp | Interrupted] = graph(
-    edges(attempt, on(Trying, attempt) | on(GivenUp, END) | on(Interrupted, END)),
+TRYING: gx.Graph[Trying, GivenUp | Interrupted] = gx.graph(
+    gx.edges(attempt, gx.on(Trying, attempt) | gx.on(GivenUp, gx.END) | gx.on(Interrupted, gx.END)),
     start=attempt,
 )
 
@@ -232,19 +217,19 @@ def never_called(steps: Steps, inputs: dict[str, Any]) -> Any:
     raise AssertionError("nothing calls this")
 
 
-def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, strict: bool = False) -> AgentExecutor:
+def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, strict: bool = False) -> gx.AgentExecutor:
     model = ScriptedModel(["never asked"])
     agent: Any
     match kind:
         case "react":
-            agent = create_react_agent(model, tools)
+            agent = gx.create_react_agent(model, tools)
         case "tool calling":
-            agent = create_tool_calling_agent(model, tools)
+            agent = gx.create_tool_calling_agent(model, tools)
         case "structured":
-            agent = create_structured_agent(model, tools)
+            agent = gx.create_structured_agent(model, tools)
         case "callable":
             agent = never_called
-    return AgentExecutor(agent=agent, tools=list(tools), handle_parsing_errors=not strict)
+    return gx.AgentExecutor(agent=agent, tools=list(tools), handle_parsing_errors=not strict)
 
 
 READY = Ready(Run({"input": "q"}))
@@ -284,7 +269,7 @@ CONTENTS: list[Any] = [
     Colour.RED,
     Colour,
     Label(text='it\'s "mine"'),
-    Steps([AgentStep(AgentAction("look_up", {"text": "x"}), "y", "error")]),
+    Steps([gx.AgentStep(gx.AgentAction("look_up", {"text": "x"}), "y", "error")]),
     Run({"input": "q", "numbers": [1, 2.5, float("inf"), -1, True, None]}),
     (Form(), Form("other"), ("one",), ()),
     b"bytes",
@@ -296,8 +281,8 @@ def unpack(parcel: Parcel) -> Expected | Unexpected:
     return Expected() if parcel.contents == CONTENTS else Unexpected()
 
 
-PARCEL: Graph[Parcel, Expected | Unexpected] = graph(
-    edges(unpack, on(Expected, END) | on(Unexpected, END)),
+PARCEL: gx.Graph[Parcel, Expected | Unexpected] = gx.graph(
+    gx.edges(unpack, gx.on(Expected, gx.END) | gx.on(Unexpected, gx.END)),
     start=unpack,
 )
 
@@ -305,4 +290,4 @@ PARCEL: Graph[Parcel, Expected | Unexpected] = graph(
 # ---- a draft without an edge
 
 
-UNROUTED: Graph[Parcel, Expected] = draft(edges(unpack, on(Expected, END)), start=unpack)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+UNROUTED: gx.Graph[Parcel, Expected] = draft(gx.edges(unpack, gx.on(Expected, gx.END)), start=unpack)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

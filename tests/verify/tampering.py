@@ -11,22 +11,7 @@ from typing import Any, ClassVar, TypeAlias, final
 
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    Asks,
-    Effect,
-    Exhausted,
-    Graph,
-    Limits,
-    Meter,
-    ask,
-    charged,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel.serialization import format_json
@@ -43,71 +28,74 @@ GONE: Any = object()
 HUGE = 10**400
 
 
-@node
+@gx.node
 def rewrite(text: Text) -> Text:
     return text
 
 
-@node
+@gx.node
 def tidy(given_up: GivenUp) -> Text:
     return Text("")
 
 
-@metered(when_spent=GivenUp)
-@node
+@gx.metered(when_spent=GivenUp)
+@gx.node
 def start(chapter: Chapter) -> Text:
     return Text("")
 
 
 # A run can count more after its limit is reached, so the number is proved by states.
-TIDYING: Graph[Chapter, Any] = graph(
-    edges(start, on(Text, END) | on(GivenUp, tidy)) | edges(tidy, on(Text, rewrite)) | edges(rewrite, on(Text, END)),
+TIDYING: gx.Graph[Chapter, Any] = gx.graph(
+    gx.edges(start, gx.on(Text, gx.END) | gx.on(GivenUp, tidy))
+    | gx.edges(tidy, gx.on(Text, rewrite))
+    | gx.edges(rewrite, gx.on(Text, gx.END)),
     start=start,
 )
 
 
-def give_up(text: Text, limit: Exhausted) -> GivenUp:
+def give_up(text: Text, limit: gx.Exhausted) -> GivenUp:
     return GivenUp(Chapter(text.wishes), limit)
 
 
-@metered(when_spent=give_up)
-@node
+@gx.metered(when_spent=give_up)
+@gx.node
 def second(text: Text) -> Text:
     return text
 
 
-TWICE: Graph[Chapter, Any] = graph(
-    edges(start, on(Text, second) | on(GivenUp, END))
-    | edges(second, on(Text, rewrite) | on(GivenUp, END))
-    | edges(rewrite, on(Text, END)),
+TWICE: gx.Graph[Chapter, Any] = gx.graph(
+    gx.edges(start, gx.on(Text, second) | gx.on(GivenUp, gx.END))
+    | gx.edges(second, gx.on(Text, rewrite) | gx.on(GivenUp, gx.END))
+    | gx.edges(rewrite, gx.on(Text, gx.END)),
     start=start,
 )
 
 
 @final
 @dataclass(frozen=True)
-class Page(Effect[str]):
-    charges: ClassVar[Mapping[Meter, int]] = {Meter("transitions"): 1}
+class Page(gx.Effect[str]):
+    charges: ClassVar[Mapping[gx.Meter, int]] = {gx.Meter("transitions"): 1}
 
 
-@charged(when_spent=GivenUp, asks=1)
-@node
-def ask_for_page(chapter: Chapter) -> Asks[Page, Text]:
-    return Text((yield from ask(Page())))
+@gx.charged(when_spent=GivenUp, asks=1)
+@gx.node
+def ask_for_page(chapter: Chapter) -> gx.Asks[Page, Text]:
+    return Text((yield from gx.ask(Page())))
 
 
 # Its meter has the same name as a bound.
-COUNTING: Graph[Chapter, Any] = graph(
-    edges(ask_for_page, on(Text, rewrite) | on(GivenUp, END)) | edges(rewrite, on(Text, END)), start=ask_for_page
+COUNTING: gx.Graph[Chapter, Any] = gx.graph(
+    gx.edges(ask_for_page, gx.on(Text, rewrite) | gx.on(GivenUp, gx.END)) | gx.edges(rewrite, gx.on(Text, gx.END)),
+    start=ask_for_page,
 )
 
-MACHINES: Mapping[str, tuple[Graph[Any, Any], Limits]] = {
+MACHINES: Mapping[str, tuple[gx.Graph[Any, Any], gx.Limits]] = {
     "agent": (AGENT_EXECUTOR, agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)),
     "strict": (STRICT_AGENT_EXECUTOR, agent_limits(iterations=2)),
     "generating": (GENERATING_AGENT_EXECUTOR, agent_limits(model_calls=2, seconds=30)),
     "embedding": (CHILD_COUNTED, agent_limits(iterations=2)),
-    "resetting": (WRITER, Limits(iterations=3)),
-    "states": (TWICE, Limits(iterations=1)),
+    "resetting": (WRITER, gx.Limits(iterations=3)),
+    "states": (TWICE, gx.Limits(iterations=1)),
 }
 
 

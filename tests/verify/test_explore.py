@@ -11,24 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    Graph,
-    ask,
-    charged,
-    chat_agent,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    node,
-    on,
-    splice,
-    tool,
-)
+import graphexec as gx
+from graphexec import graph
 from graphexec.actions import Run
 from graphexec.agents import RuleName
 from graphexec.draw import draw
@@ -203,8 +187,8 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
 
 @cases("rule", ["no_repeats", "no_immediate_repeats"])
 def test_pruning_keeps_calls_that_rules_look_at(rule: RuleName) -> None:
-    agent = create_tool_calling_agent(ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
-    executor = AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True)
+    agent = gx.create_tool_calling_agent(ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
+    executor = gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True)
     pruned, every = (
         explore(executor.graph, Limits(iterations=2), READY, replies_of(executor), prune=prune)
         for prune in (True, False)
@@ -259,7 +243,7 @@ def asked_first(events: list[Event[Any]]) -> list[Event[Any]]:
     return ordered
 
 
-def explored_events(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> list[Event[Any]]:
+def explored_events(graph: gx.Graph[Ready, Any], limits: Limits, replies: list[object]) -> list[Event[Any]]:
     """Return the events of the explorer's run with these replies in order."""
     stepping = Stepping(graph, limits)
     answers = iter(replies)
@@ -354,7 +338,7 @@ def test_earlier_replies_distinguish_states() -> None:
 
 def test_long_visits_are_abstracted_by_reply_counts() -> None:
     """In order, there would be two to the number of the replies."""
-    oracle = replies_of(INSISTENT, {AskHuman: ["yes", "no", "perhaps"]})
+    oracle = replies_of(INSISTENT, {gx.AskHuman: ["yes", "no", "perhaps"]})
     few, many = (explore(INSISTENT, Limits(fan_out=fan_out), Asking("OK?"), oracle) for fan_out in (20, 40))
     assert set(few.endings) == set(many.endings) == {"Agreed", "GaveUp"}
     # Those that are all alike, and two of which the last one differs.
@@ -369,7 +353,7 @@ def test_all_effects_without_replies_are_listed() -> None:
     with pytest.raises(InputError, match=r"results of leave are.*Underway.*; .*results of come_back are.*Home"):
         replies_of(ERRAND)
     with pytest.raises(InputError, match="the replies to AskHuman are 'yes'; give a list of replies"):
-        replies_of(ERRAND, {AskHuman: "yes"})
+        replies_of(ERRAND, {gx.AskHuman: "yes"})
 
 
 def test_an_opaque_node_returns_what_the_user_gives() -> None:
@@ -416,46 +400,46 @@ def test_batch_with_many_combinations_varies_one_member() -> None:
 # ---- nodes that raise
 
 
-def approving(body: Callable[[Acted], Asks[AskHuman, Acted | AgentFinish]]) -> AgentExecutor:
+def approving(body: Callable[[Acted], gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]]) -> gx.AgentExecutor:
     """An executor with a node between `parse` and `dispatch_tools` that asks a person as `body` does."""
 
-    def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
+    def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
         return (yield from body(acted))
 
-    made = charged(when_spent=limit_reached, asks=1)(node(approve))
-    routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
+    made = gx.charged(when_spent=limit_reached, asks=1)(gx.node(approve))
+    routes = gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)
     executor = executor_of(strict=True)
-    return executor.with_graph(splice(executor.graph, edges(made, routes), after=parse, on=Acted))
+    return executor.with_graph(gx.splice(executor.graph, gx.edges(made, routes), after=parse, on=Acted))
 
 
-def crashing(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
-    answer = yield from ask(AskHuman("?"))
+def crashing(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
+    answer = yield from gx.ask(gx.AskHuman("?"))
     nothing: dict[str, Acted] = {}
     return nothing["bug"] if answer == "no" else acted
 
 
-def asking_twice(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
-    answer = yield from ask(AskHuman("?"))
+def asking_twice(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
+    answer = yield from gx.ask(gx.AskHuman("?"))
     if answer == "no":
-        yield from ask(AskHuman("sure?"))
+        yield from gx.ask(gx.AskHuman("sure?"))
     return acted
 
 
-def undeclared(acted: Acted) -> Asks[AskHuman, Any]:
-    answer = yield from ask(AskHuman("?"))
+def undeclared(acted: Acted) -> gx.Asks[gx.AskHuman, Any]:
+    answer = yield from gx.ask(gx.AskHuman("?"))
     return Ready(acted.run) if answer == "no" else acted
 
 
-def obedient(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
-    answer = yield from ask(AskHuman("?"))
-    return acted if answer == "yes" else AgentFinish({"output": "no"})
+def obedient(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
+    answer = yield from gx.ask(gx.AskHuman("?"))
+    return acted if answer == "yes" else gx.AgentFinish({"output": "no"})
 
 
 CAREFUL = approving(obedient)
 CRASHING = approving(crashing)
 
 
-def approved(executor: AgentExecutor, *properties: Assertion, **options: Any) -> Exploration:
+def approved(executor: gx.AgentExecutor, *properties: Assertion, **options: Any) -> Exploration:
     limits = Limits(iterations=2)
     return explore(executor.graph, limits, READY, replies_of(executor), properties=properties, **options)
 
@@ -465,7 +449,7 @@ def approved(executor: AgentExecutor, *properties: Assertion, **options: Any) ->
     [(crashing, "KeyError"), (asking_twice, "UndeclaredCountError"), (undeclared, "UndeclaredOutcomeError")],
 )
 def test_exception_of_node_has_shortest_run(
-    body: Callable[[Acted], Asks[AskHuman, Acted | AgentFinish]], name: str
+    body: Callable[[Acted], gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]], name: str
 ) -> None:
     found = approved(approving(body))
     assert not found.holds
@@ -498,15 +482,15 @@ def test_exception_test_fails_until_node_is_fixed() -> None:
     run_pasted(as_test(raised, machine="from tests.verify.test_explore import CAREFUL; machine = CAREFUL.graph"))
 
 
-def stubborn_asking() -> Graph[Form, Any]:
+def stubborn_asking() -> gx.Graph[Form, Any]:
     """A machine whose one node raises when it is answered."""
 
-    def insist(form: Form) -> Asks[AskHuman, Expected]:
-        yield from ask(AskHuman("first?"))
+    def insist(form: Form) -> gx.Asks[gx.AskHuman, Expected]:
+        yield from gx.ask(gx.AskHuman("first?"))
         raise KeyError(form.name)
 
-    asking: Any = charged(when_spent=Unfinished)(node(insist))
-    return graph(edges(asking, on(Expected, END) | on(Unfinished, END)), start=asking)
+    asking: Any = gx.charged(when_spent=Unfinished)(gx.node(insist))
+    return graph(gx.edges(asking, gx.on(Expected, gx.END) | gx.on(Unfinished, gx.END)), start=asking)
 
 
 REPLIED = Choice("replies", "yes", "yes")
@@ -552,8 +536,8 @@ def test_exception_raised_once_suggests_hidden_state() -> None:
             raise KeyError
         return Expected()
 
-    tiring: Any = node(tire)
-    machine = graph(edges(tiring, on(Expected, END)), start=tiring)
+    tiring: Any = gx.node(tire)
+    machine = graph(gx.edges(tiring, gx.on(Expected, gx.END)), start=tiring)
     (raised,) = explore(machine, Limits(), Form(), replies_of(machine)).raised
     assert "KeyError, but not when it is run again: tire keeps state between runs" in str(raised)
 
@@ -591,7 +575,7 @@ def test_assertion_about_unknown_tool_is_refused() -> None:
 APPROVAL = never_without(calls_tool("delete_file"), before=left("approve", Approved), each=True)
 
 
-def approval(graph: Graph[Any, Any], assertion: Assertion = APPROVAL, iterations: int = 3) -> Exploration:
+def approval(graph: gx.Graph[Any, Any], assertion: Assertion = APPROVAL, iterations: int = 3) -> Exploration:
     oracle = replies_of(graph, REPLIES)
     return explore(graph, Limits(iterations=iterations), errands.Errand(), oracle, properties=[assertion])
 
@@ -622,7 +606,7 @@ def test_an_approval_of_another_call_is_not_enough() -> None:
     assert [edge.source for edge in shortest(GUARDED, looked).path] == ["decide", "approve"]
 
 
-def shortest(graph: Graph[Any, Any], assertion: Assertion) -> Failure:
+def shortest(graph: gx.Graph[Any, Any], assertion: Assertion) -> Failure:
     (failure,) = approval(graph, assertion).failures
     return failure
 
@@ -684,7 +668,7 @@ def test_failure_path_can_be_marked_in_picture() -> None:
 
 
 def test_oracle_knows_replies_of_a_person() -> None:
-    assert [reply.value for reply in replies_of(GUARDED, REPLIES)(AskHuman("?"))] == ["yes", "no", ""]
+    assert [reply.value for reply in replies_of(GUARDED, REPLIES)(gx.AskHuman("?"))] == ["yes", "no", ""]
 
 
 def test_events_begin_at_the_start() -> None:
@@ -725,7 +709,9 @@ def assertions(draw: st.DrawFn) -> Assertion:
         [Limits(iterations=2), Limits(iterations=1, seconds=1.0), agent_limits(iterations=2, tokens=1)]
     ),
 )
-def test_pruned_search_finds_shortest_failures(machine: Graph[Any, Any], assertion: Assertion, limits: Limits) -> None:
+def test_pruned_search_finds_shortest_failures(
+    machine: gx.Graph[Any, Any], assertion: Assertion, limits: Limits
+) -> None:
     oracle = replies_of(machine, REPLIES)
     pruned = explore(machine, limits, errands.Errand(), oracle, properties=[assertion])
     every = explore(machine, limits, errands.Errand(), oracle, properties=[assertion], prune=False)
@@ -839,13 +825,13 @@ def test_large_batch_varies_one_member_at_a_time() -> None:
 
 
 def test_raising_parser_is_its_own_class() -> None:
-    def read(reply: ModelReply) -> AgentFinish:
+    def read(reply: ModelReply) -> gx.AgentFinish:
         if not reply.content:
             raise ZeroDivisionError
-        return AgentFinish({"output": reply.content})
+        return gx.AgentFinish({"output": reply.content})
 
-    agent = chat_agent(lambda run: CallModel(CompletionRequest("?")), read, ScriptedModel(["never asked"]))
-    executor = AgentExecutor(agent=agent, tools=[])
+    agent = gx.chat_agent(lambda run: CallModel(CompletionRequest("?")), read, ScriptedModel(["never asked"]))
+    executor = gx.AgentExecutor(agent=agent, tools=[])
     oracle = replies_of(executor)
     assert [reply.name for reply in oracle(CallModel(CompletionRequest("?")))] == [
         "finish",
@@ -863,7 +849,7 @@ def test_callable_agent_has_no_known_model_replies() -> None:
 
 
 def test_a_tool_with_a_timeout_may_time_out() -> None:
-    @tool(timeout=1.0)
+    @gx.tool(timeout=1.0)
     def wait(text: str) -> str:
         """Wait."""
         return text

@@ -10,24 +10,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    Asks,
-    Budget,
-    Effect,
-    Exhausted,
-    Graph,
-    Limits,
-    ask,
-    charged,
-    draft,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    opaque,
-)
+import graphexec as gx
 from graphexec.effects import CallModel, CallTool, agent_limits
 from graphexec.errors import LimitsError
 from graphexec.kernel import Edge
@@ -55,53 +38,53 @@ class Made:
 @dataclass(frozen=True)
 class Halted:
     given: Given
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
-class Look(Effect[str]):
+class Look(gx.Effect[str]):
     """An effect that costs nothing."""
 
 
-FIRST, SECOND = Budget("first", 1), Budget("second")
+FIRST, SECOND = gx.Budget("first", 1), gx.Budget("second")
 
 
-@node
+@gx.node
 def pure(given: Given) -> Made:
     return Made()
 
 
-@opaque
+@gx.opaque
 def blocking(given: Given) -> Made:
     return Made()
 
 
-@node
-def think(given: Given) -> Asks[CallModel, Made]:
-    yield from ask(CallModel(CompletionRequest("?")))
+@gx.node
+def think(given: Given) -> gx.Asks[CallModel, Made]:
+    yield from gx.ask(CallModel(CompletionRequest("?")))
     return Made()
 
 
-@node
-def use(given: Given) -> Asks[CallTool, Made]:
-    yield from ask(CallTool("look", ""))
+@gx.node
+def use(given: Given) -> gx.Asks[CallTool, Made]:
+    yield from gx.ask(CallTool("look", ""))
     return Made()
 
 
-@node
-def either(given: Given) -> Asks[CallModel | CallTool | Look, Made]:
-    yield from ask(CallTool("look", ""))
+@gx.node
+def either(given: Given) -> gx.Asks[CallModel | CallTool | Look, Made]:
+    yield from gx.ask(CallTool("look", ""))
     return Made()
 
 
-@node
-def think_and_act(given: Given) -> Asks[CallModel | CallTool, Made]:
-    yield from ask(CallTool("look", ""))
+@gx.node
+def think_and_act(given: Given) -> gx.Asks[CallModel | CallTool, Made]:
+    yield from gx.ask(CallTool("look", ""))
     return Made()
 
 
-@node
-def look(given: Given) -> Asks[Look, Made]:
-    yield from ask(Look())
+@gx.node
+def look(given: Given) -> gx.Asks[Look, Made]:
+    yield from gx.ask(Look())
     return Made()
 
 
@@ -109,13 +92,13 @@ def look(given: Given) -> Asks[Look, Made]:
 REPORTED = ("cached_tokens", "completion_tokens", "cost", "prompt_tokens")
 
 
-def ways(entry: Any, *, resets: tuple[Budget, ...] = ()) -> list[Transition]:
+def ways(entry: Any, *, resets: tuple[gx.Budget, ...] = ()) -> list[Transition]:
     """The ways through a machine of one node."""
-    row: Any = edges
-    routes: Any = on(Made, END, resets=resets)
+    row: Any = gx.edges
+    routes: Any = gx.on(Made, gx.END, resets=resets)
     if entry.spent_outcome is not None:
-        routes = routes | on(Halted, END)
-    return list(flow_of(graph(row(entry, routes), start=entry)).transitions)
+        routes = routes | gx.on(Halted, gx.END)
+    return list(flow_of(gx.graph(row(entry, routes), start=entry)).transitions)
 
 
 def test_pure_node_returns_and_spends_nothing() -> None:
@@ -123,7 +106,7 @@ def test_pure_node_returns_and_spends_nothing() -> None:
 
 
 def test_metered_node_spends_one_or_is_not_entered() -> None:
-    entry = metered(when_spent=Halted, budget=SECOND)(metered(when_spent=Halted, budget=FIRST)(pure))
+    entry = gx.metered(when_spent=Halted, budget=SECOND)(gx.metered(when_spent=Halted, budget=FIRST)(pure))
     assert ways(entry, resets=(SECOND,)) == [
         Transition("pure", "Made", "END", spends=(("first", 1), ("second", 1)), resets=("second",)),
         Transition("pure", "Halted", "END", "gate", causes=("first", "second", "seconds", "restarts")),
@@ -131,7 +114,7 @@ def test_metered_node_spends_one_or_is_not_entered() -> None:
 
 
 def test_a_node_that_asks_may_be_stopped_within() -> None:
-    assert ways(charged(when_spent=Halted)(think)) == [
+    assert ways(gx.charged(when_spent=Halted)(think)) == [
         Transition("think", "Made", "END", **calling(models=None)),
         Transition(
             "think",
@@ -142,7 +125,7 @@ def test_a_node_that_asks_may_be_stopped_within() -> None:
             **calling(models=None),
         ),
     ]
-    assert ways(charged(when_spent=Halted)(use)) == [
+    assert ways(gx.charged(when_spent=Halted)(use)) == [
         Transition("use", "Made", "END", **calling(tools=None)),
         Transition(
             "use",
@@ -156,7 +139,7 @@ def test_a_node_that_asks_may_be_stopped_within() -> None:
 
 
 def test_declared_counts_bound_spending() -> None:
-    assert ways(charged(when_spent=Halted, asks=(2, 3))(think)) == [
+    assert ways(gx.charged(when_spent=Halted, asks=(2, 3))(think)) == [
         Transition("think", "Made", "END", spends=(("model_calls", 2), ("tokens", 2)), **calling(models=3), asks=2),
         Transition(
             "think",
@@ -167,14 +150,14 @@ def test_declared_counts_bound_spending() -> None:
             **calling(models=3),
         ),
     ]
-    assert ways(charged(when_spent=Halted, asks=1)(use)) == [
+    assert ways(gx.charged(when_spent=Halted, asks=1)(use)) == [
         Transition("use", "Made", "END", spends=(("tool_calls", 1),), **calling(tools=1), asks=1),
         Transition("use", "Halted", "END", "within", causes=("tool_calls", "seconds", "restarts"), **calling(tools=1)),
     ]
 
 
 def test_spending_is_uncertain_with_several_kinds() -> None:
-    assert ways(charged(when_spent=Halted, asks=2)(either)) == [
+    assert ways(gx.charged(when_spent=Halted, asks=2)(either)) == [
         Transition("either", "Made", "END", **calling(models=2, tools=2, others=2), asks=2),
         Transition(
             "either",
@@ -188,18 +171,18 @@ def test_spending_is_uncertain_with_several_kinds() -> None:
 
 
 def test_deadline_may_stop_free_effect() -> None:
-    assert ways(charged(when_spent=Halted, asks=1)(look)) == [
+    assert ways(gx.charged(when_spent=Halted, asks=1)(look)) == [
         Transition("look", "Made", "END", asks=1, **calling(others=1)),
         Transition("look", "Halted", "END", "within", causes=("seconds", "restarts"), **calling(others=1)),
     ]
-    assert ways(charged(when_spent=Halted)(blocking)) == [
+    assert ways(gx.charged(when_spent=Halted)(blocking)) == [
         Transition("blocking", "Made", "END", asks=1, **calling(others=1)),
         Transition("blocking", "Halted", "END", "within", causes=("seconds", "restarts"), **calling(others=1)),
     ]
 
 
 def test_metered_asking_node_has_gate_and_within() -> None:
-    assert ways(metered(when_spent=Halted, budget=FIRST, asks=1)(think)) == [
+    assert ways(gx.metered(when_spent=Halted, budget=FIRST, asks=1)(think)) == [
         Transition(
             "think",
             "Made",
@@ -222,18 +205,18 @@ def test_metered_asking_node_has_gate_and_within() -> None:
 
 
 def test_node_behind_gate_asks_for_nothing() -> None:
-    _, shut, _ = ways(metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use))
+    _, shut, _ = ways(gx.metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use))
     assert shut == Transition("use", "Halted", "END", "gate", causes=("first", "seconds", "restarts"))
 
 
 def test_node_that_never_asks_has_no_within() -> None:
-    assert ways(charged(when_spent=Halted, asks=0)(think)) == [Transition("think", "Made", "END")]
+    assert ways(gx.charged(when_spent=Halted, asks=0)(think)) == [Transition("think", "Made", "END")]
 
 
 def test_flow_has_nodes_and_own_budgets() -> None:
-    entry = metered(when_spent=Halted, budget=SECOND)(metered(when_spent=Halted, budget=FIRST)(pure))
-    row: Any = edges
-    machine = graph(row(entry, on(Made, END) | on(Halted, END)), start=entry)
+    entry = gx.metered(when_spent=Halted, budget=SECOND)(gx.metered(when_spent=Halted, budget=FIRST)(pure))
+    row: Any = gx.edges
+    machine = gx.graph(row(entry, gx.on(Made, gx.END) | gx.on(Halted, gx.END)), start=entry)
     flow = flow_of(machine)
     assert (flow.start, flow.nodes, flow.budgets) == ("pure", ("pure",), (("first", 1), ("second", None)))
     assert flow == flow_of(machine)
@@ -241,10 +224,14 @@ def test_flow_has_nodes_and_own_budgets() -> None:
 
 
 def test_unrouted_outcome_is_not_in_flow() -> None:
-    row: Any = edges
-    entry = metered(when_spent=Halted, budget=FIRST)(pure)
-    assert [one.outcome for one in flow_of(draft(row(entry, on(Made, END)), start=entry)).transitions] == ["Made"]
-    assert [one.outcome for one in flow_of(draft(row(entry, on(Halted, END)), start=entry)).transitions] == ["Halted"]
+    row: Any = gx.edges
+    entry = gx.metered(when_spent=Halted, budget=FIRST)(pure)
+    assert [one.outcome for one in flow_of(gx.draft(row(entry, gx.on(Made, gx.END)), start=entry)).transitions] == [
+        "Made"
+    ]
+    assert [one.outcome for one in flow_of(gx.draft(row(entry, gx.on(Halted, gx.END)), start=entry)).transitions] == [
+        "Halted"
+    ]
 
 
 def test_digest_covers_every_part_of_flow() -> None:
@@ -305,7 +292,7 @@ def test_run_limits_override_budget_limits() -> None:
 @cases("kind", ["gate", "within"])
 def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
-    none = Limits(iterations=None, fan_out=None)
+    none = gx.Limits(iterations=None, fan_out=None)
     flow = Flow("a", ("a",), (one,), (("x", None),))
     assert not is_enabled(one, limits_of(flow, none))
     given: dict[str, Any] = {"budgets": {"x": 0}} if cause == "x" else {cause: 0}
@@ -319,9 +306,9 @@ def test_a_move_is_always_possible() -> None:
 # ---- assumptions of proofs
 
 
-def asking(counted: Any) -> Graph[Given, Any]:
-    row: Any = edges
-    machine: Graph[Given, Any] = graph(row(counted, on(Made, END) | on(Halted, END)), start=counted)
+def asking(counted: Any) -> gx.Graph[Given, Any]:
+    row: Any = gx.edges
+    machine: gx.Graph[Given, Any] = gx.graph(row(counted, gx.on(Made, gx.END) | gx.on(Halted, gx.END)), start=counted)
     return machine
 
 
@@ -355,15 +342,15 @@ AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted(
 @cases(
     ("limits", "asks", "assumed"),
     [
-        (Limits(), None, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE)),
-        (Limits(fan_out=None), 3, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE, MORE)),
+        (gx.Limits(), None, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE)),
+        (gx.Limits(fan_out=None), 3, (RETURNS, ONE, NEVER_AGAIN, NESTED, BESIDE, MORE)),
         (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, ONE, NEVER_AGAIN, NESTED)),
-        (Limits(restarts=0), None, (RETURNS, ONE, NESTED, BESIDE)),
-        (Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE, AGAIN, NESTED, BESIDE)),
+        (gx.Limits(restarts=0), None, (RETURNS, ONE, NESTED, BESIDE)),
+        (gx.Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE, AGAIN, NESTED, BESIDE)),
     ],
 )
-def test_proof_lists_its_assumptions(limits: Limits, asks: Any, assumed: tuple[str, ...]) -> None:
-    verdict = asking(charged(when_spent=Halted, asks=asks)(think)).verify(limits)
+def test_proof_lists_its_assumptions(limits: gx.Limits, asks: Any, assumed: tuple[str, ...]) -> None:
+    verdict = asking(gx.charged(when_spent=Halted, asks=asks)(think)).verify(limits)
     assert verdict.proved
     assert verdict.assumptions == assumed
     assert verdict.findings == ()
@@ -372,9 +359,9 @@ def test_proof_lists_its_assumptions(limits: Limits, asks: Any, assumed: tuple[s
     )
 
 
-@cases("limits", [Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])
-def test_unbounded_effects_are_unproved(limits: Limits) -> None:
-    verdict = asking(charged(when_spent=Halted)(think)).verify(limits)
+@cases("limits", [gx.Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])
+def test_unbounded_effects_are_unproved(limits: gx.Limits) -> None:
+    verdict = asking(gx.charged(when_spent=Halted)(think)).verify(limits)
     assert (verdict.status, verdict.certificate, verdict.assumptions) == ("unproved", None, ())
     (finding,) = verdict.findings
     assert finding.severity == "error"
@@ -385,8 +372,8 @@ def test_unbounded_effects_are_unproved(limits: Limits) -> None:
 
 
 def test_only_fan_out_bounds_free_effects() -> None:
-    machine = asking(charged(when_spent=Halted)(either))
-    assert machine.verify(Limits()).findings == ()
+    machine = asking(gx.charged(when_spent=Halted)(either))
+    assert machine.verify(gx.Limits()).findings == ()
     (finding,) = machine.verify(agent_limits(model_calls=1, tool_calls=1, fan_out=None)).findings
     assert (finding.code, finding.node) == ("GX013", "either")
     assert "asks for Look" in finding.fact
@@ -396,15 +383,15 @@ def test_only_fan_out_bounds_free_effects() -> None:
 def test_either_of_two_limited_calls_ends_a_loop() -> None:
     """A visit asks for one of several effects, but it is unknown for which."""
 
-    @node
-    def model_or_tool(given: Given) -> Asks[CallModel | CallTool, Given]:
-        yield from ask(CallTool("look", ""))
+    @gx.node
+    def model_or_tool(given: Given) -> gx.Asks[CallModel | CallTool, Given]:
+        yield from gx.ask(CallTool("look", ""))
         return given
 
-    asking_for_one: Any = charged(when_spent=Halted, asks=1)(model_or_tool)
-    row: Any = edges
-    machine: Graph[Any, Any] = graph(
-        row(asking_for_one, on(Given, asking_for_one) | on(Halted, END)), start=asking_for_one
+    asking_for_one: Any = gx.charged(when_spent=Halted, asks=1)(model_or_tool)
+    row: Any = gx.edges
+    machine: gx.Graph[Any, Any] = gx.graph(
+        row(asking_for_one, gx.on(Given, asking_for_one) | gx.on(Halted, gx.END)), start=asking_for_one
     )
     certificate = machine.verify(agent_limits(iterations=None, model_calls=200, tool_calls=300)).certificate
     assert certificate is not None
@@ -414,7 +401,7 @@ def test_either_of_two_limited_calls_ends_a_loop() -> None:
 
 
 def test_limit_that_is_set_is_not_advised() -> None:
-    machine = asking(charged(when_spent=Halted)(think_and_act))
+    machine = asking(gx.charged(when_spent=Halted)(think_and_act))
     cases = (
         (agent_limits(model_calls=1, fan_out=None), "tool_calls"),
         (agent_limits(tool_calls=1, fan_out=None), "model_calls"),
@@ -427,7 +414,7 @@ def test_limit_that_is_set_is_not_advised() -> None:
         )
 
 
-def give(given: Given, limit: Exhausted) -> Given:
+def give(given: Given, limit: gx.Exhausted) -> Given:
     del limit
     return given
 
@@ -436,9 +423,11 @@ def test_witness_does_not_rely_on_cut_tool() -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
     ended: list[str] = []
     for function in (use, think):
-        asking_once: Any = charged(when_spent=give, asks=1)(function)
-        row: Any = edges
-        machine: Graph[Any, Any] = graph(row(asking_once, on(Made, END) | on(Given, asking_once)), start=asking_once)
+        asking_once: Any = gx.charged(when_spent=give, asks=1)(function)
+        row: Any = gx.edges
+        machine: gx.Graph[Any, Any] = gx.graph(
+            row(asking_once, gx.on(Made, gx.END) | gx.on(Given, asking_once)), start=asking_once
+        )
         verdict = machine.verify(agent_limits(seconds=5))
         ended.append(
             f"{function.name}: {verdict.status}, {explore_table(machine, agent_limits(seconds=5)).endless is None}"
@@ -447,30 +436,30 @@ def test_witness_does_not_rely_on_cut_tool() -> None:
 
 
 def test_every_node_with_unbounded_effects_is_reported() -> None:
-    @node
-    def think_again(given: Given) -> Asks[CallModel, Made]:
-        yield from ask(CallModel(CompletionRequest("?")))
+    @gx.node
+    def think_again(given: Given) -> gx.Asks[CallModel, Made]:
+        yield from gx.ask(CallModel(CompletionRequest("?")))
         return Made()
 
-    @node
+    @gx.node
     def begin_again(back: Back) -> Given:
         return Given()
 
-    counted: Any = charged(when_spent=Halted)(think)
-    again: Any = charged(when_spent=Halted)(think_again)
-    row: Any = edges
-    machine: Graph[Any, Any] = graph(
-        row(counted, on(Made, turn_back) | on(Halted, END))
-        | row(turn_back, on(Back, begin_again))
-        | row(begin_again, on(Given, again))
-        | row(again, on(Made, END) | on(Halted, END)),
+    counted: Any = gx.charged(when_spent=Halted)(think)
+    again: Any = gx.charged(when_spent=Halted)(think_again)
+    row: Any = gx.edges
+    machine: gx.Graph[Any, Any] = gx.graph(
+        row(counted, gx.on(Made, turn_back) | gx.on(Halted, gx.END))
+        | row(turn_back, gx.on(Back, begin_again))
+        | row(begin_again, gx.on(Given, again))
+        | row(again, gx.on(Made, gx.END) | gx.on(Halted, gx.END)),
         start=counted,
     )
-    assert [one.node for one in machine.verify(Limits(fan_out=None)).findings] == ["think", "think_again"]
+    assert [one.node for one in machine.verify(gx.Limits(fan_out=None)).findings] == ["think", "think_again"]
 
 
 def test_edges_to_missing_nodes_can_be_analysed() -> None:
-    machine: Graph[Any, Any] = Graph([pure], [Edge("pure", Made, "nowhere")], "pure")
+    machine: gx.Graph[Any, Any] = gx.Graph([pure], [Edge("pure", Made, "nowhere")], "pure")
     assert machine.verify().status == "refuted"
 
 
@@ -483,31 +472,31 @@ class Back:
     pass
 
 
-@node
+@gx.node
 def turn_back(made: Made) -> Back:
     return Back()
 
 
-@node
+@gx.node
 def again(back: Back) -> Given:
     return Given()
 
 
-@node
+@gx.node
 def begin_with(made: Made) -> Given:
     return Given()
 
 
-counting = metered(when_spent=Halted, budget=Budget("first", 3))(pure)
+counting = gx.metered(when_spent=Halted, budget=gx.Budget("first", 3))(pure)
 
 
 def test_stop_only_nodes_are_reported_with_path() -> None:
-    row: Any = edges
-    machine: Graph[Any, Any] = graph(
-        row(begin_with, on(Given, counting))
-        | row(counting, on(Made, turn_back) | on(Halted, END))
-        | row(turn_back, on(Back, again))
-        | row(again, on(Given, counting)),
+    row: Any = gx.edges
+    machine: gx.Graph[Any, Any] = gx.graph(
+        row(begin_with, gx.on(Given, counting))
+        | row(counting, gx.on(Made, turn_back) | gx.on(Halted, gx.END))
+        | row(turn_back, gx.on(Back, again))
+        | row(again, gx.on(Given, counting)),
         start=begin_with,
     )
     (finding,) = machine.verify().findings
@@ -518,25 +507,25 @@ def test_stop_only_nodes_are_reported_with_path() -> None:
     assert (finding.severity, finding.outcome) == ("warning", None)
     assert machine.verify().proved
     assert finding.witness is not None
-    assert (finding.witness.stem, finding.witness.loop, finding.witness.limits) == ((), (), Limits())
+    assert (finding.witness.stem, finding.witness.loop, finding.witness.limits) == ((), (), gx.Limits())
 
 
 def test_stop_only_finding_has_shortest_path_of_moves() -> None:
-    @node
+    @gx.node
     def choose(back: Back) -> Given | Made:
         return Given()
 
-    @node
+    @gx.node
     def finish(made: Made) -> Made:
         return made
 
-    row: Any = edges
-    machine: Graph[Any, Any] = graph(
-        row(choose, on(Given, counting) | on(Made, finish))
-        | row(counting, on(Made, turn_back) | on(Halted, END))
-        | row(turn_back, on(Back, again))
-        | row(again, on(Given, counting))
-        | row(finish, on(Made, END)),
+    row: Any = gx.edges
+    machine: gx.Graph[Any, Any] = gx.graph(
+        row(choose, gx.on(Given, counting) | gx.on(Made, finish))
+        | row(counting, gx.on(Made, turn_back) | gx.on(Halted, gx.END))
+        | row(turn_back, gx.on(Back, again))
+        | row(again, gx.on(Given, counting))
+        | row(finish, gx.on(Made, gx.END)),
         start=choose,
     )
     (finding,) = machine.verify().findings
@@ -548,11 +537,11 @@ def test_stop_only_finding_has_shortest_path_of_moves() -> None:
 
 
 def test_fault_of_draft_has_path_if_reachable() -> None:
-    row: Any = edges
-    drafted: Graph[Any, Any] = draft(
-        row(counting, on(Made, turn_back) | on(Halted, END))
-        | row(turn_back, on(Back, again))
-        | row(begin_with, on(Given, counting)),
+    row: Any = gx.edges
+    drafted: gx.Graph[Any, Any] = gx.draft(
+        row(counting, gx.on(Made, turn_back) | gx.on(Halted, gx.END))
+        | row(turn_back, gx.on(Back, again))
+        | row(begin_with, gx.on(Given, counting)),
         start=counting,
     )
     findings = {finding.code + " " + str(finding.node): finding for finding in drafted.verify().findings}
@@ -574,21 +563,21 @@ def test_fault_of_draft_has_path_if_reachable() -> None:
 )
 def test_limit_on_unknown_budget_suggests_name(given: dict[str, int], hint: str) -> None:
     with pytest.raises(LimitsError) as caught:
-        asking(counting).verify(Limits(budgets=given))
+        asking(counting).verify(gx.Limits(budgets=given))
     assert str(caught.value) == hint
 
 
 def test_the_hint_has_all_budgets_of_the_machine() -> None:
-    twice: Any = metered(when_spent=Halted, budget=Budget("second", 3))(counting)
+    twice: Any = gx.metered(when_spent=Halted, budget=gx.Budget("second", 3))(counting)
     with pytest.raises(LimitsError, match=r"no budget zzzzz; it has first, second$"):
-        asking(twice).verify(Limits(budgets={"zzzzz": 1}))
+        asking(twice).verify(gx.Limits(budgets={"zzzzz": 1}))
 
 
 def test_message_mentions_missing_own_budgets() -> None:
-    row: Any = edges
-    machine: Graph[Any, Any] = graph(row(pure, on(Made, END)), start=pure)
+    row: Any = gx.edges
+    machine: gx.Graph[Any, Any] = gx.graph(row(pure, gx.on(Made, gx.END)), start=pure)
     with pytest.raises(LimitsError, match="the machine has no budget first; it has none of its own"):
-        machine.verify(Limits(budgets={"first": 1}))
+        machine.verify(gx.Limits(budgets={"first": 1}))
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:
@@ -610,4 +599,4 @@ def test_a_certificate_has_every_limit_by_name() -> None:
 def test_the_same_machine_is_proved_once() -> None:
     machine = asking(counting)
     assert machine.verify().certificate is machine.verify().certificate
-    assert machine.verify(Limits(iterations=3)).certificate is not machine.verify().certificate
+    assert machine.verify(gx.Limits(iterations=3)).certificate is not machine.verify().certificate

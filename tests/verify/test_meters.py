@@ -14,20 +14,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    Budget,
-    Effect,
-    Graph,
-    Limits,
-    charged,
-    draft,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.draw import Recorder
 from graphexec.effects import agent_limits
 from graphexec.errors import GraphError, LimitsError
@@ -68,7 +55,7 @@ from tests.verify.orders import (
 )
 
 
-def certified(machine: Graph[Any, Any], limits: Limits) -> Verdict:
+def certified(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Verdict:
     """The verdict on a machine that is proved to end, with its certificate checked."""
     verdict = verify(machine, limits)
     assert verdict.certificate is not None, verdict
@@ -91,7 +78,7 @@ def test_a_limited_meter_proves_that_runs_end() -> None:
 
 
 def test_remedy_names_meter_to_limit() -> None:
-    assert verify(ORDERS, Limits()).why == (
+    assert verify(ORDERS, gx.Limits()).why == (
         "GX016 at pay: this loop can run forever: pay --Refused--> pay; it spends only payments, without a limit. Set "
         "a limit on payments: Limits({PAYMENTS: 5})."
     )
@@ -106,8 +93,8 @@ def test_limit_on_jointly_charged_meter_bounds_meter() -> None:
 
 
 def test_charge_above_remaining_amount_is_refused() -> None:
-    assert certified(ORDERS, Limits({PAYMENTS: 2, PARCELS: 1})).bounds is not None
-    found = explore_table(ORDERS, Limits({PAYMENTS: 2, PARCELS: 1}))
+    assert certified(ORDERS, gx.Limits({PAYMENTS: 2, PARCELS: 1})).bounds is not None
+    found = explore_table(ORDERS, gx.Limits({PAYMENTS: 2, PARCELS: 1}))
     assert found.charges == {"parcels": 0, "payments": 2}
     assert set(found.endings) == {"Cancelled"}
 
@@ -116,29 +103,29 @@ def test_a_measured_meter_is_compared_and_not_bounded() -> None:
     ways = {(one.source, one.kind): one for one in flow_of(ORDERS).transitions}
     assert ways["ship", "within"].causes == ("parcels", "payments", "weight", "seconds", "restarts")
     assert ways["ship", "within"].effect_charges == ((("parcels", 2), ("payments", 1), ("weight", 0)),)
-    bounds = certified(ORDERS, Limits({PAYMENTS: 2, WEIGHT: 1.5})).bounds
+    bounds = certified(ORDERS, gx.Limits({PAYMENTS: 2, WEIGHT: 1.5})).bounds
     assert bounds is not None
     assert list(bounds.meters) == ["parcels", "payments"]
 
 
 def test_fan_out_or_meter_limits_effects() -> None:
-    loose: Any = charged(when_spent=Cancelled)(dataclasses.replace(pay, most=None, least=0))
-    row: Any = edges(loose, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
-    machine: Graph[Any, Any] = graph(row, start=loose)
-    verdict = verify(machine, Limits(fan_out=None))
+    loose: Any = gx.charged(when_spent=Cancelled)(dataclasses.replace(pay, most=None, least=0))
+    row: Any = gx.edges(loose, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
+    machine: gx.Graph[Any, Any] = gx.graph(row, start=loose)
+    verdict = verify(machine, gx.Limits(fan_out=None))
     assert [finding.code for finding in verdict.findings] == ["GX013"]
     assert verdict.findings[0].remedy == (
         "set Limits(fan_out=5) or Limits({PAYMENTS: 5}), or declare asks= in its @charged or @metered: a number, or "
         "(minimum, maximum)"
     )
     assert verify(machine, dataclasses.replace(FIVE, fan_out=None)).findings == ()
-    assert str(certified(machine, Limits()).bounds.meters["payments"]) == "fan_out = 1,000 (exact)"  # type: ignore[union-attr]
-    assert str(certified(machine, Limits(fan_out=3)).bounds.meters["payments"]) == "fan_out = 3 (exact)"  # type: ignore[union-attr]
+    assert str(certified(machine, gx.Limits()).bounds.meters["payments"]) == "fan_out = 1,000 (exact)"  # type: ignore[union-attr]
+    assert str(certified(machine, gx.Limits(fan_out=3)).bounds.meters["payments"]) == "fan_out = 3 (exact)"  # type: ignore[union-attr]
 
 
 @final
 @dataclass(frozen=True)
-class Scan(Effect[int]):
+class Scan(gx.Effect[int]):
     """The reply reports the number of pages."""
 
     measures: ClassVar[tuple[Meter, ...]] = (Meter("pages"),)
@@ -150,26 +137,26 @@ class Scan(Effect[int]):
 @cases("pages", [0, 1, None])
 def test_measured_meter_stops_visit_when_used_up(pages: int | None) -> None:
     scanning: Any = dataclasses.replace(pay, effects=(Scan,))
-    row: Any = edges(scanning, on(Paid, END) | on(Refused, scanning) | on(Cancelled, END))
-    machine: Graph[Any, Any] = graph(row, start=scanning)
-    limits = Limits({Meter("pages"): pages}, restarts=0)
+    row: Any = gx.edges(scanning, gx.on(Paid, gx.END) | gx.on(Refused, scanning) | gx.on(Cancelled, gx.END))
+    machine: gx.Graph[Any, Any] = gx.graph(row, start=scanning)
+    limits = gx.Limits({Meter("pages"): pages}, restarts=0)
     verdict = verify(machine, limits)
     found = explore_table(machine, limits)
     # There may be no pages.
     assert verdict.status == ("unproved" if pages == 0 else "refuted")
     assert (found.endless is None) == (pages == 0)
-    once: Any = edges(scanning, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
-    bounds = certified(graph(once, start=scanning), limits).bounds
+    once: Any = gx.edges(scanning, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
+    bounds = certified(gx.graph(once, start=scanning), limits).bounds
     assert bounds is not None
     assert bounds.meters == {}
     assert bounds.transitions.exact
 
 
 def test_unreachable_charge_is_zero() -> None:
-    lost: Any = edges
-    flow = flow_of(draft(lost(pay, on(Cancelled, END)), start=pay))
+    lost: Any = gx.edges
+    flow = flow_of(gx.draft(lost(pay, gx.on(Cancelled, gx.END)), start=pay))
     assert flow.bounded == ("payments",)
-    certificate, _ = prove_flow(flow, Limits())
+    certificate, _ = prove_flow(flow, gx.Limits())
     assert certificate is not None
     assert str(certificate.bounds.meters["payments"]) == "0 (exact)"
 
@@ -177,8 +164,8 @@ def test_unreachable_charge_is_zero() -> None:
 @cases("seconds", [None, 5])
 def test_reserved_visit_may_ask_for_nothing(seconds: int | None) -> None:
     silent: Any = reserved(when_spent=Cancelled, asks=0)(dataclasses.replace(pay, when_spent=None, spent_outcome=None))
-    row: Any = edges(silent, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
-    bounds = certified(graph(row, start=silent), Limits(seconds=seconds)).bounds
+    row: Any = gx.edges(silent, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
+    bounds = certified(gx.graph(row, start=silent), gx.Limits(seconds=seconds)).bounds
     assert bounds is not None
     assert str(bounds.transitions) == "1 (exact)"
 
@@ -187,40 +174,40 @@ def test_reserved_visit_may_ask_for_nothing(seconds: int | None) -> None:
 
 
 def test_budget_and_meter_of_same_name_are_refused() -> None:
-    both: Any = metered(when_spent=Cancelled, budget=Budget("payments", 3))(pay)
-    row: Any = edges(both, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    both: Any = gx.metered(when_spent=Cancelled, budget=gx.Budget("payments", 3))(pay)
+    row: Any = gx.edges(both, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
     with pytest.raises(GraphError) as caught:
-        graph(row, start=both)
+        gx.graph(row, start=both)
     assert str(caught.value.faults[0]) == (
         "pay asks for effects that charge the meter payments, but a budget has that name; rename one of them"
     )
-    assert verify(draft(row, start=both)).findings[0].code == "GX011"
+    assert verify(gx.draft(row, start=both)).findings[0].code == "GX011"
 
 
 def test_two_meters_of_same_name_are_refused() -> None:
-    class Refund(Effect[bool]):
+    class Refund(gx.Effect[bool]):
         measures: ClassVar[tuple[Meter, ...]] = (Meter("payments", whole=False),)
 
         def measure(self, reply: bool) -> tuple[float]:
             return (1.5,)
 
     other = dataclasses.replace(pay, name="refund", effects=(Refund,))
-    row: Any = edges(pay, on(Paid, END) | on(Refused, other) | on(Cancelled, END))
-    row = row | edges(other, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
+    row: Any = gx.edges(pay, gx.on(Paid, gx.END) | gx.on(Refused, other) | gx.on(Cancelled, gx.END))
+    row = row | gx.edges(other, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
     with pytest.raises(GraphError, match="refund asks for effects that charge a second, different meter named "):
-        graph(row, start=pay)
+        gx.graph(row, start=pay)
 
 
 def test_meter_limit_on_own_budget_is_refused() -> None:
-    @metered(when_spent=Cancelled, budget=Budget("rounds", 3))
-    @node
+    @gx.metered(when_spent=Cancelled, budget=gx.Budget("rounds", 3))
+    @gx.node
     def go_round(order: Order) -> Order | Delivered:
         return order
 
-    machine: Graph[Any, Any] = graph(
-        edges(go_round, on(Order, go_round) | on(Delivered, END) | on(Cancelled, END)), start=go_round
+    machine: gx.Graph[Any, Any] = gx.graph(
+        gx.edges(go_round, gx.on(Order, go_round) | gx.on(Delivered, gx.END) | gx.on(Cancelled, gx.END)), start=go_round
     )
-    limits = Limits({Meter("rounds"): 2})
+    limits = gx.Limits({Meter("rounds"): 2})
     for refuse in (lambda: verify(machine, limits), lambda: advance(machine, begin(machine, Order()), limits)):
         with pytest.raises(LimitsError) as caught:
             refuse()
@@ -249,18 +236,18 @@ def test_bounds_and_limits_are_reported_by_meter() -> None:
 
 
 def test_difference_names_limits_and_bounds_of_meters() -> None:
-    changes = diff(ORDERS, ORDERS, Limits({PAYMENTS: 6}), limits_before=FIVE)
+    changes = diff(ORDERS, ORDERS, gx.Limits({PAYMENTS: 6}), limits_before=FIVE)
     assert str(changes) == (
         "~ limit payments: was 5, now 6\n"
         "~ bound transitions: was payments + 1 = 6 (exact), now payments + 1 = 7 (exact)\n"
         "~ bound payments: was payments = 5 (at most), now payments = 6 (at most)"
     )
     other: Any = dataclasses.replace(pay, effects=(Ship,))
-    row: Any = edges(other, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
-    fewer: Any = edges(pay, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
-    changes = diff(graph(fewer, start=pay), graph(row, start=other), Limits())
+    row: Any = gx.edges(other, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
+    fewer: Any = gx.edges(pay, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
+    changes = diff(gx.graph(fewer, start=pay), gx.graph(row, start=other), gx.Limits())
     assert "~ bound parcels: was 0 (exact), now 2 (exact)" in str(changes).splitlines()
-    changes = diff(ORDERS, ORDERS, FIVE, limits_before=Limits())
+    changes = diff(ORDERS, ORDERS, FIVE, limits_before=gx.Limits())
     assert "~ limit payments: was none, now 5" in str(changes).splitlines()
     assert "~ bound payments: was no bound, now payments = 5 (at most)" in str(changes).splitlines()
 
@@ -270,12 +257,12 @@ def test_difference_names_limits_and_bounds_of_meters() -> None:
     [
         (FIVE, "Limits({Meter('payments'): 5})"),
         (
-            Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
+            gx.Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
             "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
         ),
     ],
 )
-def test_a_pasted_test_has_limits_on_meters(limits: Limits, written: str) -> None:
+def test_a_pasted_test_has_limits_on_meters(limits: gx.Limits, written: str) -> None:
     oracle = replies_of(ORDERS, {Pay: [True, False], Ship: [0.5]})
     found = explore(ORDERS, limits, Order(), oracle, properties=[never(asked(Ship))])
     text = as_test(found.failures[0], machine="from tests.verify.orders import ORDERS as machine")
@@ -287,12 +274,12 @@ def test_a_pasted_test_has_limits_on_meters(limits: Limits, written: str) -> Non
 @cases(
     ("limits", "written"),
     [
-        (Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
+        (gx.Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
         (agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
-        (Limits(iterations=None), "Limits(iterations=None)"),
+        (gx.Limits(iterations=None), "Limits(iterations=None)"),
     ],
 )
-def test_failure_test_writes_all_kinds_of_limits(limits: Limits, written: str) -> None:
+def test_failure_test_writes_all_kinds_of_limits(limits: gx.Limits, written: str) -> None:
     oracle = replies_of(ORDERS, {Pay: [True], Ship: [0.5]})
     (failure,) = explore(ORDERS, limits, Order(), oracle, properties=[never(asked(Ship))]).failures
     assert f" {written}, " in as_test(failure, machine="machine = ...")
@@ -323,7 +310,7 @@ def test_flows_with_different_meters_have_different_digests() -> None:
 # ---- traces
 
 
-def trace_of(accepted: Sequence[bool], limits: Limits) -> tuple[list[dict[str, Any]], Certificate]:
+def trace_of(accepted: Sequence[bool], limits: gx.Limits) -> tuple[list[dict[str, Any]], Certificate]:
     """The records of a run in which payments are accepted or not, and the proof that it is to conform to."""
     recorder = Recorder(ORDERS, limits=limits)
     replies = iter(accepted)
@@ -344,8 +331,8 @@ def trace_of(accepted: Sequence[bool], limits: Limits) -> tuple[list[dict[str, A
 
 
 @cases("accepted", [[True], [False, False, True], [False] * 5])
-@cases("limits", [FIVE, Limits({PAYMENTS: 5, PARCELS: 1}), Limits({PAYMENTS: 5, WEIGHT: 9})])
-def test_run_with_custom_meters_conforms(accepted: list[bool], limits: Limits) -> None:
+@cases("limits", [FIVE, gx.Limits({PAYMENTS: 5, PARCELS: 1}), gx.Limits({PAYMENTS: 5, WEIGHT: 9})])
+def test_run_with_custom_meters_conforms(accepted: list[bool], limits: gx.Limits) -> None:
     records, proof = trace_of(accepted, limits)
     assert str(audit(records, proof)).startswith("CONFORMS")
 
@@ -370,7 +357,7 @@ def test_wrong_charge_is_a_violation(meter: str, more: float, fact: str) -> None
 
 def test_run_beyond_meter_limit_is_a_violation() -> None:
     records, _ = trace_of([False, False, True], FIVE)
-    proof = certified(ORDERS, Limits({PAYMENTS: 2})).certificate
+    proof = certified(ORDERS, gx.Limits({PAYMENTS: 2})).certificate
     assert proof is not None
     assert "the limit payments is 5 for the run and 2" in str(audit(records, proof))
     records[0]["limits"]["payments"] = 2
@@ -381,19 +368,19 @@ def test_run_beyond_meter_limit_is_a_violation() -> None:
 # ---- stub nodes
 
 
-def asking(least: int, most: int, *effects: type[Effect[Any]]) -> Graph[Any, Any]:
+def asking(least: int, most: int, *effects: type[gx.Effect[Any]]) -> gx.Graph[Any, Any]:
     """A machine of one node, which may ask for so many of these."""
     several: Node[Any, Any] = dataclasses.replace(pay, effects=effects, least=least, most=most)
-    row: Any = edges(several, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
-    return graph(row, start=several)
+    row: Any = gx.edges(several, gx.on(Paid, gx.END) | gx.on(Refused, gx.END) | gx.on(Cancelled, gx.END))
+    return gx.graph(row, start=several)
 
 
 @cases("effects", [(Buy,), (Weigh,), (Buy, Weigh)])
 @cases(("least", "most"), [(0, 1), (1, 2), (0, 3), (2, 3)])
-def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type[Effect[Any]], ...]) -> None:
+def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type[gx.Effect[Any]], ...]) -> None:
     machine = asking(least, most, *effects)
     for gold, silver in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5)):
-        limits = Limits({GOLD: gold, SILVER: silver})
+        limits = gx.Limits({GOLD: gold, SILVER: silver})
         ended: set[str] = set()
         taken: Counter[str] = Counter()
         for batches in _batches(effects, most):
@@ -407,7 +394,7 @@ def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type
         assert {"Paid" if name == "Refused" else name for name in found.endings} == ended, limits
 
 
-def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[list[type[Effect[Any]]]]]:
+def _batches(effects: Sequence[type[gx.Effect[Any]]], most: int) -> Iterator[list[list[type[gx.Effect[Any]]]]]:
     """Every way to ask for at most so many, one by one and at once."""
     for count in range(most + 1):
         for asks in product(effects, repeat=count):
@@ -416,7 +403,7 @@ def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[l
 
 
 def _visited(
-    batches: Sequence[Sequence[type[Effect[Any]]]], least: int, limits: Limits
+    batches: Sequence[Sequence[type[gx.Effect[Any]]]], least: int, limits: gx.Limits
 ) -> tuple[str | None, Counter[str]]:
     """Return the expected end of a visit with these effects, and its charges."""
     spent: Counter[str] = Counter()
@@ -436,21 +423,21 @@ def _visited(
 
 
 @st.composite
-def meter_limits(draw: st.DrawFn) -> Limits:
+def meter_limits(draw: st.DrawFn) -> gx.Limits:
     """Limits on the meters of random machines, and few iterations."""
     few = st.sampled_from([None, 0, 1, 2, 4, 7])
-    return Limits({meter: draw(few) for meter in METERS}, iterations=draw(st.sampled_from([0, 1, 2, None])))
+    return gx.Limits({meter: draw(few) for meter in METERS}, iterations=draw(st.sampled_from([0, 1, 2, None])))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(drawn=drawn_graphs(most=3), limits=meter_limits(), choices=st.lists(st.integers(0, 5), max_size=3))
-def test_proofs_of_random_machines_hold_for_every_run(drawn: DrawnGraph, limits: Limits, choices: list[int]) -> None:
+def test_proofs_of_random_machines_hold_for_every_run(drawn: DrawnGraph, limits: gx.Limits, choices: list[int]) -> None:
     """The nodes run as they are, on the real engine, with any reports of their effects."""
     verdict = verify(drawn.graph, limits)
     event(verdict.status)
     nodes = [one for outer in drawn.nodes for one in (outer, *outer.inner)]
     errands = {kind for one in nodes for kind in map(errand_class, one.errands)}
-    replies: dict[type[Effect[Any]], Sequence[object]] = dict.fromkeys(errands, (0, 3))
+    replies: dict[type[gx.Effect[Any]], Sequence[object]] = dict.fromkeys(errands, (0, 3))
     if verdict.certificate is None or any(one.asks == "models" for one in nodes):
         return
     bounds = verdict.certificate.bounds

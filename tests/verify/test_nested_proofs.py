@@ -12,23 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    Asks,
-    CallContext,
-    Effect,
-    Exhausted,
-    Graph,
-    Limits,
-    Meter,
-    charged,
-    edges,
-    graph,
-    node,
-    on,
-    tool,
-)
+import graphexec as gx
 from graphexec.errors import CertificateError
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
@@ -38,7 +22,7 @@ from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.parameters import cases
 
 
-def proof(executor: AgentExecutor) -> Verdict:
+def proof(executor: gx.AgentExecutor) -> Verdict:
     """Return the verdict on an executor, of which the certificate is checked, also when it is read again."""
     verdict = executor.verify()
     assert verdict.certificate is not None
@@ -48,15 +32,15 @@ def proof(executor: AgentExecutor) -> Verdict:
     return verdict
 
 
-def bounds_of(executor: AgentExecutor) -> dict[str, str]:
+def bounds_of(executor: gx.AgentExecutor) -> dict[str, str]:
     bounds = proof(executor).bounds
     assert bounds is not None
     return {name: str(bound) for name, bound in bounds.meters.items()}
 
 
 def delegating(
-    *inner: AgentExecutor, at_once: int = 1, answers_after: int | None = None, **options: Any
-) -> AgentExecutor:
+    *inner: gx.AgentExecutor, at_once: int = 1, answers_after: int | None = None, **options: Any
+) -> gx.AgentExecutor:
     """Return an executor whose model calls the first of the tools, which runs the first of the others."""
     tools = [one.as_tool(f"delegate_{number}", "Let another agent do it.") for number, one in enumerate(inner)]
     return caller_of(Caller(at_once, answers_after=answers_after, argument="input"), *tools, **options)
@@ -104,7 +88,7 @@ def test_nested_runs_obey_outermost_limit() -> None:
 def test_each_attempt_of_a_tool_is_a_run() -> None:
     inner = caller_of(Caller(), echo, max_iterations=5)
 
-    @tool(retries=2)
+    @gx.tool(retries=2)
     def trying() -> None:
         """Try it."""
 
@@ -144,9 +128,9 @@ def test_unbounded_calls_start_unbounded_runs() -> None:
     nested = NestedRuns("pages", 1, (("others", 4, 4),))
     machine = bind(REPORTING, nested)
     for limits, expected in (
-        (Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
-        (Limits(nested_runs=None), "no bound"),
-        (Limits(depth=0), "0 (exact)"),
+        (gx.Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
+        (gx.Limits(nested_runs=None), "no bound"),
+        (gx.Limits(depth=0), "0 (exact)"),
     ):
         certificate = machine.verify(limits).certificate
         assert certificate is not None
@@ -158,11 +142,11 @@ def test_reports_of_nested_runs_are_not_bounded() -> None:
     """The machine around them charges the same meter, and reports no more of it."""
     inner = REPORTING.verify().nested_runs("reporting", "pages")
     assert inner.charges == (("pages", None, None),)
-    certificate = bind(FETCHING, inner).verify(Limits()).certificate
+    certificate = bind(FETCHING, inner).verify(gx.Limits()).certificate
     assert certificate is not None
     assert str(certificate.bounds.meters["pages"]) == "no bound"
     assert str(certificate.bounds.alone["pages"]) == "1 (exact)"
-    limited = bind(FETCHING, inner).verify(Limits(depth=0)).certificate
+    limited = bind(FETCHING, inner).verify(gx.Limits(depth=0)).certificate
     assert limited is not None
     assert str(limited.bounds.meters["pages"]) == "1 (exact)"
 
@@ -266,13 +250,13 @@ def test_only_seconds_assume_anything() -> None:
 # ---- meters of the runs within alone
 
 
-PAGES = Meter("pages")
+PAGES = gx.Meter("pages")
 
 
 @final
 @dataclass(frozen=True)
-class Fetch(Effect[str]):
-    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+class Fetch(gx.Effect[str]):
+    charges: ClassVar[Mapping[gx.Meter, int]] = {PAGES: 1}
 
 
 @final
@@ -293,65 +277,67 @@ class Page:
     text: str
 
 
-def missed(address: Address, limit: Exhausted) -> Missed:
+def missed(address: Address, limit: gx.Exhausted) -> Missed:
     return Missed(address.number)
 
 
-@charged(when_spent=missed, asks=1)
-@node
-def fetch(address: Address) -> Asks[Fetch, Page]:
+@gx.charged(when_spent=missed, asks=1)
+@gx.node
+def fetch(address: Address) -> gx.Asks[Fetch, Page]:
     return Page((yield Fetch()))
 
 
-@node
+@gx.node
 def try_again(given: Missed) -> Address:
     return Address(given.number + 1)
 
 
-FETCHING: Graph[Address, Page] = graph(
-    edges(fetch, on(Page, END) | on(Missed, try_again)) | edges(try_again, on(Address, fetch)), start=fetch
+FETCHING: gx.Graph[Address, Page] = gx.graph(
+    gx.edges(fetch, gx.on(Page, gx.END) | gx.on(Missed, try_again)) | gx.edges(try_again, gx.on(Address, fetch)),
+    start=fetch,
 )
 
 
 @final
 @dataclass(frozen=True)
-class Survey(Effect[int]):
-    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
-    measures: ClassVar[tuple[Meter, ...]] = (PAGES,)
+class Survey(gx.Effect[int]):
+    charges: ClassVar[Mapping[gx.Meter, int]] = {PAGES: 1}
+    measures: ClassVar[tuple[gx.Meter, ...]] = (PAGES,)
 
     def measure(self, reply: int) -> tuple[float, ...]:
         return (reply,)
 
 
-@charged(when_spent=missed, asks=1)
-@node
-def survey(address: Address) -> Asks[Survey, Page]:
+@gx.charged(when_spent=missed, asks=1)
+@gx.node
+def survey(address: Address) -> gx.Asks[Survey, Page]:
     return Page(str((yield Survey())))
 
 
-@node
+@gx.node
 def give_up(given: Missed) -> Page:
     return Page(str(given.number))
 
 
-REPORTING: Graph[Address, Page] = graph(
-    edges(survey, on(Page, END) | on(Missed, give_up)) | edges(give_up, on(Page, END)), start=survey
+REPORTING: gx.Graph[Address, Page] = gx.graph(
+    gx.edges(survey, gx.on(Page, gx.END) | gx.on(Missed, give_up)) | gx.edges(give_up, gx.on(Page, gx.END)),
+    start=survey,
 )
 
 
 def test_meters_of_nested_runs_are_bounded() -> None:
-    def bounds(others: int | None, limits: Limits) -> dict[str, str]:
+    def bounds(others: int | None, limits: gx.Limits) -> dict[str, str]:
         machine = bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
         certificate = machine.verify(limits).certificate
         assert certificate is not None
         check(certificate, machine)
         return {name: str(bound) for name, bound in certificate.bounds.meters.items()}
 
-    assert bounds(4, Limits()) == {"pages": "1 (exact)", "others": "4 (at most)"}
-    assert bounds(4, Limits(nested_runs=0)) == {"pages": "1 (exact)", "others": "0 (exact)"}
-    assert bounds(4, Limits({Meter("others"): 3})) == {"pages": "1 (exact)", "others": "others = 3 (at most)"}
+    assert bounds(4, gx.Limits()) == {"pages": "1 (exact)", "others": "4 (at most)"}
+    assert bounds(4, gx.Limits(nested_runs=0)) == {"pages": "1 (exact)", "others": "0 (exact)"}
+    assert bounds(4, gx.Limits({gx.Meter("others"): 3})) == {"pages": "1 (exact)", "others": "others = 3 (at most)"}
     # Without a bound there is no claim.
-    assert bounds(None, Limits()) == {"pages": "1 (exact)"}
+    assert bounds(None, gx.Limits()) == {"pages": "1 (exact)"}
 
 
 def test_machine_may_loop_at_an_outer_limit() -> None:
@@ -364,14 +350,14 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)
 
-    @tool
-    def delegate(text: str, call: CallContext[Any]) -> str:
+    @gx.tool
+    def delegate(text: str, call: gx.CallContext[Any]) -> str:
         """Fetch it."""
         return FETCHING.run(Address(0), handlers={Fetch: lambda effect: text}).outcome.text
 
-    def observed(limits: Limits) -> str:
-        executor = AgentExecutor(agent=scripted(act("delegate", text="it"), answer()), tools=[delegate])
+    def observed(limits: gx.Limits) -> str:
+        executor = gx.AgentExecutor(agent=scripted(act("delegate", text="it"), answer()), tools=[delegate])
         return str(executor.with_limits(limits).run("q").steps[0].observation)
 
-    assert observed(Limits()) == "it"
-    assert "has a limit that the proof did not include" in observed(Limits({PAGES: 0}))
+    assert observed(gx.Limits()) == "it"
+    assert "has a limit that the proof did not include" in observed(gx.Limits({PAGES: 0}))

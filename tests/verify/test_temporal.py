@@ -14,24 +14,7 @@ from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import InputError
 from graphexec.kernel import Snapshot
 from graphexec.messages import CompletionRequest
-from graphexec.verify.explorer.temporal import (
-    BROKEN,
-    Assertion,
-    Predicate,
-    always,
-    answered,
-    asked,
-    calls_tool,
-    dominates,
-    ended,
-    entered,
-    eventually,
-    followed,
-    left,
-    never,
-    never_without,
-    predicate,
-)
+from graphexec.verify.explorer import temporal
 from tests.parameters import cases
 from tests.verify.errands import Approved, Errand, Replied, approve
 
@@ -54,26 +37,26 @@ EVENTS: list[Event[Any]] = [
     Moved("approve", APPROVED, "act"),
     Moved("approve", Errand(), "decide"),
 ]
-PREDICATES: list[Predicate] = [
-    entered("decide"),
-    left("approve"),
-    left("approve", Approved),
-    asked(CallTool),
-    asked(AskHuman),
-    answered(CallTool),
-    calls_tool("delete_file"),
-    calls_tool("delete_file", "list_files"),
-    ended(),
-    ended(Replied),
-    ended(Errand),
+PREDICATES: list[temporal.Predicate] = [
+    temporal.entered("decide"),
+    temporal.left("approve"),
+    temporal.left("approve", Approved),
+    temporal.asked(CallTool),
+    temporal.asked(AskHuman),
+    temporal.answered(CallTool),
+    temporal.calls_tool("delete_file"),
+    temporal.calls_tool("delete_file", "list_files"),
+    temporal.ended(),
+    temporal.ended(Replied),
+    temporal.ended(Errand),
 ]
 
 
-def holds(assertion: Assertion, run: Sequence[Event[Any]]) -> bool:
+def holds(assertion: temporal.Assertion, run: Sequence[Event[Any]]) -> bool:
     state = assertion.start
     for event in run:
         state = assertion.after(state, event)
-    return state != BROKEN
+    return state != temporal.BROKEN
 
 
 # Runs that come to an end, and those that are cut off.
@@ -81,51 +64,64 @@ RUNS = st.lists(st.sampled_from(EVENTS), max_size=12).flatmap(lambda run: st.sam
 TERMS = st.recursive(
     st.sampled_from(PREDICATES),
     lambda terms: (
-        st.builds(Predicate.__or__, terms, terms)
-        | st.builds(Predicate.__and__, terms, terms)
-        | st.builds(Predicate.__invert__, terms)
+        st.builds(temporal.Predicate.__or__, terms, terms)
+        | st.builds(temporal.Predicate.__and__, terms, terms)
+        | st.builds(temporal.Predicate.__invert__, terms)
     ),
     max_leaves=4,
 )
 
 
 @given(run=RUNS, what=TERMS, other=TERMS)
-def test_assertions_mean_what_they_say(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
+def test_assertions_mean_what_they_say(
+    run: list[Event[Any]], what: temporal.Predicate, other: temporal.Predicate
+) -> None:
     whats = [place for place, event in enumerate(run) if what(event)]
     others = [place for place, event in enumerate(run) if other(event)]
     over = run[-1:] == [DONE]
-    assert holds(always(what), run) == (len(whats) == len(run))
-    assert holds(never(what), run) == (not whats)
-    assert holds(eventually(what), run) == (not over or bool(whats))
-    assert holds(followed(what, by=other), run) == (
+    assert holds(temporal.always(what), run) == (len(whats) == len(run))
+    assert holds(temporal.never(what), run) == (not whats)
+    assert holds(temporal.eventually(what), run) == (not over or bool(whats))
+    assert holds(temporal.followed(what, by=other), run) == (
         not over or all(any(later >= place for later in others) for place in whats)
     )
-    assert holds(never_without(what, before=other), run) == all(
+    assert holds(temporal.never_without(what, before=other), run) == all(
         any(earlier < place for earlier in others) for place in whats
     )
-    assert holds(never_without(what, before=other, each=True), run) == all(
+    assert holds(temporal.never_without(what, before=other, each=True), run) == all(
         sum(earlier < place for earlier in others) >= number for number, place in enumerate(whats, 1)
     )
 
 
 @given(run=RUNS, what=TERMS, other=TERMS)
-def test_broken_assertion_stays_broken(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
-    for assertion in (always(what), never(what), never_without(what, before=other), dominates("approve", what)):
+def test_broken_assertion_stays_broken(
+    run: list[Event[Any]], what: temporal.Predicate, other: temporal.Predicate
+) -> None:
+    for assertion in (
+        temporal.always(what),
+        temporal.never(what),
+        temporal.never_without(what, before=other),
+        temporal.dominates("approve", what),
+    ):
         if not holds(assertion, run):
             assert not holds(assertion, [*run, *EVENTS, DONE])
 
 
 @given(event=st.sampled_from([*EVENTS, DONE]), what=TERMS, other=TERMS)
-def test_predicates_can_be_combined(event: Event[Any], what: Predicate, other: Predicate) -> None:
+def test_predicates_can_be_combined(event: Event[Any], what: temporal.Predicate, other: temporal.Predicate) -> None:
     assert (what | other)(event) == (what(event) or other(event))
     assert (what & other)(event) == (what(event) and other(event))
     assert (~what)(event) != what(event)
 
 
 @given(what=TERMS, other=TERMS, event=st.sampled_from([*EVENTS, DONE]))
-def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: Event[Any]) -> None:
-    for assertion in (followed(what, by=other), never_without(what, before=other, each=True), always(what)):
-        again: Assertion = eval(str(assertion), dict(globals()))
+def test_assertion_text_is_its_source(what: temporal.Predicate, other: temporal.Predicate, event: Event[Any]) -> None:
+    for assertion in (
+        temporal.followed(what, by=other),
+        temporal.never_without(what, before=other, each=True),
+        temporal.always(what),
+    ):
+        again: temporal.Assertion = eval(str(assertion), dict(globals()))
         assert again == assertion
         assert holds(again, [event]) == holds(assertion, [event])
         assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Replied, Errand}
@@ -134,23 +130,23 @@ def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: 
 @cases(
     ("what", "places"),
     [
-        (entered("decide"), [0]),
-        (asked(CallModel), [2]),
-        (asked(CallTool), [3, 4, 5]),
-        (calls_tool("delete_file"), [3, 5]),
-        (answered(CallTool), [6, 7]),
-        (left("approve"), [8, 9]),
-        (left("approve", Approved), [8]),
-        (ended(Replied), [10]),
-        (ended(Errand), []),
+        (temporal.entered("decide"), [0]),
+        (temporal.asked(CallModel), [2]),
+        (temporal.asked(CallTool), [3, 4, 5]),
+        (temporal.calls_tool("delete_file"), [3, 5]),
+        (temporal.answered(CallTool), [6, 7]),
+        (temporal.left("approve"), [8, 9]),
+        (temporal.left("approve", Approved), [8]),
+        (temporal.ended(Replied), [10]),
+        (temporal.ended(Errand), []),
     ],
 )
-def test_a_predicate_knows_its_events(what: Predicate, places: list[int]) -> None:
+def test_a_predicate_knows_its_events(what: temporal.Predicate, places: list[int]) -> None:
     assert [place for place, event in enumerate([*EVENTS, DONE]) if what(event)] == places
 
 
 def test_a_tool_result_never_comes_without_its_call() -> None:
-    assertion = never_without(answered(CallTool), before=asked(CallTool), each=True)
+    assertion = temporal.never_without(temporal.answered(CallTool), before=temporal.asked(CallTool), each=True)
     call, result = Asked("act", DELETE), Answered("act", DELETE, ToolResult("done"), 0.0, Spent())
     assert holds(assertion, [call, result, call, result, DONE])
     assert not holds(assertion, [call, result, result])
@@ -159,10 +155,10 @@ def test_a_tool_result_never_comes_without_its_call() -> None:
 
 def test_approval_dominates_what_it_comes_before() -> None:
     delete: Event[Any] = Asked("act", BATCH)
-    assertion = dominates("approve", calls_tool("delete_file"))
+    assertion = temporal.dominates("approve", temporal.calls_tool("delete_file"))
     assert holds(assertion, [Moved("approve", APPROVED, "act"), delete, delete])
     assert not holds(assertion, [Moved("decide", APPROVED, "act"), delete])
-    each = dominates("approve", calls_tool("delete_file"), each=True)
+    each = temporal.dominates("approve", temporal.calls_tool("delete_file"), each=True)
     assert not holds(each, [Moved("approve", APPROVED, "act"), delete, delete])
     assert str(each) == "dominates('approve', calls_tool('delete_file'), each=True)"
 
@@ -180,18 +176,18 @@ def is_quiet(event: Event[Any]) -> bool:
 )
 def test_invalid_tool_names_are_refused(names: Any, text: str) -> None:
     with pytest.raises(InputError) as caught:
-        calls_tool(*names)
+        temporal.calls_tool(*names)
     assert str(caught.value) == text
 
 
 def test_a_node_stands_for_its_name() -> None:
-    assert entered(approve) == entered(approve.name)
-    assert left(approve) == left(approve.name)
-    assert dominates(approve, ended()) == dominates(approve.name, ended())
+    assert temporal.entered(approve) == temporal.entered(approve.name)
+    assert temporal.left(approve) == temporal.left(approve.name)
+    assert temporal.dominates(approve, temporal.ended()) == temporal.dominates(approve.name, temporal.ended())
 
 
 def test_custom_predicate_is_function_of_event() -> None:
-    assertion = always(predicate(is_quiet))
+    assertion = temporal.always(temporal.predicate(is_quiet))
     assert str(assertion) == "always(predicate(is_quiet))"
     assert assertion.uses == (is_quiet,)
     assert holds(assertion, EVENTS[:2])

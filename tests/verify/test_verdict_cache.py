@@ -10,20 +10,7 @@ from typing import Any, final
 
 import pytest
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    Exhausted,
-    Graph,
-    Limits,
-    create_tool_calling_agent,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-    tool,
-)
+import graphexec as gx
 from graphexec.errors import LimitsError
 from graphexec.models import ScriptedModel
 from graphexec.verify.proof import prove
@@ -41,29 +28,29 @@ class Over(int):
     """The limit is reached."""
 
 
-def stop(tick: Tick, limit: Exhausted) -> Over:
+def stop(tick: Tick, limit: gx.Exhausted) -> Over:
     return Over(tick)
 
 
-@metered(when_spent=stop)
-@node
+@gx.metered(when_spent=stop)
+@gx.node
 def move(tick: Tick) -> Tick:
     return Tick(tick + 1)
 
 
-def make_clock() -> Graph[Any, Any]:
-    return graph(edges(move, on(Tick, move) | on(Over, END)), start=move)
+def make_clock() -> gx.Graph[Any, Any]:
+    return gx.graph(gx.edges(move, gx.on(Tick, move) | gx.on(Over, gx.END)), start=move)
 
 
-@tool
+@gx.tool
 def double(x: int) -> int:
     """Double a number."""
     return 2 * x
 
 
-def make_executor(iterations: int) -> AgentExecutor:
-    agent = create_tool_calling_agent(ScriptedModel([]), [double])
-    return AgentExecutor(agent=agent, tools=[double], max_iterations=iterations)
+def make_executor(iterations: int) -> gx.AgentExecutor:
+    agent = gx.create_tool_calling_agent(ScriptedModel([]), [double])
+    return gx.AgentExecutor(agent=agent, tools=[double], max_iterations=iterations)
 
 
 def count_proofs(work: Callable[[], object]) -> int:
@@ -80,11 +67,11 @@ def test_second_executor_is_not_proved_again() -> None:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[Graph[Any, Any]]:
+def read(monkeypatch: pytest.MonkeyPatch) -> list[gx.Graph[Any, Any]]:
     """The graphs whose tables were read."""
-    graphs: list[Graph[Any, Any]] = []
+    graphs: list[gx.Graph[Any, Any]] = []
 
-    def read_table(machine: Graph[Any, Any]) -> Flow:
+    def read_table(machine: gx.Graph[Any, Any]) -> Flow:
         graphs.append(machine)
         return flow_of(machine)
 
@@ -92,8 +79,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Graph[Any, Any]]:
     return graphs
 
 
-def test_graph_is_verified_once_for_its_limits(read: list[Graph[Any, Any]]) -> None:
-    clock, limits, equal = make_clock(), Limits(iterations=5), Limits(iterations=5)
+def test_graph_is_verified_once_for_its_limits(read: list[gx.Graph[Any, Any]]) -> None:
+    clock, limits, equal = make_clock(), gx.Limits(iterations=5), gx.Limits(iterations=5)
     assert clock.verify(limits) == clock.verify(equal)
     assert read == [clock]
     assert count_calls(lambda: clock.verify(equal)) < 80
@@ -103,9 +90,9 @@ def test_verdict_is_that_of_its_graph_and_limits() -> None:
     clock, other = make_clock(), make_clock()
     for machine in (clock, other):
         for iterations in (5, 6, None):
-            verdict = machine.verify(Limits(iterations=iterations))
+            verdict = machine.verify(gx.Limits(iterations=iterations))
             assert verdict.graph is machine
-            assert verdict.limits == Limits(iterations=iterations)
+            assert verdict.limits == gx.Limits(iterations=iterations)
             assert verdict.status == ("refuted" if iterations is None else "proved")
 
 
@@ -113,21 +100,21 @@ def test_invalid_limits_raise_each_time() -> None:
     clock = make_clock()
     for _ in range(2):
         with pytest.raises(LimitsError, match="no budget rounds"):
-            clock.verify(Limits(budgets={"rounds": 3}))
+            clock.verify(gx.Limits(budgets={"rounds": 3}))
 
 
 def test_cached_verdict_does_not_keep_its_graph() -> None:
     clock = make_clock()
-    assert clock.verify(Limits(iterations=5)).proved
+    assert clock.verify(gx.Limits(iterations=5)).proved
     kept = weakref.ref(clock)
     del clock
     gc.collect()
     assert kept() is None
 
 
-def test_cache_of_a_graph_is_bounded(read: list[Graph[Any, Any]]) -> None:
+def test_cache_of_a_graph_is_bounded(read: list[gx.Graph[Any, Any]]) -> None:
     clock = make_clock()
-    several = [Limits(iterations=iterations) for iterations in range(1, 30)]
+    several = [gx.Limits(iterations=iterations) for iterations in range(1, 30)]
     for limits in several:
         clock.verify(limits)
     assert read == [clock] * len(several)
@@ -141,7 +128,7 @@ def test_threads_get_their_own_verdicts() -> None:
     clock = make_clock()
 
     def bound_of(iterations: int) -> int | float | None:
-        bounds = clock.verify(Limits(iterations=iterations)).bounds
+        bounds = clock.verify(gx.Limits(iterations=iterations)).bounds
         assert bounds is not None
         return bounds.transitions.number
 
