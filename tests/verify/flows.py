@@ -34,6 +34,36 @@ def calling(*, models: int | None = 0, tools: int | None = 0, others: int = 0) -
     return {"most": most, "effect_charges": tuple(kinds), "answered": kinds == [TOOL_CALL]}
 
 
+# ---- transitions in short: a --> b, spending and resetting
+
+
+def way(source: str, target: str, spends: str = "", resets: str = "", **more: Any) -> Transition:
+    """Return a transition that spends one of each budget in `spends` ("x y") and resets those in `resets`."""
+    one_of_each = tuple((name, 1) for name in spends.split())
+    return Transition(source, f"To{target}", target, spends=one_of_each, resets=tuple(resets.split()), **more)
+
+
+def end(source: str, spends: str = "", **more: Any) -> Transition:
+    return way(source, END.name, spends, **more)
+
+
+def gate(source: str, spent: str, target: str = END.name) -> Transition:
+    """Return the way from a node whose budget is used up."""
+    return way(source, target, kind="gate", causes=(*spent.split(), "seconds", "restarts"))
+
+
+def within(source: str, spent: str = "", target: str = END.name, spends: str = "", **more: Any) -> Transition:
+    """Return the way from a visit that a limit stops."""
+    return way(source, target, spends, kind="within", causes=(*spent.split(), "seconds", "restarts"), **more)
+
+
+def flow_with(*ways: Transition, measured: tuple[str, ...] = (), **budgets: int | None) -> Flow:
+    """Return the flow of these transitions, which starts with the first."""
+    return Flow(
+        ways[0].source, tuple(dict.fromkeys(one.source for one in ways)), ways, tuple(budgets.items()), measured
+    )
+
+
 # ---- flows with an endless run, by cause
 
 SPENDS_NOTHING = Flow(

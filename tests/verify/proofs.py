@@ -1,0 +1,66 @@
+"""Checked certificates of machines and of flows, and changes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from graphexec import Graph, Limits
+from graphexec.errors import CertificateError
+from graphexec.verify import Bounds, Certificate, Finding, check
+from graphexec.verify.checker.check import check_certificate
+from graphexec.verify.proof.findings import Witness
+from graphexec.verify.proof.flow import Flow
+from graphexec.verify.proof.prove import prove_flow
+
+DEFAULT = Limits()
+
+
+def certificate_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> Certificate:
+    """Return the certificate of a machine that is proved to end; it is checked, after it is read again."""
+    verdict = machine.verify(limits)
+    assert verdict.certificate is not None, verdict
+    again = Certificate.from_json(verdict.certificate.to_json())
+    assert again == verdict.certificate
+    check(again, machine)
+    return verdict.certificate
+
+
+def bounds_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> Bounds:
+    return certificate_of(machine, limits).bounds
+
+
+def meters_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> dict[str, str]:
+    """Return the bounds on meters as text."""
+    return {name: str(bound) for name, bound in bounds_of(machine, limits).meters.items()}
+
+
+def prove(flow: Flow, limits: Limits = DEFAULT) -> Certificate:
+    """Return the checked certificate of a flow."""
+    certificate, _ = prove_flow(flow, limits)
+    assert certificate is not None
+    check_certificate(certificate)
+    return certificate
+
+
+def witness_of(finding: Finding) -> Witness:
+    assert finding.witness is not None
+    return finding.witness
+
+
+def with_bound(certificate: Certificate, name: str, **changes: Any) -> Certificate:
+    """Return the certificate with parts of one bound exchanged."""
+    bounds = certificate.bounds
+    if name in ("transitions", "seconds"):
+        new = {name: dataclasses.replace(getattr(bounds, name), **changes)}
+    else:
+        new = {"meters": {**bounds.meters, name: dataclasses.replace(bounds.meters[name], **changes)}}
+    return dataclasses.replace(certificate, bounds=dataclasses.replace(bounds, **new))
+
+
+def refuse(certificate: Certificate, fault: str, machine: Graph[Any, Any] | None = None) -> None:
+    """Assert that the certificate is refused for a fault, as that of a machine or by itself."""
+    with pytest.raises(CertificateError, match=fault):
+        check_certificate(certificate) if machine is None else check(certificate, machine)
