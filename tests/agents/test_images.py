@@ -27,6 +27,7 @@ from graphexec.agents.conversation import parse_messages
 from graphexec.agents.images import read_images
 from graphexec.agents.scratchpad import TextProtocol
 from graphexec.errors import ModelError
+from graphexec.executor import Ready
 from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
 from graphexec.messages.images import dump_observation, restore_images
@@ -35,6 +36,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import stop_repeats
 from graphexec.tools import AnyTool
 from graphexec.tools.formatting import format_observation, split_observation
+from tests.executor.actors import caller_of
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
 from tests.parameters import cases
 
@@ -51,24 +53,19 @@ JSON_ACTION = '{"action": "look", "action_input": "a"}'
 FENCED = f"Action:\n```\n{JSON_ACTION}\n```"
 CALL = ToolCall("c1", "look", '{"text": "a"}')
 Make = Callable[[ScriptedModel, Sequence[AnyTool]], gx.Agent]
+MRKL: Make = functools.partial(agents.create_mrkl_agent, protocol="chat")
+CONVERSATIONAL: Make = functools.partial(agents.create_conversational_agent, protocol="chat")
+STRUCTURED = ('{"action": "look", "action_input": {"text": "a"}}', '{"action": "final_answer", "answer": "done"}')
 # Each agent, with a reply that calls the tool, and one that is the answer.
 AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
     "ReAct": (gx.create_react_agent, LABEL, "Final Answer: done"),
-    "MRKL": (lambda model, tools: agents.create_mrkl_agent(model, tools, protocol="chat"), LABEL, "Final Answer: done"),
-    "conversational": (
-        lambda model, tools: agents.create_conversational_agent(model, tools, protocol="chat"),
-        LABEL,
-        "AI: done",
-    ),
+    "MRKL": (MRKL, LABEL, "Final Answer: done"),
+    "conversational": (CONVERSATIONAL, LABEL, "AI: done"),
     "XML": (agents.create_xml_agent, "<tool>look</tool><tool_input>a", "<final_answer>done</final_answer>"),
     "chat": (agents.create_chat_agent, FENCED, "Final Answer: done"),
     "structured chat": (agents.create_structured_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
     "JSON chat": (agents.create_json_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
-    "structured": (
-        gx.create_structured_agent,
-        '{"action": "look", "action_input": {"text": "a"}}',
-        '{"action": "final_answer", "answer": "done"}',
-    ),
+    "structured": (gx.create_structured_agent, *STRUCTURED),
     "tool calling": (gx.create_tool_calling_agent, CALL, "done"),
 }
 KINDS = cases("kind", AGENTS)
@@ -89,13 +86,23 @@ def requested(model: ScriptedModel) -> list[ChatRequest]:
     return [request for request in model.requests if isinstance(request, ChatRequest)]
 
 
+def snapshot_at_error(made: gx.AgentExecutor, given: Any, error: type[Exception] = ModelError) -> gx.Snapshot:
+    """Return the snapshot of a run that ends by an error."""
+    with pytest.raises(error) as raised:
+        made.run(given)
+    snapshot = gx.snapshot_of(raised.value)
+    assert snapshot is not None
+    return snapshot
+
+
 @KINDS
-def test_images_are_sent_with_the_question(kind: str) -> None:
-    made, model = executor(kind, AGENTS[kind][2])
+def test_images_are_sent_and_no_prompt_contains_base64(kind: str) -> None:
+    made, model = executor(kind)
     made.run(inputs(kind, images=[CAT, ADDRESS]))
     (message,) = [one for one in requested(model)[0].messages if isinstance(one, UserMessage) and one.images]
     assert "Which?" in message.content
     assert message.images == (CAT, ADDRESS)
+    assert not any("base64" in content for request in requested(model) for content in contents(request))
 
 
 @KINDS
@@ -107,14 +114,6 @@ def test_images_of_a_tool_are_sent(kind: str) -> None:
     assert LOOKED in message.content
     assert message.images == (DOG, ADDRESS)
     assert isinstance(message, ToolMessage) == (kind == "tool calling")
-
-
-@KINDS
-def test_no_prompt_contains_base64(kind: str) -> None:
-    made, model = executor(kind)
-    made.run(inputs(kind, images=CAT))
-    for request in requested(model):
-        assert "base64" not in "".join(message.content for message in request.messages)
 
 
 @cases("kind", ["ReAct", "MRKL", "conversational", "XML", "chat", "structured chat"])
@@ -131,21 +130,20 @@ def test_one_message_numbers_all_its_images(kind: str) -> None:
     assert places == sorted(places)
 
 
-FORMS: dict[str, tuple[Any, tuple[Image, ...]]] = {
-    "an image": (CAT, (CAT,)),
-    "bytes": (PNG, (CAT,)),
-    "a byte array": (bytearray(GIF), (DOG,)),
-    "an address": (ADDRESS.url, (ADDRESS,)),
-    "a data URL": (CAT.url, (CAT,)),
-    "stored JSON": ({"url": CAT.url, "kind": "graphexec.image"}, (CAT,)),
-    "a list": ([CAT, GIF, ADDRESS.url], (CAT, DOG, ADDRESS)),
-    "a tuple": ((PNG,), (CAT,)),
-}
+FORMS: list[tuple[Any, tuple[Image, ...]]] = [
+    (CAT, (CAT,)),
+    (PNG, (CAT,)),
+    (bytearray(GIF), (DOG,)),
+    (ADDRESS.url, (ADDRESS,)),
+    (CAT.url, (CAT,)),
+    ({"url": CAT.url, "kind": "graphexec.image"}, (CAT,)),
+    ([CAT, GIF, ADDRESS.url], (CAT, DOG, ADDRESS)),
+    ((PNG,), (CAT,)),
+]
 
 
-@cases("form", FORMS)
-def test_images_have_several_forms(form: str) -> None:
-    given, images = FORMS[form]
+@cases(("given", "images"), FORMS)
+def test_images_have_several_forms(given: Any, images: tuple[Image, ...]) -> None:
     made, model = executor("tool calling", "done")
     made.run({"input": "Which?", "images": given})
     assert tuple(images_of(model.requests[0])) == images
@@ -163,7 +161,7 @@ def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None
         return text
 
     model = ScriptedModel([ToolCall("c1", "remove", '{"text": ""}'), "done"])
-    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [remove]), tools=[remove])
+    made = caller_of(model, remove)
     made.run({"input": "Which?", "images": [path] if in_a_list else path})
     assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
 
@@ -180,19 +178,15 @@ class WatchedPath:
         return str(self.path)
 
 
-async def consume(items: Any) -> None:
-    async for _ in items:
-        pass
-
-
 def in_call(way: str) -> Callable[[gx.AgentExecutor, Any], Any]:
     async def run(made: gx.AgentExecutor, given: Any) -> None:
-        await getattr(made, way)(given)
+        if way in ("arun", "ainvoke"):
+            await getattr(made, way)(given)
+        else:
+            async for _ in getattr(made, way)(given):
+                pass
 
-    async def iterate(made: gx.AgentExecutor, given: Any) -> None:
-        await consume(getattr(made, way)(given))
-
-    return run if way in ("arun", "ainvoke") else iterate
+    return run
 
 
 @cases("way", ["arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter"])
@@ -206,12 +200,12 @@ def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> No
     assert path.threads[0] is not threading.current_thread()
 
 
-def test_stream_reads_files_when_it_is_iterated(tmp_path: Path) -> None:
+@cases("way", ["stream", "stream_answer"])
+def test_stream_reads_files_when_it_is_iterated(way: str, tmp_path: Path) -> None:
     made, _ = executor("tool calling", "done")
-    for stream in (made.stream, made.stream_answer):
-        events = stream({"input": "Which?", "images": tmp_path / "missing.png"})
-        with pytest.raises(gx.InputError, match="cannot be read"):
-            next(events)
+    events = getattr(made, way)({"input": "Which?", "images": tmp_path / "missing.png"})
+    with pytest.raises(gx.InputError, match="cannot be read"):
+        next(events)
 
 
 def text_file(folder: Path) -> Path:
@@ -221,33 +215,26 @@ def text_file(folder: Path) -> Path:
 
 
 # Each wrong value, made in an empty folder, and what the error says.
-WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "nothing": (
-        lambda _: None,
-        "the input images: None is not an image; give an Image, bytes, a pathlib.Path or a URL",
-    ),
-    "a number": (lambda _: 3, "3 is not an image"),
-    "an empty list": (lambda _: [], "the input images is empty; leave it out"),
-    "a generator": (lambda _: iter([CAT]), "is not an image; give .* or a list of them"),
-    "a dict": (lambda _: {"url": CAT.url}, "is not an image"),
-    "a missing file": (lambda folder: folder / "no.png", "no.png' cannot be read .No such file or directory.; name"),
-    "a directory": (lambda folder: folder, "cannot be read .Is a directory."),
-    "a name with NUL": (lambda _: Path("a\0b"), "cannot be read .embedded null"),
-    "a text file": (text_file, "a.txt' is not a PNG, JPEG, GIF or WebP image"),
-    "a name": (lambda _: "photo.png", "for a file, pass a pathlib.Path"),
-    "other bytes": (lambda _: b"hello", "the bytes are not a PNG"),
-    "a data URL without base64": (lambda _: "data:image/png,abc", "not in base64"),
-    "a wrong media type": (lambda _: "data:application/pdf;base64,aGk=", "the media type 'application/pdf'"),
-    "two of three": (
-        lambda _: [CAT, 3, "x"],
-        r"images\[1\]: 3 is not an image.*; the input images\[2\]: the image URL 'x'",
-    ),
-}
+WRONG: list[tuple[Callable[[Path], Any], str]] = [
+    (lambda _: None, "the input images: None is not an image; give an Image, bytes, a pathlib.Path or a URL"),
+    (lambda _: 3, "3 is not an image"),
+    (lambda _: [], "the input images is empty; leave it out"),
+    (lambda _: iter([CAT]), "is not an image; give .* or a list of them"),
+    (lambda _: {"url": CAT.url}, "is not an image"),
+    (lambda folder: folder / "no.png", "no.png' cannot be read .No such file or directory.; name"),
+    (lambda folder: folder, "cannot be read .Is a directory."),
+    (lambda _: Path("a\0b"), "cannot be read .embedded null"),
+    (text_file, "a.txt' is not a PNG, JPEG, GIF or WebP image"),
+    (lambda _: "photo.png", "for a file, pass a pathlib.Path"),
+    (lambda _: b"hello", "the bytes are not a PNG"),
+    (lambda _: "data:image/png,abc", "not in base64"),
+    (lambda _: "data:application/pdf;base64,aGk=", "the media type 'application/pdf'"),
+    (lambda _: [CAT, 3, "x"], r"images\[1\]: 3 is not an image.*; the input images\[2\]: the image URL 'x'"),
+]
 
 
-@cases("what", WRONG)
-def test_wrong_images_are_refused_before_the_first_call(what: str, tmp_path: Path) -> None:
-    make, says = WRONG[what]
+@cases(("make", "says"), WRONG)
+def test_wrong_images_are_refused_before_the_first_call(make: Callable[[Path], Any], says: str, tmp_path: Path) -> None:
     made, model = executor("tool calling")
     with pytest.raises(gx.InputError, match=says):
         made.run({"input": "Which?", "images": make(tmp_path)})
@@ -265,12 +252,10 @@ def test_any_other_value_is_an_input_error(value: object) -> None:
 
 
 COMPLETION: TextProtocol = "completion"
+TEXTUAL = [gx.create_react_agent, agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_xml_agent]
 
 
-@cases(
-    "make",
-    [gx.create_react_agent, agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_xml_agent],
-)
+@cases("make", TEXTUAL)
 def test_completion_refuses_images_at_the_start(make: Callable[..., gx.Agent]) -> None:
     model = ScriptedModel([])
     made = gx.AgentExecutor(agent=make(model, [look], protocol=COMPLETION), tools=[look])
@@ -280,15 +265,11 @@ def test_completion_refuses_images_at_the_start(make: Callable[..., gx.Agent]) -
 
 
 def test_completion_refuses_the_image_of_a_tool() -> None:
-    model = ScriptedModel([LABEL])
-    made = gx.AgentExecutor(agent=gx.create_react_agent(model, [look], protocol=COMPLETION), tools=[look])
-    with pytest.raises(
-        gx.InputError, match=r"the tool look returned an image, .* protocol='chat', or return text"
-    ) as raised:
+    agent = gx.create_react_agent(ScriptedModel([LABEL] * 2), [look], protocol=COMPLETION)
+    made = gx.AgentExecutor(agent=agent, tools=[look])
+    with pytest.raises(gx.InputError, match=r"the tool look returned an image, .* protocol='chat', or return text"):
         made.run("Which?")
-    snapshot = gx.snapshot_of(raised.value)
-    assert snapshot is not None
-    assert len(steps_of(snapshot.value)) == 1
+    assert len(steps_of(snapshot_at_error(made, "Which?", gx.InputError).value)) == 1
 
 
 @cases("image", [CAT, [CAT], ("see", CAT)])
@@ -309,16 +290,16 @@ def test_image_under_another_name_is_not_dropped(image: Any) -> None:
     executor("tool calling", "done")[0].run({"input": "Which?", "image": "a text for my tool"})
 
 
-def test_template_may_have_a_variable_of_that_name() -> None:
-    for protocol in ("chat", "completion"):
-        model = ScriptedModel(["Final Answer: done"])
-        prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
-        agent = gx.create_react_agent(model, [look], prompt=prompt, protocol=protocol)
-        made = gx.AgentExecutor(agent=agent, tools=[look])
-        with pytest.raises(gx.InputError, match=r"written into a text; remove {images} from the template"):
-            made.run({"input": "?", "images": [CAT]})
-        made.run({"input": "?", "images": "three photos"})
-        assert "three photos: ?" in str(model.requests[0])
+@cases("protocol", ["chat", "completion"])
+def test_template_may_have_a_variable_of_that_name(protocol: TextProtocol) -> None:
+    model = ScriptedModel(["Final Answer: done"])
+    prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
+    agent = gx.create_react_agent(model, [look], prompt=prompt, protocol=protocol)
+    made = gx.AgentExecutor(agent=agent, tools=[look])
+    with pytest.raises(gx.InputError, match=r"written into a text; remove {images} from the template"):
+        made.run({"input": "?", "images": [CAT]})
+    made.run({"input": "?", "images": "three photos"})
+    assert "three photos: ?" in str(model.requests[0])
 
 
 def test_history_cannot_have_the_name_of_the_images() -> None:
@@ -341,21 +322,19 @@ def test_function_receives_its_own_inputs() -> None:
 def test_run_with_images_resumes_from_json(kind: str) -> None:
     _, act, finish = AGENTS[kind]
     made, _ = executor(kind, act, ModelError("it is down"))
-    with pytest.raises(ModelError) as raised:
-        made.run(inputs(kind, images=[CAT]))
-    failed = gx.snapshot_of(raised.value)
-    assert failed is not None
+    failed = snapshot_at_error(made, inputs(kind, images=[CAT]))
     resumed, model = executor(kind, finish)
-    snapshot = gx.Snapshot.from_json(failed.to_json(), resumed.graph)
-    result = resumed.run(snapshot)
+    result = resumed.run(gx.Snapshot.from_json(failed.to_json(), resumed.graph))
     assert result.ending.run.inputs["images"] == [CAT]
     assert result.steps[0].observation == look("a")
     assert tuple(images_of(model.requests[0])) == (CAT, DOG, ADDRESS)
     plain, other = executor(kind)
     plain.run(inputs(kind, images=[CAT]))
-    assert [message.content for message in requested(model)[0].messages] == [
-        message.content for message in requested(other)[-1].messages
-    ]
+    assert contents(requested(model)[0]) == contents(requested(other)[-1])
+
+
+def contents(request: ChatRequest) -> list[str]:
+    return [message.content for message in request.messages]
 
 
 RESUMED = """
@@ -373,35 +352,28 @@ print(*(image.url for image in images_of(model.requests[0])))
 
 def test_another_process_resumes_a_run_with_images() -> None:
     made, _ = executor("tool calling", CALL, ModelError("it is down"))
-    with pytest.raises(ModelError) as raised:
-        made.run({"input": "Which?", "images": CAT})
-    failed = gx.snapshot_of(raised.value)
-    assert failed is not None
-    done = subprocess.run(
-        [sys.executable, "-c", RESUMED], input=failed.to_json(), capture_output=True, text=True, check=True, timeout=60
-    )
+    text = snapshot_at_error(made, {"input": "Which?", "images": CAT}).to_json()
+    command = [sys.executable, "-c", RESUMED]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == [CAT.url, DOG.url, ADDRESS.url]
 
 
-def test_last_request_of_a_stopped_run_keeps_images() -> None:
-    for kind, (_, act, finish) in AGENTS.items():
-        made, model = executor(kind, act, finish, max_iterations=1, early_stopping_method="generate")
-        made.run(inputs(kind, images=[CAT]))
-        assert tuple(images_of(model.requests[-1])) == (CAT, DOG, ADDRESS)
-
-
-def test_trimmed_steps_take_their_images_along() -> None:
-    for kind, (_, act, finish) in AGENTS.items():
-        made, model = executor(kind, act, act, finish, trim_intermediate_steps=1)
-        made.run(inputs(kind))
-        assert tuple(images_of(model.requests[-1])) == (DOG, ADDRESS)
+@KINDS
+def test_last_request_keeps_images(kind: str) -> None:
+    _, act, finish = AGENTS[kind]
+    made, model = executor(kind, act, finish, max_iterations=1, early_stopping_method="generate")
+    made.run(inputs(kind, images=[CAT]))
+    assert tuple(images_of(model.requests[-1])) == (CAT, DOG, ADDRESS)
+    # Trimmed steps take their images along.
+    made, model = executor(kind, act, act, finish, trim_intermediate_steps=1)
+    made.run(inputs(kind))
+    assert tuple(images_of(model.requests[-1])) == (DOG, ADDRESS)
 
 
 def test_history_keeps_the_images_of_its_messages() -> None:
-    stored = json.loads(
-        json.dumps([dataclasses.asdict(one) for one in (UserMessage("", (CAT,)), ToolMessage("c", "", (DOG,)))])
-    )
-    assert parse_messages(stored) == (UserMessage("", (CAT,)), ToolMessage("c", "", (DOG,)))
+    messages = (UserMessage("", (CAT,)), ToolMessage("c", "", (DOG,)))
+    stored = json.loads(json.dumps([dataclasses.asdict(one) for one in messages]))
+    assert parse_messages(stored) == messages
     made, model = executor("tool calling", "done")
     made.run({"input": "?", "chat_history": stored[:1]})
     assert tuple(images_of(model.requests[0])) == (CAT,)
@@ -429,49 +401,29 @@ def test_history_with_invalid_images_is_refused(images: Any) -> None:
 
 CIRCLE: list[Any] = [CAT]
 CIRCLE.append(CIRCLE)
-OBSERVATIONS: dict[str, tuple[Any, str, tuple[Image, ...]]] = {
-    "an image": (CAT, "[image 1: image/png, 70 bytes]", (CAT,)),
-    "a list": (["See:", CAT], "See:\n[image 1: image/png, 70 bytes]", (CAT,)),
-    "a tuple": ((CAT, {"a": 1}), '[image 1: image/png, 70 bytes]\n{"a":1}', (CAT,)),
-    "a list in a list": (
-        [[CAT, "a"], DOG],
-        "[image 1: image/png, 70 bytes]\na\n[image 2: image/gif, 42 bytes]",
-        (CAT, DOG),
-    ),
-    "a dict": (
-        {"a": [DOG], "b": CAT},
-        '{"a":["[image 1: image/gif, 42 bytes]"],"b":"[image 2: image/png, 70 bytes]"}',
-        (DOG, CAT),
-    ),
-    "a dataclass": (
-        UserMessage("a", (CAT,)),
-        '{"content":"a","images":["[image 1: image/png, 70 bytes]"],"role":"user"}',
-        (CAT,),
-    ),
-    "a set": ({CAT}, "[image 1: image/png, 70 bytes]", (CAT,)),
-    "a queue": (deque(["a", CAT]), "a\n[image 1: image/png, 70 bytes]", (CAT,)),
-    "a list that contains itself": (
-        CIRCLE,
-        "[image 1: image/png, 70 bytes]\n[<Image image/png, 70 bytes>, [...]]",
-        (CAT,),
-    ),
-    "not a number": ({"a": math.nan, "b": CAT}, '{"a":null,"b":"[image 1: image/png, 70 bytes]"}', (CAT,)),
-    "bytes beside it": ([CAT, b"\xff"], "[image 1: image/png, 70 bytes]\nb'\\xff'", (CAT,)),
-    "a string": ("graphexec.image", "graphexec.image", ()),
-    "a list of a dict": (({"a": (CAT,)},), '[{"a":["[image 1: image/png, 70 bytes]"]}]', (CAT,)),
-    "its own JSON": (
-        dataclasses.asdict(ADDRESS),
-        '{"url":"https://example.com/cat.png","kind":"graphexec.image"}',
-        (),
-    ),
-    "other JSON": ({"kind": "graphexec.image", "url": "x"}, '{"kind":"graphexec.image","url":"x"}', ()),
-    "a number": (3, "3", ()),
-}
+CAT_LABEL, DOG_LABEL = "[image 1: image/png, 70 bytes]", "[image 1: image/gif, 42 bytes]"
+OBSERVATIONS: list[tuple[Any, str, tuple[Image, ...]]] = [
+    (CAT, CAT_LABEL, (CAT,)),
+    (["See:", CAT], f"See:\n{CAT_LABEL}", (CAT,)),
+    ((CAT, {"a": 1}), f'{CAT_LABEL}\n{{"a":1}}', (CAT,)),
+    ([[CAT, "a"], DOG], f"{CAT_LABEL}\na\n[image 2: image/gif, 42 bytes]", (CAT, DOG)),
+    ({"a": [DOG], "b": CAT}, f'{{"a":["{DOG_LABEL}"],"b":"[image 2: image/png, 70 bytes]"}}', (DOG, CAT)),
+    (UserMessage("a", (CAT,)), f'{{"content":"a","images":["{CAT_LABEL}"],"role":"user"}}', (CAT,)),
+    ({CAT}, CAT_LABEL, (CAT,)),
+    (deque(["a", CAT]), f"a\n{CAT_LABEL}", (CAT,)),
+    (CIRCLE, f"{CAT_LABEL}\n[<Image image/png, 70 bytes>, [...]]", (CAT,)),
+    ({"a": math.nan, "b": CAT}, f'{{"a":null,"b":"{CAT_LABEL}"}}', (CAT,)),
+    ([CAT, b"\xff"], f"{CAT_LABEL}\nb'\\xff'", (CAT,)),
+    ("graphexec.image", "graphexec.image", ()),
+    (({"a": (CAT,)},), f'[{{"a":["{CAT_LABEL}"]}}]', (CAT,)),
+    (dataclasses.asdict(ADDRESS), '{"url":"https://example.com/cat.png","kind":"graphexec.image"}', ()),
+    ({"kind": "graphexec.image", "url": "x"}, '{"kind":"graphexec.image","url":"x"}', ()),
+    (3, "3", ()),
+]
 
 
-@cases("what", OBSERVATIONS)
-def test_observation_is_split_into_text_and_images(what: str) -> None:
-    observation, text, images = OBSERVATIONS[what]
+@cases(("observation", "text", "images"), OBSERVATIONS)
+def test_observation_is_split_into_text_and_images(observation: Any, text: str, images: tuple[Image, ...]) -> None:
     assert split_observation(observation) == (text, images)
     assert format_observation(observation) == text
     assert split_observation(stored(observation)) == (text, images)
@@ -497,15 +449,15 @@ def test_stored_observation_has_the_same_text_and_images(value: Any) -> None:
     assert stored(stored(value)) == stored(value)
 
 
-NESTINGS: dict[str, Callable[[Any], Any]] = {
-    "lists": lambda inner: [inner],
-    "objects": lambda inner: {"a": inner},
-    "like images": lambda inner: {"kind": "graphexec.image", "url": inner},
-    "like stored data": lambda inner: {"kind": "graphexec.data", "data": inner},
-}
+NESTINGS: list[Callable[[Any], Any]] = [
+    lambda inner: [inner],
+    lambda inner: {"a": inner},
+    lambda inner: {"kind": "graphexec.image", "url": inner},
+    lambda inner: {"kind": "graphexec.data", "data": inner},
+]
 
 
-@cases("nest", NESTINGS.values())
+@cases("nest", NESTINGS)
 @given(depth=st.integers(0, 300), innermost=st.sampled_from([CAT, 3]))
 def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], depth: int, innermost: Any) -> None:
     """Images may be lost where they are nested deeper than any snapshot can be read, and the text is not."""
@@ -519,38 +471,32 @@ def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], 
 
 
 def test_input_that_is_nested_too_deeply_is_not_stored() -> None:
-    deep: Any = CAT
-    for _ in range(160):
-        deep = [deep]
-    finish = AgentFinish({"output": deep})
+    deep: Any = functools.reduce(lambda inner, _: [inner], range(160), CAT)
     with pytest.raises(ValueError, match="nested more than 150 levels deep"):
-        to_json_data(finish)
+        to_json_data(AgentFinish({"output": deep}))
 
 
 # JSON that a tool may have fetched: it looks like an image, or like the stored form of one.
+STORED = dataclasses.asdict(ADDRESS)
 FORGED: list[Any] = [
     {"kind": "graphexec.image", "url": ADDRESS.url},
     dataclasses.asdict(CAT),
     {"kind": "graphexec.image", "url": ADDRESS.url, "detail": "high"},
     {"kind": "graphexec.image"},
-    {"kind": "graphexec.data", "data": dataclasses.asdict(ADDRESS)},
-    {"kind": "graphexec.data", "data": {"kind": "graphexec.data", "data": dataclasses.asdict(ADDRESS)}},
-    {"kind": "graphexec.data", "data": [dataclasses.asdict(ADDRESS)]},
+    {"kind": "graphexec.data", "data": STORED},
+    {"kind": "graphexec.data", "data": {"kind": "graphexec.data", "data": STORED}},
+    {"kind": "graphexec.data", "data": [STORED]},
     {"type": "image", "data": CAT.data, "mimeType": "image/png"},
     {"type": "image_url", "image_url": {"url": ADDRESS.url}},
-    "#0",
-    "##1",
-    "[image 1: image/png, 70 bytes]",
+    *("#0", "##1", "[image 1: image/png, 70 bytes]"),
 ]
+KEYS = st.sampled_from(["kind", "url", "data", "#0"])
 
 
 @given(
     st.recursive(
         st.sampled_from([*FORGED, CAT, DOG]),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["kind", "url", "data", "#0"]), inner, max_size=3)
-        ),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
         max_leaves=6,
     )
 )
@@ -579,23 +525,18 @@ def test_json_of_a_tool_is_no_image(forged: Any) -> None:
 
     def fetching(*replies: ScriptedReply) -> tuple[gx.AgentExecutor, ScriptedModel]:
         model = ScriptedModel(replies)
-        return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [fetch]), tools=[fetch]), model
+        return caller_of(model, fetch), model
 
     calls = [ToolCall("c1", "fetch", '{"text": "alone"}'), ToolCall("c2", "fetch", '{"text": "within"}')]
     made, model = fetching(*calls, ModelError("it is down"))
-    with pytest.raises(ModelError) as raised:
-        made.run({"input": "?", "images": CAT, "profile": forged})
+    failed = snapshot_at_error(made, {"input": "?", "images": CAT, "profile": forged})
     assert tuple(images_of(model.requests[-1])) == (CAT, DOG)
-    failed = gx.snapshot_of(raised.value)
-    assert failed is not None
     for _ in range(2):
         resumed, asked = fetching("done")
         failed = gx.Snapshot.from_json(failed.to_json(), resumed.graph)
         result = resumed.run(failed)
         assert tuple(images_of(asked.requests[0])) == (CAT, DOG)
-        assert [message.content for message in requested(asked)[0].messages] == [
-            message.content for message in requested(model)[-1].messages
-        ]
+        assert contents(requested(asked)[0]) == contents(requested(model)[-1])
         assert result.ending.run.inputs["profile"] == forged
         assert [step.observation for step in result.steps] == [forged, [{"pages": [forged]}, DOG]]
 
@@ -618,22 +559,14 @@ def test_cut_observation_keeps_its_images(most: int) -> None:
 
 
 def test_different_images_are_no_repetition() -> None:
-    def steps(*images: Image) -> Steps:
-        return Steps([AgentStep(AgentAction("look", "a"), image) for image in images])
+    def notice(*images: Image) -> str:
+        steps = Steps([AgentStep(AgentAction("look", "a"), image) for image in images])
+        return str(stop_repeats().nodes[0].function(Ready(Run({"input": "?"}, steps))))
 
-    made, _ = executor("ReAct", LABEL)
-    notice = made.plug(stop_repeats()).graph["stop_repeats"].function
     other = Image.from_bytes(PNG[:-1] + b"\0")
     assert str(other) == str(CAT)
-    same, different = (notice(type_of(steps(*images))) for images in ((CAT, CAT), (CAT, other)))
-    assert "exactly this" in str(same)
-    assert "exactly this" not in str(different)
-
-
-def type_of(steps: Steps) -> Any:
-    from graphexec.executor import Ready
-
-    return Ready(Run({"input": "?"}, steps))
+    assert "exactly this" in notice(CAT, CAT)
+    assert "exactly this" not in notice(CAT, other)
 
 
 def test_generated_parts_are_one_observation() -> None:
@@ -644,7 +577,7 @@ def test_generated_parts_are_one_observation() -> None:
         yield CAT
 
     model = ScriptedModel([ToolCall("c1", "stream", '{"text": "See:"}'), "done"])
-    gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [stream]), tools=[stream]).run("?")
+    caller_of(model, stream).run("?")
     assert tuple(images_of(model.requests[-1])) == (CAT,)
 
 
@@ -654,8 +587,7 @@ def test_direct_result_may_be_an_image() -> None:
         """Draw a cat."""
         return CAT
 
-    model = ScriptedModel([ToolCall("c1", "draw", '{"text": ""}')] * 2)
-    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [draw]), tools=[draw])
+    made = caller_of(ScriptedModel([ToolCall("c1", "draw", '{"text": ""}')] * 2), draw)
     assert made.run("?").output == CAT
     assert list(made.stream_answer("?")) == ["[image 1: image/png, 70 bytes]"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,10 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, approve_tools
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
 from graphexec.tools import AnyTool
+from tests.executor.actors import caller_of
 from tests.parameters import cases
 
+ALL: tuple[ReviewDecision, ...] = ("approve", "edit", "reject", "respond")
 Decide = Callable[[ReviewCall], Any]
 ALL: tuple[ReviewDecision, ...] = ("approve", "edit", "reject", "respond")
 
@@ -35,26 +38,18 @@ class Files:
 
     def __init__(self) -> None:
         self.called: list[str] = []
+        self.tools: list[AnyTool] = [
+            self.make_tool("delete", "deleted"),
+            self.make_tool("read", "text of"),
+            self.make_tool("show", "page of", return_direct=True),
+        ]
 
-        @gx.tool
-        def delete(path: str) -> str:
-            """Delete a file."""
-            self.called.append(f"delete {path}")
-            return f"deleted {path}"
+    def make_tool(self, name: str, result: str, *, return_direct: bool = False) -> AnyTool:
+        def act(path: str) -> str:
+            self.called.append(f"{name} {path}")
+            return f"{result} {path}"
 
-        @gx.tool
-        def read(path: str) -> str:
-            """Read a file."""
-            self.called.append(f"read {path}")
-            return f"text of {path}"
-
-        @gx.tool(return_direct=True)
-        def show(path: str) -> str:
-            """Show a file to the user."""
-            self.called.append(f"show {path}")
-            return f"page of {path}"
-
-        self.tools: list[AnyTool] = [delete, read, show]
+        return gx.tool(name=name, description=f"{name} a file.", return_direct=return_direct)(act)
 
 
 def calls(*several: str) -> ModelReply:
@@ -79,8 +74,19 @@ def gate(decide: Decide | None = None, *, name: str = "approve_tools", **options
     return approve_tools({"delete": ALL}, reviewer=decide, name=name, **options)
 
 
-def approve(call: ReviewCall) -> Review:
-    return Review("approve")
+def noting(asked: list[ReviewCall], decision: ReviewDecision = "approve", **more: Any) -> Decide:
+    """Return a reviewer that notes what it is asked about."""
+
+    def review(call: ReviewCall) -> Review:
+        asked.append(call)
+        return Review(decision, **more)
+
+    return review
+
+
+APPROVE, REJECT = noting([]), noting([], "reject")
+EDIT = noting([], "edit", arguments={"path": "b"})
+REJECTED = "delete was not called: a person rejected this call."
 
 
 def path_of(call: ReviewCall) -> str:
@@ -113,35 +119,29 @@ def steps_of(steps: Any) -> list[tuple[Any, str]]:
 
 
 class TestDecisions:
-    def test_approved_call_is_made(self) -> None:
-        scene = Scene(calls("delete a"), nodes=(gate(approve),))
-        assert steps_of(scene.executor.run("hi").steps) == [("deleted a", "ok")]
+    @cases(
+        ("called", "review", "steps", "done"),
+        [
+            ("delete a", Review("approve"), [("deleted a", "ok")], ["delete a"]),
+            ("delete a", Review("reject", "Keep it."), [(f"{REJECTED} Keep it.", "rejected")], []),
+            ("delete a", Review("respond", "It is gone."), [("It is gone.", "ok")], []),
+            ("read a", "never asked", [("text of a", "ok")], ["read a"]),
+            ("Delete a", Review("reject"), [(f"D{REJECTED[1:]} Do not repeat the call.", "rejected")], []),
+        ],
+    )
+    def test_decision_is_carried_out(self, called: str, review: Any, steps: list[Any], done: list[str]) -> None:
+        scene = Scene(calls(called), nodes=(gate(lambda _: review),), tool_lookup="case_insensitive")
+        assert steps_of(scene.executor.run("hi").steps) == steps
+        assert scene.files.called == done
 
     def test_reviewer_sees_the_call(self) -> None:
         seen: list[ReviewCall] = []
-
-        def review(call: ReviewCall) -> Review:
-            seen.append(call)
-            return Review("approve")
-
         reply = ModelReply("I clean up.", calls("delete a").tool_calls)
-        Scene(reply, nodes=(gate(review),)).executor.run("hi")
+        Scene(reply, nodes=(gate(noting(seen)),)).executor.run("hi")
         (call,) = seen
         assert (call.tool, call.arguments, call.allowed) == ("delete", {"path": "a"}, ALL)
         assert "I clean up." in call.reason
         assert (call.by, call.problem) == ("approve_tools", "")
-
-    def test_rejected_call_is_not_made(self) -> None:
-        scene = Scene(calls("delete a"), nodes=(gate(lambda _: Review("reject", "Keep it.")),))
-        (step,) = scene.executor.run("hi").steps
-        assert step.status == "rejected"
-        assert step.observation == "delete was not called: a person rejected this call. Keep it."
-        assert scene.files.called == []
-
-    def test_response_is_the_result(self) -> None:
-        scene = Scene(calls("delete a"), nodes=(gate(lambda _: Review("respond", "It is gone.")),))
-        assert steps_of(scene.executor.run("hi").steps) == [("It is gone.", "ok")]
-        assert scene.files.called == []
 
     def test_multiple_tools_mixed_responses(self) -> None:
         """LangChain's test_human_in_the_loop_middleware_multiple_tools_mixed_responses: each call has one result."""
@@ -158,7 +158,7 @@ class TestDecisions:
         result = scene.executor.run("hi")
         assert steps_of(result.steps) == [
             ("deleted a", "ok"),
-            ("delete was not called: a person rejected this call. No.", "rejected"),
+            (f"{REJECTED} No.", "rejected"),
             ("text of x", "ok"),
             ("later", "ok"),
             ("deleted e", "ok"),
@@ -166,26 +166,22 @@ class TestDecisions:
         assert [step.action.call_id for step in result.steps] == ["c0", "c1", "c2", "c3", "c4"]
         assert result.spent.meters["tool_calls"] == 3
 
-    def test_other_tools_are_not_asked_about(self) -> None:
-        scene = Scene(calls("read a"), nodes=(gate(lambda _: pytest.fail("asked")),))
-        assert steps_of(scene.executor.run("hi").steps) == [("text of a", "ok")]
-
     def test_when_selects_the_calls(self) -> None:
-        piece = gate(lambda _: Review("reject"), when=is_on_a)
-        scene = Scene(calls("delete a", "delete b"), nodes=(piece,))
+        scene = Scene(calls("delete a", "delete b"), nodes=(gate(REJECT, when=is_on_a),))
         assert [step.status for step in scene.executor.run("hi").steps] == ["rejected", "ok"]
         assert scene.files.called == ["delete b"]
 
-    def test_name_in_another_case_is_gated(self) -> None:
-        scene = Scene(calls("Delete a"), nodes=(gate(lambda _: Review("reject")),), tool_lookup="case_insensitive")
-        assert [step.status for step in scene.executor.run("hi").steps] == ["rejected"]
-        assert scene.files.called == []
-
     def test_rejection_keeps_a_direct_sibling_from_ending_the_run(self) -> None:
-        scene = Scene(calls("show a", "delete b"), "all done", nodes=(gate(lambda _: Review("reject")),))
-        result = scene.executor.run("hi")
+        result = Scene(calls("show a", "delete b"), "all done", nodes=(gate(REJECT),)).executor.run("hi")
         assert result.output == "all done"
         assert [step.status for step in result.steps] == ["ok", "rejected"]
+
+
+FINAL = "Final Answer: done"
+STRUCTURED = (
+    '{"action": "delete", "action_input": {"path": "aa"}}',
+    '{"action": "final_answer", "answer": "done"}',
+)
 
 
 class TestEdits:
@@ -195,7 +191,7 @@ class TestEdits:
         There the model repeated its call after an edit: its message still had the first arguments. Here the model
         reads what ran.
         """
-        scene = Scene(calls("delete a", "read x"), nodes=(gate(lambda _: Review("edit", arguments={"path": "b"})),))
+        scene = Scene(calls("delete a", "read x"), nodes=(gate(EDIT),))
         result = scene.executor.run("hi")
         assert sorted(scene.files.called) == ["delete b", "read x"]
         assert [step.action.tool_input for step in result.steps] == [{"path": "b"}, {"path": "x"}]
@@ -205,25 +201,16 @@ class TestEdits:
         assert [json.loads(call.arguments) for call in message.tool_calls] == [{"path": "b"}, {"path": "x"}]
 
     @cases(
-        ("make", "reply", "edited"),
+        ("make", "reply", "last", "edited"),
         [
-            (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', 'Input: {"path": "b"}'),
-            (gx.create_react_agent, "Action: delete\nAction Input: aa", 'Input: {"path": "b"}'),
-            (
-                gx.create_structured_agent,
-                '{"action": "delete", "action_input": {"path": "aa"}}',
-                '_input": {"path": "b"}}',
-            ),
+            (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', FINAL, 'Input: {"path": "b"}'),
+            (gx.create_react_agent, "Action: delete\nAction Input: aa", FINAL, 'Input: {"path": "b"}'),
+            (gx.create_structured_agent, STRUCTURED[0], STRUCTURED[1], '_input": {"path": "b"}}'),
         ],
     )
-    def test_text_of_the_model_is_edited(self, make: Any, reply: str, edited: str) -> None:
-        files = Files()
-        react = make is gx.create_react_agent
-        model = ScriptedModel(
-            [reply, "Final Answer: done" if react else '{"action": "final_answer", "answer": "done"}']
-        )
-        edit = gate(lambda _: Review("edit", arguments={"path": "b"}))
-        executor = gx.AgentExecutor(agent=make(model, files.tools), tools=files.tools, nodes=[edit])
+    def test_text_of_the_model_is_edited(self, make: Any, reply: str, last: str, edited: str) -> None:
+        files, model = Files(), ScriptedModel([reply, last])
+        executor = gx.AgentExecutor(agent=make(model, files.tools), tools=files.tools, nodes=[gate(EDIT)])
         (step,) = executor.run("hi").steps
         assert step.action.log.endswith(edited)
         request = model.requests[-1]
@@ -232,9 +219,8 @@ class TestEdits:
         assert not any("aa" in text for text in texts)
 
     def test_input_that_is_not_in_the_text_is_noted(self) -> None:
-        acted = replace_arguments(
-            Acted(Run({}), (gx.AgentAction("delete", {"path": "a"}, "I delete it"),)), 0, {"path": "b"}
-        )
+        action = gx.AgentAction("delete", {"path": "a"}, "I delete it")
+        acted = replace_arguments(Acted(Run({}), (action,)), 0, {"path": "b"})
         assert acted.actions[0].log == 'I delete it\n(A person changed the input to {"path": "b"}.)'
 
     def test_edit_keeps_the_tool(self) -> None:
@@ -256,13 +242,8 @@ class TestEdits:
 
     def test_repeated_invalid_reviews_reject_the_call(self) -> None:
         asked: list[ReviewCall] = []
-
-        def review(call: ReviewCall) -> Review:
-            asked.append(call)
-            return Review("edit", arguments={"path": "b"})
-
-        piece = approve_tools({"delete": ["approve", "reject"]}, reviewer=review)
-        scene = Scene(calls("delete a"), nodes=(piece,))
+        review = noting(asked, "edit", arguments={"path": "b"})
+        scene = Scene(calls("delete a"), nodes=(approve_tools({"delete": ["approve", "reject"]}, reviewer=review),))
         (step,) = scene.executor.run("hi").steps
         assert len(asked) == MOST_REVIEWS
         assert step.status == "rejected"
@@ -289,16 +270,12 @@ class TestPauses:
         assert [step.status for step in result.steps] == ["rejected", "ok", "ok"]
         assert sorted(tomorrow.files.called) == ["delete c", "read x"]
 
-    def test_wrong_answer_leaves_the_stored_run(self) -> None:
-        scene = Scene(calls("delete a"), nodes=(gate(),))
+    def test_invalid_answer_asks_again(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(approve_tools({"delete": ["approve"]}),))
         pending = pause(scene)
         with pytest.raises(gx.InputError, match="reply with a Review"):
             pending.reply(("approve",))
-        assert scene.executor.run(pending.reply((Review("approve"),))).steps[0].observation == "deleted a"
-
-    def test_invalid_answer_asks_again(self) -> None:
-        scene = Scene(calls("delete a"), nodes=(approve_tools({"delete": ["approve"]}),))
-        again = resume(scene, pause(scene).reply((Review("reject"),)).to_json())
+        again = resume(scene, pending.reply((Review("reject"),)).to_json())
         (call,) = members_of(again.effect)
         assert isinstance(call, ReviewCall)
         assert call.problem == "reject is not allowed for delete; choose approve"
@@ -324,15 +301,9 @@ class TestOrder:
             """Call all tools of the reply again."""
             return Acted(observed.run, observed.actions)
 
-        asked: list[ReviewCall] = []
-
-        def reject(call: ReviewCall) -> Review:
-            asked.append(call)
-            return Review("reject")
-
-        for nodes in ((gate(reject), jump_to_tools), (jump_to_tools, gate(reject))):
-            asked.clear()
-            scene = Scene(calls("delete a"), nodes=nodes)
+        for order in (1, -1):
+            asked: list[ReviewCall] = []
+            scene = Scene(calls("delete a"), nodes=(gate(noting(asked, "reject")), jump_to_tools)[::order])
             scene.executor.run("hi")
             assert scene.files.called == []
             assert len(asked) == 4
@@ -350,48 +321,27 @@ class TestOrder:
 
     def test_nested_agent_tool_does_not_inherit_parent_approvals(self) -> None:
         """openai-agents' test of this name: the approval of an agent says nothing of the tools that it calls."""
-        asked: list[str] = []
-
-        def outer_review(call: ReviewCall) -> Review:
-            asked.append(f"outer {call.tool}")
-            return Review("approve")
-
-        def inner_review(call: ReviewCall) -> Review:
-            asked.append(f"inner {call.tool}")
-            return Review("reject")
-
-        inner = Scene(calls("delete a"), nodes=(gate(inner_review),))
+        asked: list[ReviewCall] = []
+        inner = Scene(calls("delete a"), nodes=(gate(noting(asked, "reject")),))
         helper = inner.executor.as_tool("helper", "Cleans up.")
         model = ScriptedModel([ModelReply("", (ToolCall("1", "helper", '{"input": "clean"}'),)), "done"])
-        outer = gx.AgentExecutor(
-            agent=gx.create_tool_calling_agent(model, [helper]),
-            tools=[helper],
-            nodes=[approve_tools({"helper": ["approve"]}, reviewer=outer_review)],
-        )
-        outer.run("hi")
-        assert asked == ["outer helper", "inner delete"]
+        caller_of(model, helper, nodes=[approve_tools({"helper": ["approve"]}, reviewer=noting(asked))]).run("hi")
+        assert [call.tool for call in asked] == ["helper", "delete"]
         assert inner.files.called == []
 
     def test_two_gates_both_ask(self) -> None:
-        asked: list[str] = []
-
-        def review(call: ReviewCall) -> Review:
-            asked.append(call.by)
-            return Review("approve")
-
+        asked: list[ReviewCall] = []
+        review = noting(asked)
         scene = Scene(calls("delete a"), nodes=(gate(review), gate(review, name="four_eyes")))
         assert scene.executor.run("hi").steps[0].observation == "deleted a"
-        assert asked == ["four_eyes", "approve_tools"]
+        assert [call.by for call in asked] == ["four_eyes", "approve_tools"]
 
     def test_different_reviewers_need_one_handler(self) -> None:
         with pytest.raises(gx.InputError, match="approve_tools and second have different handlers of ReviewCall; pass"):
-            Scene(nodes=(gate(approve), gate(lambda _: Review("reject"), name="second")))
+            Scene(nodes=(gate(APPROVE), gate(REJECT, name="second")))
         by: dict[str, Review] = {"approve_tools": Review("approve"), "second": Review("reject")}
-
-        def review(call: ReviewCall) -> Review:
-            return by[call.by]
-
-        scene = Scene(calls("delete a"), nodes=(gate(), gate(name="second")), handlers={ReviewCall: review})
+        handlers: Any = {ReviewCall: lambda call: by[call.by]}
+        scene = Scene(calls("delete a"), nodes=(gate(), gate(name="second")), handlers=handlers)
         assert scene.executor.run("hi").steps[0].status == "rejected"
 
 
@@ -473,49 +423,37 @@ def check_dominance(nodes: tuple[Plugged, ...]) -> None:
 GATE = gate()
 
 
-def test_approval_dominates_every_call_of_a_tool() -> None:
-    for others in itertools.combinations(OTHERS, 2):
-        for order in itertools.permutations((GATE, *others)):
-            check_dominance(order)
+@cases("others", itertools.combinations(OTHERS, 2))
+def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) -> None:
+    for order in itertools.permutations((GATE, *others)):
+        check_dominance(order)
 
 
 def test_every_stack_unplugs() -> None:
     plain = Scene().executor
-    plugged = plain.plug(gate(approve), *OTHERS)
+    plugged = plain.plug(gate(APPROVE), *OTHERS)
     restored = plugged.unplug("approve_tools", "change", "answer_reads", "carry_out", "repeat", "start")
     assert restored.graph.edges == plain.graph.edges
 
 
-class TestArguments:
-    @cases(
-        ("tools", "message"),
-        [
-            ({"delete": ["aprove"]}, r"decisions=\['aprove'\] for delete; give some of approve, edit, reject, respond"),
-            ({"delete": "approve"}, "decisions='approve' for delete; give some of"),
-            ({"delete": []}, r"decisions=\[\] for delete"),
-            (["delete"], r"approve_tools has tools=\['delete'\]; write approve_tools"),
-        ],
-    )
-    def test_invalid_gates_are_refused(self, tools: Any, message: str) -> None:
-        with pytest.raises(gx.InputError, match=message):
-            approve_tools(tools)
-
-    def test_unknown_tool_is_refused(self) -> None:
-        with pytest.raises(gx.InputError, match=r"approve_tools names the tool delet, .* did you mean delete\?"):
-            Scene(nodes=(approve_tools({"delet": ["approve"]}),))
-
-    @cases(
-        ("arguments", "message"),
-        [
-            (("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
-            (("edit",), "'edit' has arguments=None; write"),
-            (("approve", "", {"path": "b"}), "'approve' has arguments="),
-            (("reject", None), "text=None is invalid; pass a string"),
-        ],
-    )
-    def test_invalid_reviews_are_refused(self, arguments: Any, message: str) -> None:
-        with pytest.raises(gx.InputError, match=message):
-            Review(*arguments)
+@cases(
+    ("refused", "fact"),
+    [
+        (lambda: approve_tools({"delete": ["aprove"]}), "['aprove'] for delete; give some of approve, edit, reject, "),
+        (lambda: approve_tools({"delete": "approve"}), "decisions='approve' for delete; give some of"),
+        (lambda: approve_tools({"delete": []}), "decisions=[] for delete"),
+        (lambda: approve_tools(["delete"]), "approve_tools has tools=['delete']; write approve_tools"),
+        (lambda: Scene(nodes=(approve_tools({"delet": ["approve"]}),)), "names the tool delet, "),
+        (lambda: Scene(nodes=(approve_tools({"delet": ["approve"]}),)), "did you mean delete?"),
+        (lambda: Review("aprove"), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
+        (lambda: Review("edit"), "'edit' has arguments=None; write"),
+        (lambda: Review("approve", "", {"path": "b"}), "'approve' has arguments="),
+        (lambda: Review("reject", None), "text=None is invalid; pass a string"),
+    ],
+)
+def test_invalid_gates_and_reviews_are_refused(refused: Callable[[], object], fact: str) -> None:
+    with pytest.raises(gx.InputError, match=re.escape(fact)):
+        refused()
 
 
 def test_bound_is_one_transition_for_each_iteration() -> None:
