@@ -36,21 +36,12 @@ from graphexec.runtime import astream, stream
 from tests.defects.bounds import bounded, bounded_world
 from tests.drivers import LIVE, Driver, Script, drive_astream, drive_from_text, drive_stream, run_script
 from tests.executor.actors import act, echo, script_of, scripted
-from tests.executor.test_properties import (
-    FLAVOURS,
-    SCRIPTS,
-    Call,
-    Flavour,
-    Turn,
-    adapt_script,
-    all_settings,
-    check_limits,
-    interpret,
-    make_executor,
-    make_outcome,
-)
 from tests.kernel.test_properties import CHOICES, COLOURS, LIMITS, OutOf, Plan, Red, answers, machines
+from tests.semantics.acting import BATCHING as FLAVOURS
+from tests.semantics.acting import Call, Flavour, Turn, adapt_script, interpret, make_executor, make_outcome
 from tests.semantics.reference import Settings
+from tests.semantics.test_differential import SCRIPTS, check_limits
+from tests.semantics.test_differential import limit_settings as all_settings
 
 Machine: TypeAlias = tuple[Graph[Any, Any], list[Plan]]
 FLAVOUR = st.sampled_from(FLAVOURS)

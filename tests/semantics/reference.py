@@ -65,24 +65,24 @@ class Script:
 
 @dataclass
 class Expected:
-    """The result of a run, and everything observable about it."""
+    """The ending of a run, by which runs are compared, and everything else that is observable about it."""
 
-    # "finished", "return_direct", the name of the limit, or the name of the exception.
+    # "finished", "return_direct", the name of the limit, "parse error" or "tool error".
     end: str = ""
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     generated: bool = False
     steps: list[AgentStep] = field(default_factory=list[AgentStep])
-    # The steps of each turn; what the agent was shown at each question; the tools that really ran.
-    turns: list[tuple[AgentStep, ...]] = field(default_factory=list[tuple[AgentStep, ...]])
-    shown: list[list[AgentStep]] = field(default_factory=list[list[AgentStep]])
-    called: list[str] = field(default_factory=list[str])
-    chunks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     iterations: int = 0
     model_calls: int = 0
     tool_calls: int = 0
     tokens: int = 0
     cost: float = 0.0
-    seconds: int = 0
+    seconds: int = field(default=0, compare=False)
+    # The steps of each turn; what the agent was shown at each question; the tools that really ran.
+    turns: list[tuple[AgentStep, ...]] = field(default_factory=list[tuple[AgentStep, ...]], compare=False)
+    shown: list[list[AgentStep]] = field(default_factory=list[list[AgentStep]], compare=False)
+    called: list[str] = field(default_factory=list[str], compare=False)
+    chunks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], compare=False)
 
     def observe(self, new: list[AgentStep]) -> None:
         """Row 12."""
@@ -123,7 +123,7 @@ def interpret(script: Script, given: Settings) -> Expected:
         except ParseError as error:
             # Rows 7 and 8.
             if given.parsing is False:
-                run.end = "ParseError"
+                run.end = "parse error"
                 return run
             feedback = _feedback(error, given)
             action = AgentAction("_Exception", feedback, error.llm_output or str(error))
@@ -149,7 +149,7 @@ def interpret(script: Script, given: Settings) -> Expected:
             step, direct = _carried_out(action, run, given)
             if step.status == "error" and given.tool_errors == "raise":
                 # Row 11.
-                run.end = "ValueError"
+                run.end = "tool error"
                 return run
             new.append(step)
             run.chunks.append({"steps": [step]})
