@@ -140,7 +140,7 @@ from hypothesis import Phase
 
 settings.register_profile(
     "mutation",
-    settings.get_profile("house"),
+    settings.get_profile("quick"),
     derandomize=True,
     database=None,
     max_examples={examples},

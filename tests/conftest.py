@@ -1,8 +1,8 @@
-"""Configuration of all tests: the number of examples, the number of processes, timeouts, and bytecode.
+"""Configuration of all tests: the number of examples, the number of processes, timeouts, bytecode, and the last line.
 
-By default few examples of each property are tried, so that the tests are quick; with
-`pytest --hypothesis-profile=thorough` a hundred, as CI does. Hypothesis measures no time, since a busy machine is not a
-bug.
+Hypothesis tries few examples of each property, and always the same ones, so that `pytest` and the gate see the same
+everywhere; `.ci/full` tries many, drawn anew (`--hypothesis-profile=full`). It measures no time, since a busy machine
+is not a bug.
 """
 
 import gc
@@ -10,35 +10,39 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.defects.copies import COPY, NOT_THE_COPY
+from tests.parameters import GATE, QUICK
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
-# For other versions of the same packages.
-settings.register_profile("quick", settings.get_profile("house"), max_examples=5)
-# For a copy of the package with a seeded defect: the same examples each time, so that the defect does not survive by
-# chance, and no shrinking.
+EVERYWHERE: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "print_blob": True,
+    "database": None,
+}
+settings.register_profile("full", **EVERYWHERE, derandomize=False)
+# `examples` in tests/parameters.py reads the number.
+settings.register_profile("gate", **EVERYWHERE, derandomize=True, max_examples=GATE)
+settings.register_profile("quick", **EVERYWHERE, derandomize=True, max_examples=QUICK, stateful_step_count=25)
+# For the package with a seeded defect: no shrinking.
 settings.register_profile(
     "seeded",
-    settings.get_profile("thorough"),
+    settings.get_profile("full"),
     derandomize=True,
-    database=None,
     phases=(Phase.explicit, Phase.generate),
     report_multiple_bugs=False,
     print_blob=False,
 )
-settings.load_profile("house")
+settings.load_profile("quick")
 
 # Hundreds of tests start a Python process, each of which would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -57,6 +61,10 @@ LONG = 900
 # Each worker takes some seconds to collect the tests.
 MOST_WORKERS = 8
 
+# The marks of tests that a session leaves out, the strongest reason first, and how many it has left out.
+REASONS = ("local_model", "browser", "full", "slow", "medium")
+LEFT_OUT: Counter[str] = Counter()
+
 # Seconds after which a test that ignored its timeout is interrupted again.
 AGAIN = 10.0
 
@@ -65,17 +73,6 @@ class TestTimeoutError(BaseException):
     """A test has taken too long. Not an Exception, because Hypothesis would repeat an example that raises one."""
 
     __test__ = False
-
-
-def pytest_sessionstart() -> None:
-    """If a copy of the package is tested, check that it is imported."""
-    copy = os.environ.get(COPY)
-    if copy is None:
-        return
-    import graphexec
-
-    if not Path(graphexec.__file__).is_relative_to(copy):
-        pytest.exit(f"graphexec is imported from {graphexec.__file__}, which is not in {copy}", NOT_THE_COPY)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -87,8 +84,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     # A worker does not start workers.
     serial = "PYTEST_XDIST_WORKER" in os.environ or not config.pluginmanager.hasplugin("xdist")
     if not serial and option.numprocesses is None and not (chosen or watched):
-        # Some tests wait.
-        option.numprocesses = min((os.cpu_count() or 1) + 1, MOST_WORKERS)
+        option.numprocesses = min(os.cpu_count() or 1, MOST_WORKERS)
         option.dist = "worksteal"
 
 
@@ -106,6 +102,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("slow") is not None and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG))
     items.sort(key=lambda item: item.get_closest_marker("slowest") is None)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count the items that are left out, by the mark that says why."""
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        LEFT_OUT[next((mark for mark in REASONS if mark in marks), "other")] += 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give the report of a table of cases their number."""
+    report = yield
+    if report.when == "call":
+        report.user_properties.append(("cases", getattr(getattr(item, "function", None), "cases", 1)))
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """After pytest's last line, print the number of cases and what was left out, which a worker sends."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        # Each worker leaves out the same.
+        output["left_out"] = dict(LEFT_OUT)
+    yield
+    reporter: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
+    if output is not None or reporter is None:
+        return
+    passed = [dict(report.user_properties) for report in reporter.getreports("passed")]
+    count = sum(int(str(properties.get("cases", 1))) for properties in passed)
+    left_out = ", ".join(f"{LEFT_OUT[mark]:,} {mark}" for mark in (*REASONS, "other") if LEFT_OUT[mark])
+    reporter.write_line(
+        f"{count:,} cases in {len(passed):,} tests"
+        + (f"; left out: {left_out} tests, most of which .ci/run adds, and .ci/full all" if left_out else "")
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Receive from a worker what was left out."""
+    LEFT_OUT.update(Counter(getattr(node, "workeroutput", {}).get("left_out", {})) - LEFT_OUT)
 
 
 def pytest_collection_finish() -> None:

@@ -9,8 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import settings
 
 Test: TypeAlias = Callable[..., None]
+
+# The numbers of examples of a property in `pytest` and in the gate, and the most of one that sets its own number.
+QUICK, GATE = 5, 30
+_MOST = {QUICK: QUICK, GATE: 300}
 
 # The longest description of a case that is shown.
 _LONGEST = 300
@@ -22,6 +27,11 @@ def mark_except(values: Iterable[Any], *quick: object, mark: pytest.MarkDecorato
     values = list(values)
     assert all(one in values for one in quick), "each quick value is one of the values"
     return [value if value in quick else pytest.param(value, marks=mark) for value in values]
+
+
+def examples(number: int) -> int:
+    """Return how many of so many examples a property tries; the quick profiles of tests/conftest.py try fewer."""
+    return min(number, _MOST.get(settings().max_examples, number))
 
 
 def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:

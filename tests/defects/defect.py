@@ -1,4 +1,4 @@
-"""Seeded defects: mistakes to make in a copy of the package."""
+"""Seeded defects: mistakes to make in the source of the package."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ class Defect:
         return (self.change,) if self.another is None else (self.change, self.another)
 
 
-def apply(defect: Defect, package: Path) -> None:
-    """Make the mistake in a copy of the package. Raises `LookupError` if the source has changed."""
+def changed_sources(defect: Defect, package: Path) -> dict[str, str]:
+    """Return the source of each file that the defect changes. Raises `LookupError` if the source does not fit it."""
+    sources: dict[str, str] = {}
     for change in defect.changes:
-        path = package / change.file
-        source = path.read_text()
+        source = sources.get(change.file) or (package / change.file).read_text()
         if (count := source.count(change.old)) != 1:
             raise LookupError(
                 f"{defect.name}: {change.file} has {change.old!r} {count} times; rewrite the defect for the source "
                 f"as it is now"
             )
-        path.write_text(source.replace(change.old, change.new))
+        sources[change.file] = source.replace(change.old, change.new)
+    return sources

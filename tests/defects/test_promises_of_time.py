@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import sys
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
@@ -200,16 +200,19 @@ def test_seconds_continue_through_pauses(
 
 def module_that_reads(clocks: SimpleNamespace, module: ModuleType) -> ModuleType:
     """Return the module as imported with these clocks."""
-    name = "tests.defects.module_that_reads"
-    spec = importlib.util.spec_from_file_location(name, module.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    assert module.__file__ is not None
+    # A seeded defect has a loader with the changed source; pytest's own loader has none to give.
+    loader = module.__loader__
+    if not isinstance(loader, SourceFileLoader):
+        loader = SourceFileLoader(module.__name__, module.__file__)
+    code = loader.get_code(module.__name__)
+    assert code is not None
+    again = ModuleType("tests.defects.module_that_reads")
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(sys.modules, "time", clocks)
-        patched.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-    return module
+        patched.setitem(sys.modules, again.__name__, again)
+        exec(code, vars(again))
+    return again
 
 
 @given(
