@@ -44,29 +44,51 @@ def collect_chunks(executor: gx.AgentExecutor, how: str, inputs: Any = "q") -> l
     return asyncio.run(collect())
 
 
+def kinds(chunks: list[dict[str, Any]]) -> list[str]:
+    return [next(iter(chunk)) for chunk in chunks]
+
+
 both = cases("how", ["sync", "async"])
+# The chunks of a step with two actions.
+TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
 
 
 def make_executor(*turns: Any, **settings: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
+HI, A, B = act("echo", text="hi"), act("echo", text="a"), act("echo", text="b")
+EMPTY = [AssistantMessage("")]
+STEP = [{"actions": [HI], "messages": EMPTY}, {"steps": [gx.AgentStep(HI, "hi")], "messages": [UserMessage("hi")]}]
+STOPPED = "Agent stopped due to iteration limit or time limit."
+SURE = gx.AgentFinish({"output": "42", "sure": True}, "I know")
+
+
 @both
-def test_action_step_and_output_are_separate_chunks(how: str) -> None:
-    action = act("echo", text="hi")
-    assert collect_chunks(make_executor(action, answer()), how) == [
-        {"actions": [action], "messages": [AssistantMessage("")]},
-        {"steps": [gx.AgentStep(action, "hi")], "messages": [UserMessage("hi")]},
-        {"output": "done", "messages": [AssistantMessage("")]},
-    ]
+@cases(
+    ("executor", "chunks"),
+    [
+        (make_executor(HI, answer()), [*STEP, {"output": "done", "messages": EMPTY}]),
+        (make_executor(HI, max_iterations=1), [*STEP, {"output": STOPPED, "messages": EMPTY}]),
+        (
+            make_executor(HI, answer(), return_intermediate_steps=True),
+            [*STEP, {"output": "done", "intermediate_steps": [(HI, "hi")], "messages": EMPTY}],
+        ),
+        (make_executor(SURE), [{"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}]),
+    ],
+)
+def test_action_step_and_output_are_separate_chunks(
+    how: str, executor: gx.AgentExecutor, chunks: list[dict[str, Any]]
+) -> None:
+    assert collect_chunks(executor, how) == chunks
 
 
 @both
 def test_actions_come_before_the_steps(how: str) -> None:
-    first, second = act("echo", text="a"), act("fail", text="b")
-    chunks = collect_chunks(make_executor([first, second], answer()), how)
-    assert [next(iter(chunk)) for chunk in chunks] == ["actions", "actions", "steps", "steps", "output"]
-    assert [chunk["actions"] for chunk in chunks[:2]] == [[first], [second]]
+    second = act("fail", text="b")
+    chunks = collect_chunks(make_executor([A, second], answer()), how)
+    assert kinds(chunks) == [*TOGETHER, "output"]
+    assert [chunk["actions"] for chunk in chunks[:2]] == [[A], [second]]
     assert sorted(chunk["steps"][0].status for chunk in chunks[2:4]) == ["error", "ok"]
 
 
@@ -112,11 +134,7 @@ def test_each_step_is_emitted_once() -> None:
     action = act("wait", seconds="0.1")
     executor = gx.AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
     chunks = collect_chunks(executor, "async")
-    assert [next(iter(chunk)) for chunk in chunks] == [
-        *["actions", "actions", "steps", "steps"],
-        *["actions", "steps"],
-        "output",
-    ]
+    assert kinds(chunks) == [*TOGETHER, "actions", "steps", "output"]
 
 
 @gx.node
@@ -127,74 +145,30 @@ def hide_results(seen: Observed) -> Observed:
 
 @both
 def test_changeable_steps_are_emitted_after_the_change(how: str) -> None:
-    executor = make_executor([act("echo", text="a"), act("echo", text="b")], answer())
-    spliced = gx.splice(
-        executor.graph, gx.edges(hide_results, gx.on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
+    executor = make_executor([A, B], answer()).splice(
+        gx.edges(hide_results, gx.on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
     )
-    chunks = collect_chunks(executor.with_graph(spliced), how)
-    assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["hidden", "hidden"]
+    steps = [chunk["steps"][0] for chunk in collect_chunks(executor, how) if "steps" in chunk]
+    assert [step.observation for step in steps] == ["hidden", "hidden"]
 
 
 @both
 def test_parse_error_is_a_step_without_an_action(how: str) -> None:
     chunks = collect_chunks(make_executor([], answer(), handle_parsing_errors="what?"), how)
-    assert [next(iter(chunk)) for chunk in chunks] == ["steps", "output"]
+    assert kinds(chunks) == ["steps", "output"]
     assert chunks[0]["steps"][0].status == "parse_error"
     assert chunks[0]["messages"] == [UserMessage("what?")]
 
 
 @both
-def test_a_stopped_run_ends_with_its_output(how: str) -> None:
-    chunks = collect_chunks(make_executor(act("echo", text="hi"), max_iterations=1), how)
-    assert chunks[-1] == {
-        "output": "Agent stopped due to iteration limit or time limit.",
-        "messages": [AssistantMessage("")],
-    }
-
-
-@both
-def test_last_chunk_has_the_steps_on_request(how: str) -> None:
-    action = act("echo", text="hi")
-    chunks = collect_chunks(make_executor(action, answer(), return_intermediate_steps=True), how)
-    assert ["intermediate_steps" in chunk for chunk in chunks] == [False, False, True]
-    assert chunks[-1]["intermediate_steps"] == [(action, "hi")]
-
-
-@both
-def test_last_chunk_has_return_values_and_log(how: str) -> None:
-    finish = gx.AgentFinish({"output": "42", "sure": True}, "I know")
-    assert collect_chunks(make_executor(finish), how) == [
-        {"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}
-    ]
-
-
-@both
 def test_native_calls_keep_their_messages(how: str) -> None:
-    model = ScriptedModel([[call("echo", "c1", text="a"), call("echo", "c2", text="b")], "done"])
+    calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
+    agent = gx.create_tool_calling_agent(ScriptedModel([[*calls], "done"]), [echo])
     # One at a time, as concurrent tools are ordered by when they return.
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], tool_concurrency=1)
-    chunks = collect_chunks(executor, how)
-    message = ModelReply("", (call("echo", "c1", text="a"), call("echo", "c2", text="b"))).message
-    assert [chunk["messages"] for chunk in chunks] == [
-        [message],
-        [message],
-        [ToolMessage("c1", "a")],
-        [ToolMessage("c2", "b")],
-        [AssistantMessage("done")],
-    ]
-
-
-@gx.tool(return_direct=True)
-def finish(text: str) -> str:
-    """Return the text as the answer."""
-    return text
-
-
-@both
-def test_step_comes_before_a_direct_answer(how: str) -> None:
-    action = act("finish", text="so")
-    executor = gx.AgentExecutor(agent=scripted(action), tools=[finish])
-    assert [next(iter(chunk)) for chunk in collect_chunks(executor, how)] == ["actions", "steps", "output"]
+    chunks = collect_chunks(gx.AgentExecutor(agent=agent, tools=[echo], tool_concurrency=1), how)
+    called = ModelReply("", calls).message
+    sent = [called, called, ToolMessage("c1", "a"), ToolMessage("c2", "b"), AssistantMessage("done")]
+    assert [chunk["messages"] for chunk in chunks] == [[one] for one in sent]
 
 
 def test_action_is_emitted_before_its_tool_runs() -> None:
@@ -213,46 +187,14 @@ def test_action_is_emitted_before_its_tool_runs() -> None:
     assert ran == []
 
 
-@gx.node
-def one_by_one(acted: Acted) -> gx.Asks[CallTool, Observed]:
-    """Call the tools one after the other."""
-    first, second = acted.actions
-    one = yield from gx.ask(CallTool(first.tool, first.tool_input, acted.run))
-    other = yield from gx.ask(CallTool(second.tool, second.tool_input, acted.run))
-    return Observed(acted.run, acted.actions, (one, other))
-
-
-@both
-def test_tools_called_in_turn_are_emitted_once(how: str) -> None:
-    executor = make_executor([act("echo", text="a"), act("echo", text="b")], answer())
-    slowly = gx.charged(when_spent=limit_reached)(rename(one_by_one, "dispatch_tools"))
-    executor = executor.with_graph(gx.replace(executor.graph, slowly))
-    keys = [next(iter(chunk)) for chunk in collect_chunks(executor, how)]
-    assert keys == ["actions", "actions", "steps", "steps", "output"]
-
-
 def test_resumed_step_emits_its_actions_again() -> None:
-    executor = gx.AgentExecutor(
-        agent=scripted(act("fail", text="a"), answer()), tools=[fail], handle_tool_errors="raise"
-    )
     with pytest.raises(ValueError, match="no a") as caught:
-        collect_chunks(executor, "sync")
-    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[fail])
-    keys = [next(iter(chunk)) for chunk in collect_chunks(executor, "sync", gx.snapshot_of(caught.value))]
-    assert keys == ["actions", "steps", "output"]
+        collect_chunks(make_executor(act("fail", text="a"), handle_tool_errors="raise"), "sync")
+    chunks = collect_chunks(make_executor(answer()), "sync", gx.snapshot_of(caught.value))
+    assert kinds(chunks) == ["actions", "steps", "output"]
 
 
-@both
-def test_new_steps_are_emitted_after_a_removal(how: str) -> None:
-    @gx.node
-    def forget(ready: Ready) -> Ready:
-        return Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
-
-    model = ScriptedModel([*[f"Action: echo\nAction Input: {letter}" for letter in "abcd"], "Final Answer: so"])
-    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo])
-    changed = gx.splice(executor.graph, gx.edges(forget, gx.on(Ready, plan)), after=check_return_direct, on=Ready)
-    keys = [next(iter(chunk)) for chunk in collect_chunks(executor.with_graph(changed), how)]
-    assert keys == [*["actions", "steps"] * 4, "output"]
+# ---- other nodes that dispatch or change steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,14 +254,13 @@ def call_first(acted: Acted) -> gx.Asks[CallTool, Acted | Observed]:
 LIMIT: Any = gx.on(LimitReached, stopped_response)
 OBSERVED: Any = gx.on(Observed, check_return_direct)
 # Each dispatching node, its routes, and the chunks of a step with two actions.
-TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
 DISPATCHERS: dict[str, tuple[Any, Any, list[str]]] = {
     "own effect": (delegate, OBSERVED | LIMIT, TOGETHER),
     "opaque": (perform, OBSERVED | LIMIT, TOGETHER),
     "pure": (observe, OBSERVED, TOGETHER),
     "pure, to the plan": (carry_out, gx.on(Ready, plan), TOGETHER),
     "pure, one by one": (observe_first, OBSERVED | gx.on(Acted, observe_first), ONE_BY_ONE),
-    "one by one": (call_first, OBSERVED | LIMIT | gx.on(Acted, call_first), ["actions", "actions", "steps", "steps"]),
+    "one by one": (call_first, OBSERVED | LIMIT | gx.on(Acted, call_first), TOGETHER),
 }
 
 
@@ -329,13 +270,7 @@ def tool_of(asked: Delegate) -> str:
 
 def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> gx.AgentExecutor:
     """Return an executor in which another node replaces `dispatch_tools`."""
-    executor = gx.AgentExecutor(
-        agent=scripted(*turns),
-        tools=[echo, fail],
-        handlers={Delegate: tool_of},
-        handle_parsing_errors=True,
-        allow_nonterminating=True,
-    )
+    options: Any = {"handlers": {Delegate: tool_of}, "handle_parsing_errors": True, "allow_nonterminating": True}
     rows: Any = (
         gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, stopped_response))
         | gx.edges(parse, gx.on(Acted, dispatch) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
@@ -344,19 +279,17 @@ def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> gx.AgentExecu
     )
     if any(way.target is check_return_direct for way in routes.routes):
         rows |= gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-    return executor.with_graph(gx.graph(rows, start=plan))
+    return make_executor(*turns, **options).with_graph(gx.graph(rows, start=plan))
 
 
 @both
 @cases("kind", DISPATCHERS)
 def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     dispatch, routes, order = DISPATCHERS[kind]
-    same = act("echo", text="a")
     # The same decision again is another step; an unreadable reply has no action.
-    turns: Any = [same, same], [], [act("echo", text="a"), act("echo", text="b")], [same], answer()
+    turns: Any = [A, A], [], [A, B], [A], answer()
     chunks = collect_chunks(replace_dispatcher(dispatch, routes, *turns), how)
-    expected = [*order, "steps", *order, "actions", "steps", "output"]
-    assert [next(iter(chunk)) for chunk in chunks] == expected
+    assert kinds(chunks) == [*order, "steps", *order, "actions", "steps", "output"]
     announced = [chunk["actions"][0] for chunk in chunks if "actions" in chunk]
     assert announced == [*turns[0], *turns[2], *turns[3]]
     carried_out = [chunk["steps"][0] for chunk in chunks if "steps" in chunk]
@@ -381,19 +314,15 @@ def refuse(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | Observed]:
 
 
 @both
-@cases("guard", [approve, refuse])
-def test_approval_emits_only_approved_actions(how: str, guard: Any) -> None:
-    first, second = act("echo", text="a"), act("echo", text="b")
-    executor = gx.AgentExecutor(
-        agent=scripted([first, second], [first], answer()), tools=[echo], handlers={gx.AskHuman: lambda asked: "no"}
-    )
-    routes: Any = gx.on(Acted, dispatch_tools) | gx.on(LimitReached, stopped_response)
-    if guard is refuse:
-        routes |= gx.on(Observed, check_return_direct)
-    spliced = gx.splice(executor.graph, gx.edges(guard, routes), after=parse, on=Acted)
-    chunks = collect_chunks(executor.with_graph(spliced), how)
-    assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 3, "output"]
-    assert all(chunk.get("actions", [first]) == [first] for chunk in chunks)
+@cases(
+    ("guard", "routes"),
+    [(approve, gx.on(Acted, dispatch_tools)), (refuse, gx.on(Acted, dispatch_tools) | OBSERVED)],
+)
+def test_approval_emits_only_approved_actions(how: str, guard: Any, routes: Any) -> None:
+    executor = make_executor([A, B], [A], answer(), handlers={gx.AskHuman: lambda asked: "no"})
+    chunks = collect_chunks(executor.splice(gx.edges(guard, routes | LIMIT), after=parse, on=Acted), how)
+    assert kinds(chunks) == [*["actions", "steps"] * 3, "output"]
+    assert all(chunk.get("actions", [A]) == [A] for chunk in chunks)
 
 
 @gx.node
@@ -427,14 +356,12 @@ def make_nested_executor(decide: Any) -> gx.AgentExecutor:
 
 @both
 def test_agent_as_dispatcher_emits_the_action(how: str) -> None:
-    action = act("echo", text="a")
-
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        return answer("inner" if "outer" in inputs else "done") if steps or "outer" in inputs else action
+        return answer("inner" if "outer" in inputs else "done") if steps or "outer" in inputs else A
 
     chunks = collect_chunks(make_nested_executor(decide), how)
-    assert [next(iter(chunk)) for chunk in chunks] == ["actions", "steps", "output"]
-    assert chunks[0]["actions"] == [action]
+    assert kinds(chunks) == ["actions", "steps", "output"]
+    assert chunks[0]["actions"] == [A]
 
 
 @both
@@ -463,14 +390,49 @@ def redact(ready: Ready) -> Ready:
     return Ready(Run(ready.run.inputs, Steps(steps)))
 
 
+@gx.node
+def forget(ready: Ready) -> Ready:
+    """Forget all steps but the last."""
+    return Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
+
+
+@gx.charged(when_spent=limit_reached)
+@gx.node
+def one_by_one(acted: Acted) -> gx.Asks[CallTool, Observed]:
+    """Call the tools one after the other."""
+    first, second = (CallTool(action.tool, action.tool_input, acted.run) for action in acted.actions)
+    return Observed(acted.run, acted.actions, ((yield from gx.ask(first)), (yield from gx.ask(second))))
+
+
+@gx.tool(return_direct=True)
+def finish(text: str) -> str:
+    """Return the text as the answer."""
+    return text
+
+
+def spell(steps: Steps, inputs: dict[str, Any]) -> Any:
+    """Say the letters from a to d, and look at the last step only."""
+    last = steps[-1].observation if steps else ""
+    return answer() if last == "d" else act("echo", text=chr(ord(last) + 1) if last else "a")
+
+
+def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
+    executor = gx.AgentExecutor(agent=agent, tools=[echo])
+    return executor.splice(gx.edges(node, gx.on(Ready, plan)), after=check_return_direct, on=Ready)
+
+
 @both
-def test_changed_step_is_not_new(how: str) -> None:
-    action = act("echo", text="a")
-    executor = gx.AgentExecutor(agent=scripted(action, action, answer()), tools=[echo])
-    rows: Any = gx.edges(redact, gx.on(Ready, plan))
-    changed = executor.with_graph(gx.splice(executor.graph, rows, after=check_return_direct, on=Ready))
-    chunks = collect_chunks(changed, how)
-    assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 2, "output"]
+@cases(
+    ("executor", "order"),
+    [
+        (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
+        (after_steps(forget, spell), ["actions", "steps"] * 4),
+        (make_executor([A, B], answer()).replace(rename(one_by_one, "dispatch_tools")), TOGETHER),
+        (gx.AgentExecutor(agent=scripted(act("finish", text="so")), tools=[finish]), ["actions", "steps"]),
+    ],
+)
+def test_changed_steps_are_emitted_once(how: str, executor: gx.AgentExecutor, order: list[str]) -> None:
+    assert kinds(collect_chunks(executor, how)) == [*order, "output"]
 
 
 def test_action_is_emitted_before_its_own_effect() -> None:
@@ -480,10 +442,8 @@ def test_action_is_emitted_before_its_own_effect() -> None:
         asked.append(effect)
         return "seen"
 
-    executor = gx.AgentExecutor(
-        agent=scripted(act("echo", text="a"), answer()), tools=[echo], handlers={Delegate: answer_effect}
-    )
-    chunks = executor.with_graph(gx.replace(executor.graph, rename(delegate, "dispatch_tools"))).stream_chunks("q")
+    executor = make_executor(A, answer(), handlers={Delegate: answer_effect})
+    chunks = executor.replace(rename(delegate, "dispatch_tools")).stream_chunks("q")
     assert "actions" in next(chunks)
     assert asked == []
     chunks.close()
@@ -494,12 +454,10 @@ def test_other_events_have_no_chunks() -> None:
 
 
 def test_result_of_another_action_waits_for_its_step() -> None:
-    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[echo])
-    chunks = ChunkBuilder(executor.graph)
-    action = act("echo", text="a")
-    chunks.convert(Entered("dispatch_tools", Acted(Run({"input": "q"}), (action,)), Spent()))
+    chunks = ChunkBuilder(make_executor(answer()).graph)
+    chunks.convert(Entered("dispatch_tools", Acted(Run({"input": "q"}), (A,)), Spent()))
     other = CallTool("echo", {"text": "b"})
     assert chunks.convert(gx.Answered("dispatch_tools", other, ToolResult("b"), 0.0, Spent())) == []
-    step = gx.AgentStep(action, "a")
+    step = gx.AgentStep(A, "a")
     (_, made) = chunks.convert(Entered("plan", Ready(Run({"input": "q"}, Steps([step]))), Spent()))
     assert made["steps"] == [step]
