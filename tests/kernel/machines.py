@@ -1,15 +1,36 @@
 """Small machines: a clock of two nodes, a diamond, a self-loop, and one for each way to ask for effects."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from graphexec import END, Asks, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
+import pytest
+
+from graphexec import (
+    END,
+    Asks,
+    Done,
+    Effect,
+    Exhausted,
+    Graph,
+    GraphError,
+    Snapshot,
+    advance,
+    ask,
+    ask_all,
+    begin,
+    edges,
+    graph,
+    on,
+)
 from graphexec.effects import AskHuman, CallModel, CallTool, ToolResult, agent_limits
-from graphexec.kernel import Limits, Meter, charged, metered, node, opaque
+from graphexec.kernel import Limits, Meter, PendingEffect, charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
+from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
 
 # ---- inputs of the machines, and their outcome for a limit
 
@@ -373,3 +394,62 @@ def limited(**limits: int) -> RunContext:
 
 def names(effects: Sequence[object]) -> list[str]:
     return [type(effect).__name__ for effect in effects]
+
+
+# ---- what tests do with a machine
+
+
+def machine_of(one: Any) -> Graph[Any, Any]:
+    """Return the graph of one node: an outcome that the node takes leads back to it, and any other ends the run."""
+    routes = [on(outcome, one if outcome in one.takes else END) for outcome in one.outcomes]
+    table: Any = edges
+    machine: Graph[Any, Any] = graph(table(one, functools.reduce(operator.or_, routes)), start=one)
+    return machine
+
+
+def pending(machine: Graph[Any, Any], at: object, limits: Limits | None = None) -> PendingEffect:
+    """Step from a value or a snapshot to the next request."""
+    state = advance(machine, at if isinstance(at, Snapshot) else begin(machine, at), limits or Limits())
+    assert isinstance(state, PendingEffect)
+    return state
+
+
+def finish(machine: Graph[Any, Any], at: object, limits: Limits | None = None) -> Done[Any]:
+    """Step from a value or a snapshot to the end of the run, without another request."""
+    state = advance(machine, at if isinstance(at, Snapshot) else begin(machine, at), limits or Limits())
+    assert isinstance(state, Done)
+    return state
+
+
+def reload(snapshot: Snapshot, machine: Graph[Any, Any]) -> Snapshot:
+    """Return the snapshot as it is read from JSON."""
+    return Snapshot.from_json(snapshot.to_json(), machine)
+
+
+def run_machine(
+    machine: Graph[Any, Any], value: object, context: RunContext | None = None, drivers: Sequence[Driver] = ALL_DRIVERS
+) -> DriverResult[Any]:
+    """Run with every driver; the context, without handlers by default, has no state."""
+    return run_script(lambda: Script(machine, value, context or without_handlers()), drivers=drivers)
+
+
+def error_message(kind: type[Exception], call: Callable[..., object], *arguments: object, **options: object) -> str:
+    """Return the message of the exception that a call raises."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    return str(caught.value)
+
+
+def check_refusal(kind: type[Exception], facts: Sequence[str], call: Callable[..., object], *arguments: object) -> None:
+    """Require that a call raises an exception whose message has these facts."""
+    message = error_message(kind, call, *arguments)
+    for fact in facts:
+        assert fact in message, message
+
+
+def faults_of(call: Callable[..., object], *arguments: object, **options: object) -> list[str]:
+    """Return the code, node, outcome and text of each fault that a call reports."""
+    with pytest.raises(GraphError) as caught:
+        call(*arguments, **options)
+    assert str(caught.value) == "\n".join(map(str, caught.value.faults))
+    return [f"{fault.code} {fault.node} {fault.outcome}: {fault.text}" for fault in caught.value.faults]

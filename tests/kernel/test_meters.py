@@ -243,22 +243,12 @@ def test_zero_and_none_are_valid_limits() -> None:
     assert gx.Limits(seconds=0.5).seconds == 0.5
 
 
-def test_exhausted_limit_has_a_readable_text() -> None:
-    assert str(gx.Exhausted("model_calls", 3, 3)) == "the limit of 3 model calls was reached (3 spent)"
-    assert str(gx.Exhausted("seconds", 0.5, 0.75)) == "the limit of 0.5 seconds was reached (0.75 spent)"
-
-
 def test_usages_are_added() -> None:
     assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
 
 
 def test_tokens_include_input_and_output() -> None:
     assert reported_tokens(gx.Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
-
-
-def test_refused_batch_reports_the_limit() -> None:
-    limit = gx.Exhausted("tool_calls", 3, 0, wanted=5)
-    assert str(limit) == "the limit of 3 tool calls does not allow 5 more (0 spent)"
 
 
 def test_finished_calls_of_a_cut_batch_count_tokens() -> None:
