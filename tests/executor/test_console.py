@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, AskHuman, Spent, create_react_agent, splice, tool
+from graphexec import AgentExecutor, AgentFinish, AskHuman, Spent, create_react_agent, tool
 from graphexec.actions import NO_RUN, Run, Steps
 from graphexec.effects import CallTool
 from graphexec.executor import Acted, Ready, parse
@@ -22,7 +22,7 @@ from graphexec.models import ScriptedModel
 from graphexec.nodes import stop_repeats
 from graphexec.nodes.tool_calls import WARNING
 from graphexec.runtime import report
-from tests.executor.actors import act, answer, echo, fail, scripted
+from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, scripted
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
 
@@ -71,68 +71,57 @@ hi it is
 """
 
 
-def test_run_is_printed_from_start_to_end() -> None:
-    assert print_run(react(ACT, DONE)) == WHOLE
+def printed(*lines: str) -> str:
+    """Return the output of a run that prints these lines."""
+    return "".join(f"{line}\n" for line in ("> the run begins", *lines, "> the run ends"))
 
 
-def test_invented_text_is_printed_as_unread() -> None:
-    printed = print_run(react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"))
-    unread = "   not read, since the model invented it: Observation: "
-    assert printed == WHOLE.replace("-> echo(hi)\n", f"-> echo(hi)\n{unread}ho\n").replace(
-        "hi it is\n", f"{unread}he\nhi it is\n"
-    )
+UNREAD = "   not read, since the model invented it: Observation: "
+STOPPED = "Agent stopped due to iteration limit or time limit."
+HOSTILE = "\x1b[2J\x07gone\rback\tand\non"
+NOT_READ = WHOLE.replace("-> echo(hi)\n", f"-> echo(hi)\n{UNREAD}ho\n").replace("hi it is\n", f"{UNREAD}he\nhi it is\n")
+STOP = "Stopped after 1 step: the limit of 1 iteration was reached (1 spent)."
+A, B = act("echo", text="a"), act("fail", text="b")
+SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<- fail failed: ValueError: no b"
 
 
-@cases("how", ["run", "arun", "stream"])
-def test_every_way_to_run_prints_to_stderr(how: str, capsys: pytest.CaptureFixture[str]) -> None:
-    executor = react(ACT, DONE, verbose=True)
-    if how == "run":
-        executor.run("q")
-    elif how == "arun":
-        asyncio.run(executor.arun("q"))
-    else:
-        list(executor.stream("q"))
+@cases(
+    ("make", "output"),
+    [
+        (lambda: react(ACT, DONE), WHOLE),
+        (lambda: react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
+        (lambda: make_executor([A, B], answer("so")), printed(SHOWN_A, SHOWN_B, "<- a", FAILED, "so")),
+        (
+            lambda: react("garbage\n", DONE, handle_parsing_errors="Say it again."),
+            printed("garbage", "<- could not be read: Say it again.", "hi it is"),
+        ),
+        (lambda: make_executor(A, max_iterations=1), printed(SHOWN_A, "<- a", STOPPED, STOP)),
+        # An answer of several values is printed whole.
+        (lambda: make_executor(AgentFinish({"answer": 42, "sure": True})), printed('{"answer":42,"sure":true}')),
+        # Long text is cut.
+        (lambda: make_executor(answer("x" * 3_500)), printed(f"{'x' * 2_000} [... 1,500 more characters]")),
+        (lambda: make_executor(answer("y" * 2_000)), printed("y" * 2_000)),
+        (
+            lambda: react("x" * 2_500 + f"\n{ACT}", DONE),
+            printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
+        ),
+        # Control characters are replaced.
+        (lambda: make_executor(answer(HOSTILE)), printed("\ufffd[2J\ufffdgone\ufffdback\tand\non")),
+    ],
+)
+def test_run_is_printed_from_start_to_end(make: Callable[[], AgentExecutor], output: str) -> None:
+    assert print_run(make()) == output
+
+
+@cases("run", [run_sync, run_async, lambda executor: list(executor.stream("q"))])
+def test_every_way_to_run_prints_to_stderr(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run(react(ACT, DONE, verbose=True))
     assert capsys.readouterr() == ("", WHOLE)
 
 
 def test_a_silent_executor_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     react(ACT, DONE).run("q")
     assert capsys.readouterr() == ("", "")
-
-
-def test_arguments_by_name_and_several_actions() -> None:
-    assert print_run(make_executor([act("echo", text="a"), act("fail", text="b")], answer("so"))) == (
-        "> the run begins\n"
-        '-> echo({"text":"a"})\n'
-        '-> fail({"text":"b"})\n'
-        "<- a\n"
-        "<- fail failed: ValueError: no b\n"
-        "so\n"
-        "> the run ends\n"
-    )
-
-
-def test_unreadable_reply_is_printed_with_its_feedback() -> None:
-    assert print_run(react("garbage\n", DONE, handle_parsing_errors="Say it again.")) == (
-        "> the run begins\ngarbage\n<- could not be read: Say it again.\nhi it is\n> the run ends\n"
-    )
-
-
-def test_a_stopped_run_says_why() -> None:
-    assert print_run(make_executor(act("echo", text="a"), max_iterations=1)) == (
-        "> the run begins\n"
-        '-> echo({"text":"a"})\n'
-        "<- a\n"
-        "Agent stopped due to iteration limit or time limit.\n"
-        "Stopped after 1 step: the limit of 1 iteration was reached (1 spent).\n"
-        "> the run ends\n"
-    )
-
-
-def test_answer_of_several_values_is_printed_whole() -> None:
-    assert print_run(make_executor(AgentFinish({"answer": 42, "sure": True}))) == (
-        '> the run begins\n{"answer":42,"sure":true}\n> the run ends\n'
-    )
 
 
 @tool
@@ -163,26 +152,23 @@ def test_effects_other_than_tool_calls_are_not_printed() -> None:
 
 
 def test_a_terminal_gets_colours() -> None:
-    text = print_run(make_executor(act("echo", text="a"), act("fail", text="b"), answer("so")), Terminal())
-    assert text == (
+    executor = make_executor(A, B, answer("so"))
+    assert print_run(executor, Terminal()) == (
         "\x1b[2m> the run begins\x1b[0m\n"
-        '\x1b[32m-> echo({"text":"a"})\x1b[0m\n'
+        f"\x1b[32m{SHOWN_A}\x1b[0m\n"
         "\x1b[33m<- a\x1b[0m\n"
-        '\x1b[32m-> fail({"text":"b"})\x1b[0m\n'
-        "\x1b[31m<- fail failed: ValueError: no b\x1b[0m\n"
+        f"\x1b[32m{SHOWN_B}\x1b[0m\n"
+        f"\x1b[31m{FAILED}\x1b[0m\n"
         "\x1b[1mso\x1b[0m\n"
         "\x1b[2m> the run ends\x1b[0m\n"
     )
 
 
-def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert print_run(react(ACT, DONE), Terminal()) == WHOLE
-
-
-def test_empty_no_color_keeps_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "")
-    assert "\x1b[" in print_run(react(ACT, DONE), Terminal())
+@cases(("value", "colours"), [("1", False), ("", True)])
+def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str, colours: bool) -> None:
+    monkeypatch.setenv("NO_COLOR", value)
+    output = print_run(react(ACT, DONE), Terminal())
+    assert ("\x1b[" in output, output == WHOLE) == (colours, not colours)
 
 
 # ---- hostile and long text
@@ -196,41 +182,18 @@ def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
     assert all(letter.isprintable() or letter in "\n\t" for letter in output)
 
 
-def test_control_characters_are_replaced() -> None:
-    executor = AgentExecutor(agent=scripted(answer("\x1b[2J\x07gone\rback\tand\non")), tools=[])
-    assert "\ufffd[2J\ufffdgone\ufffdback\tand\non\n" in print_run(executor)
-
-
-def test_long_text_is_cut() -> None:
-    long = "x" * 3_500
-    output = print_run(make_executor(answer(long)))
-    assert f"\n{'x' * 2_000} [... 1,500 more characters]\n" in output
-    assert "x" * 2_001 not in output
-    assert f"\n{'y' * 2_000}\n" in print_run(make_executor(answer("y" * 2_000)))
-
-
-def test_action_follows_a_long_thought_on_its_line() -> None:
-    output = print_run(react("x" * 2_500 + f"\n{ACT}", DONE))
-    assert f"\n{'x' * 2_000} [... 546 more characters]\n-> echo(hi)\n" in output
-
-
 def test_resumed_run_prints_new_steps_only() -> None:
-    executor = react(ACT, DONE)
-    events = list(executor.stream("q"))
-    entered = [event for event in events if isinstance(event, Entered)]
+    events = list(react(ACT, DONE).stream("q"))
+    plans = [place for place, event in enumerate(events) if isinstance(event, Entered) and event.node == "plan"]
     out = io.StringIO()
     watcher = ConsolePrinter(out)
-    # From the second plan on.
-    for event in events[events.index([event for event in entered if event.node == "plan"][1]) :]:
+    for event in events[plans[1] :]:
         watcher(event)
     assert out.getvalue() == "<- hi\nhi it is\n> the run ends\n"
 
 
-def test_resumed_or_changed_run_prints_steps_once(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    executor = react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True)
-    turns = executor.iter("q")
+def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[str]) -> None:
+    turns = react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True).iter("q")
     for _ in turns:
         if not turns.ended:
             turns.run = Run({"input": "r"}, Steps(turns.run.steps))
@@ -239,19 +202,14 @@ def test_resumed_or_changed_run_prints_steps_once(
 
 
 def test_text_added_by_a_node_is_a_note() -> None:
-    executor = react(ACT, ACT, DONE)
-    executor = executor.plug(stop_repeats())
-    output = print_run(executor)
+    output = print_run(react(ACT, ACT, DONE).plug(stop_repeats()))
     assert output.count("<- hi\n") == 3
     assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in output
 
 
 def test_actions_asked_about_are_printed_once() -> None:
-    executor = react(ACT, DONE)
-    executor = AgentExecutor(agent=executor.agent, tools=[echo, fail], handlers={AskHuman: lambda _: "yes"}).with_graph(
-        splice(executor.graph, APPROVED, after=parse, on=Acted)
-    )
-    assert print_run(executor) == WHOLE
+    executor = react(ACT, DONE, handlers={AskHuman: lambda _: "yes"})
+    assert print_run(executor.splice(APPROVED, after=parse, on=Acted)) == WHOLE
 
 
 def test_notices_of_any_node_are_printed() -> None:
