@@ -22,24 +22,34 @@ from graphexec.executor.table import STOPPED
 from graphexec.kernel import Answered, Asked, Moved, Reported
 from graphexec.models import ScriptedModel
 from tests.drivers import limit_of
-from tests.executor.actors import call, echo, fail, prompt, run_executor
+from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor
 from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "I have heard enough.\nFinal Answer: hi it is"
 
 
-def react(*replies: Any, **settings: Any) -> tuple[gx.AgentExecutor, ScriptedModel]:
+def make_executor(agent: Any, *more: AnyTool, **settings: Any) -> gx.AgentExecutor:
+    settings = {"max_iterations": 1, "early_stopping_method": "generate", **settings}
+    return gx.AgentExecutor(agent=agent, tools=[echo, *more], **settings)
+
+
+def react(*replies: Any, protocol: Any = "chat", **settings: Any) -> tuple[gx.AgentExecutor, ScriptedModel]:
     model = ScriptedModel(replies)
-    agent = gx.create_react_agent(model, [echo], protocol=settings.pop("protocol", "chat"))
-    settings = {"max_iterations": 2, "early_stopping_method": "generate", **settings}
-    return gx.AgentExecutor(agent=agent, tools=[echo], **settings), model
+    agent = gx.create_react_agent(model, [echo], protocol=protocol)
+    return make_executor(agent, **{"max_iterations": 2, **settings}), model
 
 
 def run_until_stopped(executor: gx.AgentExecutor) -> gx.StoppedResponse:
     ending = executor.run("say hi").ending
     assert isinstance(ending, gx.StoppedResponse)
     return ending
+
+
+def last_answer(executor: gx.AgentExecutor) -> tuple[str, bool]:
+    """Return the output of a stopped run, and whether a model wrote it."""
+    ending = run_until_stopped(executor)
+    return ending.output, ending.generated
 
 
 # ---- the last request
@@ -50,30 +60,21 @@ def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
     forced.run("say hi")
     generated, other = react(ACT, ACT, DONE, protocol=protocol)
-    ending = run_until_stopped(generated)
-    assert (ending.output, ending.generated) == ("hi it is", True)
+    assert last_answer(generated) == ("hi it is", True)
     # Except for the sentence, the third request of one run is the last one of the other.
     assert model.requests[:2] == other.requests[:2]
     assert len(other.requests) == 3
     assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL_REQUEST}"
     assert other.requests[2] == conclude_request(model.requests[2])
-    assert isinstance(
-        other.requests[2], messages.CompletionRequest if protocol == "completion" else messages.ChatRequest
-    )
+    kind = messages.CompletionRequest if protocol == "completion" else messages.ChatRequest
+    assert isinstance(other.requests[2], kind)
 
 
 def test_structured_agent_may_only_answer() -> None:
     decision = json.dumps({"action": "echo", "action_input": {"text": "hi"}})
     final = json.dumps({"action": "final_answer", "answer": "hi it is"})
     model = ScriptedModel([decision, final])
-    executor = gx.AgentExecutor(
-        agent=gx.create_structured_agent(model, [echo]),
-        tools=[echo],
-        max_iterations=1,
-        early_stopping_method="generate",
-    )
-    ending = run_until_stopped(executor)
-    assert (ending.output, ending.generated) == ("hi it is", True)
+    assert last_answer(make_executor(gx.create_structured_agent(model, [echo]))) == ("hi it is", True)
     first, last = model.requests
     assert isinstance(first, messages.ChatRequest)
     assert isinstance(last, messages.ChatRequest)
@@ -88,14 +89,8 @@ def test_structured_agent_may_only_answer() -> None:
 
 def test_last_request_of_a_stopped_run_forbids_calls() -> None:
     model = ScriptedModel([call("echo", text="hi"), "hi it is"])
-    executor = gx.AgentExecutor(
-        agent=gx.create_tool_calling_agent(model, [echo], system="Help."),
-        tools=[echo],
-        max_iterations=1,
-        early_stopping_method="generate",
-    )
-    ending = run_until_stopped(executor)
-    assert (ending.output, ending.generated) == ("hi it is", True)
+    agent = gx.create_tool_calling_agent(model, [echo], system="Help.")
+    assert last_answer(make_executor(agent)) == ("hi it is", True)
     first, last = model.requests
     assert isinstance(first, messages.ChatRequest)
     assert isinstance(last, messages.ChatRequest)
@@ -112,11 +107,9 @@ def test_last_request_of_a_stopped_run_forbids_calls() -> None:
 
 
 def test_concluding_sentence_joins_the_users_last_message() -> None:
+    reply = messages.AssistantMessage("a")
     assert conclude_messages([messages.UserMessage("q")]) == (messages.UserMessage(f"q\n\n{FINAL_REQUEST}"),)
-    assert conclude_messages([messages.AssistantMessage("a")]) == (
-        messages.AssistantMessage("a"),
-        messages.UserMessage(FINAL_REQUEST),
-    )
+    assert conclude_messages([reply]) == (reply, messages.UserMessage(FINAL_REQUEST))
 
 
 @cases("kind", ["def", "async def"])
@@ -134,8 +127,7 @@ def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
 
     def make() -> gx.AgentExecutor:
         seen.clear()
-        agent: Any = decide if kind == "def" else decide_too
-        return gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=2, early_stopping_method="generate")
+        return make_executor(decide if kind == "def" else decide_too, max_iterations=2)
 
     result = run_executor(make)
     assert isinstance(result.outcome, gx.StoppedResponse)
@@ -147,12 +139,10 @@ def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
 
 
 def test_agent_without_conclude_is_asked_again() -> None:
-    given = gx.create_react_agent(ScriptedModel([ACT, DONE]), [echo])
-    agent = gx.Agent(given.ask, given.read, given.model, input_keys=given.input_keys)
-    executor = gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
-    assert run_until_stopped(executor).output == "hi it is"
-    model = given.model
-    assert isinstance(model, ScriptedModel)
+    model = ScriptedModel([ACT, DONE])
+    given = gx.create_react_agent(model, [echo])
+    agent = gx.Agent(given.ask, given.read, model, input_keys=given.input_keys)
+    assert run_until_stopped(make_executor(agent)).output == "hi it is"
     assert FINAL_REQUEST not in prompt(model.requests[-1])
 
 
@@ -178,30 +168,20 @@ def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, gen
     executor, model = react(ACT, ACT, reply)
     ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == (output, generated)
-    assert len(model.requests) == 3
     # No reply makes the run call another tool.
-    assert len(ending.steps) == 2
+    assert (len(model.requests), len(ending.steps)) == (3, 2)
 
 
-def test_finish_with_several_values_is_kept_whole() -> None:
+# An answer of several values is kept whole; no actions are no answer.
+@cases(
+    ("last", "answer"),
+    [(gx.AgentFinish({"answer": 42, "sure": True}), ('{"answer":42,"sure":true}', True)), ([], (STOPPED, False))],
+)
+def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str, bool]) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        return (
-            gx.AgentFinish({"answer": 42, "sure": True})
-            if inputs.get("conclude")
-            else gx.AgentAction("echo", {"text": ""})
-        )
+        return last if inputs.get("conclude") else gx.AgentAction("echo", {"text": ""})
 
-    executor = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
-    assert json.loads(run_until_stopped(executor).output) == {"answer": 42, "sure": True}
-
-
-def test_empty_list_of_actions_is_no_answer() -> None:
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        return [] if inputs.get("conclude") else gx.AgentAction("echo", {"text": ""})
-
-    executor = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
-    ending = run_until_stopped(executor)
-    assert (ending.output, ending.generated) == (STOPPED, False)
+    assert last_answer(make_executor(decide)) == answer
 
 
 @cases(
@@ -221,28 +201,23 @@ def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, ca
         return react(*[ACT] * (calls - 1), DONE, **limits)[0]
 
     result = run_executor(make)
-    assert isinstance(result.outcome, gx.StoppedResponse)
-    assert (result.outcome.output, result.outcome.generated, limit_of(result.outcome).limit) == (
-        "hi it is",
-        True,
-        limit,
-    )
-    assert limit.replace("_", " ").removesuffix("s") in result.outcome.reason
+    ending = result.outcome
+    assert isinstance(ending, gx.StoppedResponse)
+    assert (ending.output, ending.generated, limit_of(ending).limit) == ("hi it is", True, limit)
+    assert limit.replace("_", " ").removesuffix("s") in ending.reason
     assert result.spent["model_calls"] == calls
 
 
-def test_finished_run_makes_no_last_call() -> None:
-    executor, model = react(ACT, DONE)
-    ending = executor.run("q").ending
-    assert isinstance(ending, gx.AgentFinish)
-    assert len(model.requests) == 2
-
-
-def test_forced_stop_makes_no_last_call() -> None:
-    executor, model = react(ACT, ACT, early_stopping_method="force")
-    ending = run_until_stopped(executor)
-    assert (ending.output, ending.generated) == (STOPPED, False)
-    assert len(model.requests) == 2
+@cases(
+    ("last", "settings", "ending"),
+    [(DONE, {}, gx.AgentFinish), (ACT, {"early_stopping_method": "force"}, gx.StoppedResponse)],
+)
+def test_other_runs_make_no_last_call(last: str, settings: dict[str, Any], ending: type) -> None:
+    executor, model = react(ACT, last, **settings)
+    result = executor.run("q")
+    assert type(result.ending) is ending
+    assert getattr(result.ending, "generated", False) is False
+    assert (result.output, len(model.requests)) == (STOPPED if ending is gx.StoppedResponse else "hi it is", 2)
 
 
 def test_invoke_returns_the_models_last_answer() -> None:
@@ -274,12 +249,9 @@ def test_observers_see_the_last_call() -> None:
     seen: list[Any] = []
     executor, _ = react(ACT, ACT, DONE, observers=[seen.append])
     executor.run("q")
-    at = [event for event in seen if getattr(event, "node", "") == "stopped_response"]
-    assert [type(event) for event in at[1:]] == [Asked, Answered, Moved]
-    assert isinstance(at[2], Answered)
-    assert at[2].spent["model_calls"] == 3
-    assert isinstance(at[1], Asked)
-    assert isinstance(at[1].effect, CallModel)
+    _, asked, answered, moved = [event for event in seen if getattr(event, "node", "") == "stopped_response"]
+    assert (type(asked), type(answered), type(moved)) == (Asked, Answered, Moved)
+    assert (type(asked.effect), answered.spent["model_calls"]) == (CallModel, 3)
 
 
 def test_exception_of_the_last_call_is_raised() -> None:
@@ -315,12 +287,7 @@ class Stuck:
 @cases("how", ["sync", "async"])
 def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
-    executor = gx.AgentExecutor(
-        agent=gx.create_react_agent(model, [echo]),
-        tools=[echo],
-        max_execution_time=5,
-        early_stopping_method="generate",
-    )
+    executor = make_executor(gx.create_react_agent(model, [echo]), max_iterations=15, max_execution_time=5)
     executor.run_context = dataclasses.replace(executor.run_context, clock=model.clock)
 
     async def arun() -> Any:
@@ -353,12 +320,8 @@ def test_pieces_of_the_last_answer_are_streamed() -> None:
             yield messages.ReplyDelta(reply.content)
             yield reply
 
-    model = Streaming([ACT, DONE])
-    executor = gx.AgentExecutor(
-        agent=gx.create_react_agent(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
-    )
-    events = list(executor.stream("q", tokens=True))
-    heard = [event for event in events if isinstance(event, Reported)]
+    executor = make_executor(gx.create_react_agent(Streaming([ACT, DONE]), [echo]))
+    heard = [event for event in executor.stream("q", tokens=True) if isinstance(event, Reported)]
     assert [(event.node, event.news) for event in heard] == [
         ("plan", messages.ReplyDelta(ACT)),
         ("stopped_response", messages.ReplyDelta(DONE)),
@@ -368,13 +331,9 @@ def test_pieces_of_the_last_answer_are_streamed() -> None:
 def test_last_call_follows_a_resumed_batch() -> None:
     # The limit refuses the failed call; the other call's result must not be taken for the model's reply.
     model = ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
-    executor = gx.AgentExecutor(
-        agent=gx.create_tool_calling_agent(model, [echo, fail]),
-        tools=[echo, dataclasses.replace(fail, on_error="raise")],
-        max_tool_calls=2,
-        tool_concurrency=1,
-        early_stopping_method="generate",
-    )
+    agent = gx.create_tool_calling_agent(model, [echo, fail])
+    failing = dataclasses.replace(fail, on_error="raise")
+    executor = make_executor(agent, failing, max_iterations=15, max_tool_calls=2, tool_concurrency=1)
     with pytest.raises(ValueError, match="no b") as raised:
         executor.run("q")
     snapshot = gx.snapshot_of(raised.value)
