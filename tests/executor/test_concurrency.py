@@ -197,12 +197,6 @@ def test_executor_is_shared_by_threads_and_tasks() -> None:
     assert endings == {str(expected.ending)}
 
 
-@cases("width", [0, -1])
-def test_tool_concurrency_below_one_is_refused(width: Any) -> None:
-    with pytest.raises(ValueError, match="give a whole number, 1 or more"):
-        AgentExecutor(agent=scripted(answer()), tools=[], tool_concurrency=width)
-
-
 @HOW
 def test_tool_sees_the_runs_context_variables(run: Running) -> None:
     import contextvars

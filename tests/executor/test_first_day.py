@@ -106,6 +106,11 @@ def test_agent_needs_a_model_and_tools(create: Any, model: Any, one: Any, error:
 OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": gx.create_react_agent}, "is the function create_react_agent", "call it: create_react_agent("),
     ({"agent": AgentFinish}, "is AgentFinish, a class", "make one with create_react_agent, say, or give a function"),
+    *(
+        ({"agent": one}, "is ", "make one with create_react_agent, say, or give a function")
+        for one in (None, 42, "gpt", MODEL)
+    ),
+    ({"early_stopping_method": "guess"}, "is 'guess'", "give 'force' or 'generate'"),
     ({"early_stopping_method": ["generate"]}, "is ['generate']", "give 'force'"),
     ({"handlers": [print]}, "is [", "give a dict, for example {AskHuman: function}"),
     ({"verbose": "no"}, "is 'no'", "give True or False"),
@@ -115,6 +120,8 @@ OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"return_direct": ["any"]}, "is ['any']", "give 'single' or 'any'"),
     ({"observers": print}, "is ", "pass a list of functions that take an event"),
     ({"tool_concurrency": "2"}, "is '2'", "give a whole number, 1 or more"),
+    ({"tool_concurrency": 0}, "is 0", "give a whole number, 1 or more"),
+    ({"tool_concurrency": -1}, "is -1", "give a whole number, 1 or more"),
     ({"tool_concurrency": True}, "is True", "give a whole number, 1 or more"),
     ({"handle_parsing_errors": asyncio.sleep}, "is ", "a function (def) of the error"),
     ({"trim_intermediate_steps": asyncio.sleep}, "is ", "a function (def) of the steps"),
