@@ -12,14 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    StoppedResponse,
-    create_react_agent,
-    create_tool_calling_agent,
-    messages,
-)
+import graphexec as gx
+from graphexec import messages
 from graphexec.actions import run_of
 from graphexec.errors import InputError, ModelError
 from graphexec.models import ScriptedModel
@@ -56,21 +50,18 @@ def write(*lists: Sequence[tuple[str, str]]) -> messages.ModelReply:
     return messages.ModelReply("", tuple(calls))
 
 
-def make(
-    pieces: Sequence[Piece], replies: Sequence[ScriptedReply], **options: Any
-) -> tuple[AgentExecutor, ScriptedModel]:
-    model = ScriptedModel(replies, repeat_last=True)
+def make(pieces: Sequence[Piece], model: Any, **options: Any) -> gx.AgentExecutor:
     tools = make_tools()
-    options.setdefault("max_iterations", ITERATIONS)
-    executor = AgentExecutor(
-        agent=create_tool_calling_agent(model, tools),
-        tools=tools,
-        nodes=pieces,
-        handle_parsing_errors=True,
-        max_fan_out=4,
-        **options,
-    )
-    return executor, model
+    options = {"max_iterations": ITERATIONS, "handle_parsing_errors": True, "max_fan_out": 4, **options}
+    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools, nodes=pieces, **options)
+
+
+def run(
+    pieces: Sequence[Piece], replies: Sequence[ScriptedReply], inputs: Any = "q", **options: Any
+) -> tuple[Any, list[messages.ModelRequest]]:
+    """Return the result of a run, and the requests of its model."""
+    model = ScriptedModel(replies, repeat_last=True)
+    return make(pieces, model, **options).run(inputs), model.requests
 
 
 def text_of(request: messages.ModelRequest) -> str:
@@ -109,32 +100,19 @@ PIECES: dict[str, tuple[Callable[[], Piece], list[ScriptedReply]]] = {
 class TestEachPiece:
     def test_termination_is_proved(self, name: str) -> None:
         piece, replies = PIECES[name]
-        assert make([piece()], replies)[0].verify().proved
+        assert make([piece()], ScriptedModel(replies)).verify().proved
 
     def test_run_paused_at_each_effect_ends_alike(self, name: str) -> None:
         piece, replies = PIECES[name]
-        plain = make([piece()], replies)[0].run("q")
+        plain, _ = run([piece()], replies)
         model = ScriptedModel(replies, repeat_last=True)
-        tools = make_tools()
-
-        def build(observers: Sequence[Any]) -> AgentExecutor:
-            return AgentExecutor(
-                agent=create_tool_calling_agent(model, tools),
-                tools=tools,
-                nodes=[piece()],
-                handle_parsing_errors=True,
-                max_iterations=ITERATIONS,
-                max_fan_out=4,
-                observers=observers,
-            )
-
-        result, pauses = run_in_pieces(build, "q")
+        result, pauses = run_in_pieces(lambda observers: make([piece()], model, observers=observers), "q")
         assert pauses > 1
         assert (result.output, len(result.steps)) == (plain.output, len(plain.steps))
         assert run_of(result.ending) == run_of(plain.ending) or name == "tell_time"
 
     def test_unplug_restores(self, name: str) -> None:
-        executor, _ = make([], ["done"])
+        executor = make([], ScriptedModel(["done"]))
         restored = executor.plug(PIECES[name][0]()).unplug(name)
         assert restored.graph.edges == executor.graph.edges
         assert [*restored.graph.nodes] == [*executor.graph.nodes]
@@ -153,38 +131,53 @@ BOUNDS: dict[str, tuple[Callable[[int], int], Callable[[int], int]]] = {
 @cases("name", PIECES)
 @cases("iterations", [1, 3, 8])
 def test_bound_is_the_documented_one(name: str, iterations: int) -> None:
-    executor, _ = make([PIECES[name][0]()], ["done"], max_iterations=iterations)
-    verdict = executor.verify()
+    verdict = make([PIECES[name][0]()], ScriptedModel(["done"]), max_iterations=iterations).verify()
     transitions, calls = BOUNDS[name]
     assert verdict.bounds is not None
     assert (verdict.bounds.transitions.number or 0) <= transitions(iterations)
     assert (verdict.bounds.model_calls.number or 0) <= calls(iterations)
 
 
+@cases(
+    ("piece", "options", "text"),
+    [
+        (compact, {"max_tokens": 0}, "max_tokens"),
+        (compact, {"max_tokens": -5}, "max_tokens"),
+        (compact, {"max_tokens": 0.5}, "max_tokens"),
+        (compact, {"keep": 0}, "keep"),
+        (compact, {"keep": -1}, "keep"),
+        (compact, {"count": 4}, "count"),
+        (compact, {"name": ""}, "name"),
+        (critic, {"prompt": "Good?"}, "answer"),
+        (select_tools, {"always": ["maill"]}, "select_tools names the tool maill"),
+    ],
+)
+def test_options_are_validated(piece: Callable[..., Piece], options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        make([piece(**options)], ScriptedModel([]))
+
+
+COMPACTED = (call("add", "mail"), call("search"), "Added and mailed.", call("read"), "Searched, too.", "done")
+
+
+def count_as(tokens: int) -> Callable[[str], int]:
+    """Return a count by which the system prompt has so many tokens, and all else none."""
+    return lambda text: tokens if "You are a helpful assistant" in text else 0
+
+
 class TestCompact:
-    REPLIES = (call("add", "mail"), call("search"), "Added and mailed.", call("read"), "Searched, too.", "done")
-
-    def make(self, replies: Sequence[ScriptedReply] = REPLIES, **options: Any) -> tuple[AgentExecutor, ScriptedModel]:
-        return make([compact(200, 1)], replies, **options)
-
     def test_summary_stands_for_older_steps(self) -> None:
-        executor, model = self.make()
-        result = executor.run("q")
-        assert "found" in text_of(model.requests[1])
-        assert "Summarize them" in text_of(model.requests[2])
-        assert "Added and mailed." in text_of(model.requests[3])
-        assert "mail(" not in text_of(model.requests[3])
-        assert result.output == "done"
-
-    def test_record_stays_whole(self) -> None:
-        result = self.make()[0].run("q")
+        result, requests = run([compact(200, 1)], COMPACTED)
+        texts = [text_of(request) for request in requests]
+        assert "found" in texts[1]
+        assert "Summarize them" in texts[2]
+        assert "Added and mailed." in texts[3]
+        assert "mail(" not in texts[3]
+        # A later summary takes in the earlier one.
+        assert "Added and mailed.\nsearch(" in texts[4]
+        assert "Searched, too." in texts[5]
         assert [step.action.tool for step in result.steps] == ["add", "mail", "search", "read"]
-
-    def test_later_summary_takes_in_the_earlier_one(self) -> None:
-        executor, model = self.make()
-        executor.run("q")
-        assert "Added and mailed.\nsearch(" in text_of(model.requests[4])
-        assert "Searched, too." in text_of(model.requests[5])
+        assert result.output == "done"
 
     @settings(max_examples=25, deadline=None)
     @given(
@@ -200,25 +193,37 @@ class TestCompact:
             return call(*left.pop(0)) if left else messages.ModelReply("done")
 
         left = [*turns]
-        tools = make_tools()
-        agent = create_tool_calling_agent(ScriptedModel(["-"]), tools)
-        agent = dataclasses.replace(agent, model=FunctionModel(reply))
-        result = AgentExecutor(agent=agent, tools=tools, nodes=[compact(most, keep)]).run("q")
+        result = make([compact(most, keep)], FunctionModel(reply), max_iterations=15, max_fan_out=10).run("q")
         assert len(result.steps) == sum(map(len, turns))
         assert result.output == "done"
 
     @cases("summary", ["", "<think>hm</think>", "long " * 200, ModelError("down")])
     def test_failed_summary_changes_nothing(self, summary: ScriptedReply) -> None:
-        replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
-        executor, model = self.make(replies)
-        assert executor.run("q").output == "done"
-        assert text_of(model.requests[3]).count("found") == 3
+        result, requests = run([compact(200, 1)], [call("add", "mail"), call("search"), summary, "done"])
+        assert result.output == "done"
+        assert text_of(requests[3]).count("found") == 3
 
     def test_last_call_is_for_the_decision(self) -> None:
-        executor, model = self.make([call("add"), call("add"), "summary", "done"], max_model_calls=2)
-        result = executor.run("q")
-        assert isinstance(result.ending, StoppedResponse)
-        assert len(model.requests) == 2
+        replies: list[ScriptedReply] = [call("add"), call("add"), "summary", "done"]
+        result, requests = run([compact(200, 1)], replies, max_model_calls=2)
+        assert isinstance(result.ending, gx.StoppedResponse)
+        assert len(requests) == 2
+
+    @cases(
+        ("piece", "replies", "inputs", "asked"),
+        [
+            (compact(), [call("add"), call("mail"), "done"], "q", 3),
+            (compact(1, 1), [call("add"), "done"], "q " * 400, 2),
+            (compact(1, 3), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+            (compact(1, 4), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+            (compact(1, 100), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+            (compact(100, 1, count=count_as(99)), [call("add"), call("mail"), "so far", "done"], "q", 3),
+            (compact(100, 1, count=count_as(100)), [call("add"), call("mail"), "so far", "done"], "q", 3),
+            (compact(100, 1, count=count_as(101)), [call("add"), call("mail"), "so far", "done"], "q", 4),
+        ],
+    )
+    def test_only_more_than_the_limit_is_summarized(self, piece: Piece, replies: Any, inputs: str, asked: int) -> None:
+        assert len(run([piece], replies, inputs)[1]) == asked
 
     def test_tools_and_system_prompt_count(self) -> None:
         counted: list[str] = []
@@ -227,47 +232,14 @@ class TestCompact:
             counted.append(text)
             return 0
 
-        executor, _ = make([compact(1, 1, count=count)], [call("add"), call("mail"), "done"])
-        executor.run("q")
+        run([compact(1, 1, count=count)], [call("add"), call("mail"), "done"])
         assert any("You are a helpful assistant" in text for text in counted)
         assert any('"name": "search"' in text for text in counted)
 
-    def test_short_run_is_not_summarized(self) -> None:
-        executor, model = make([compact()], [call("add"), call("mail"), "done"])
-        executor.run("q")
-        assert len(model.requests) == 3
-
-    def test_long_prompt_without_older_steps_is_not_summarized(self) -> None:
-        executor, model = make([compact(1, 1)], [call("add"), "done"])
-        executor.run("q " * 400)
-        assert len(model.requests) == 2
-
-    @cases("keep", [3, 4, 100])
-    def test_as_many_steps_as_are_kept_are_not_summarized(self, keep: int) -> None:
-        executor, model = make([compact(1, keep)], [call("add"), call("mail"), call("read"), "done"])
-        executor.run("q")
-        assert len(model.requests) == 4
-
-    @cases(("tokens", "asked"), [(99, 3), (100, 3), (101, 4)])
-    def test_more_than_the_limit_is_too_long(self, tokens: int, asked: int) -> None:
-        texts: list[str] = []
-
-        def count(text: str) -> int:
-            texts.append(text)
-            return tokens if "You are a helpful assistant" in text else 0
-
-        executor, model = make([compact(100, 1, count=count)], [call("add"), call("mail"), "so far", "done"])
-        executor.run("q")
-        assert texts
-        assert len(model.requests) == asked
-
     def test_many_calls_of_one_reply_stay_together(self) -> None:
         calls = tuple(messages.ToolCall(f"c{place}", "add", f'{{"input": "{place}"}}') for place in range(10))
-        model = ScriptedModel([call("mail"), messages.ModelReply("", calls), "Mailed.", "done"])
-        tools = make_tools()
-        executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, nodes=[compact(1, 5)])
-        executor.run("q")
-        last = model.requests[-1]
+        replies: list[ScriptedReply] = [call("mail"), messages.ModelReply("", calls), "Mailed.", "done"]
+        last = run([compact(1, 5)], replies, max_fan_out=10)[1][-1]
         assert isinstance(last, messages.ChatRequest)
         assert is_paired(last)
         assert "Mailed." in text_of(last)
@@ -278,176 +250,122 @@ class TestCompact:
     @cases("summary", ["Added and mailed.", ModelError("down")])
     def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
-        (one, model), (other, same) = self.make(replies), self.make(replies)
-        result = asyncio.run(one.arun("q"))
-        assert result.steps == other.run("q").steps
-        assert model.requests == same.requests
+        model = ScriptedModel(replies)
+        result = asyncio.run(make([compact(200, 1)], model).arun("q"))
+        other, requests = run([compact(200, 1)], replies)
+        assert (result.steps, model.requests) == (other.steps, requests)
 
     def test_task_and_history_stay(self) -> None:
         history = [messages.UserMessage("I am Ann."), messages.AssistantMessage("Hello, Ann.")]
-        model = ScriptedModel(self.REPLIES)
-        tools = make_tools()
-        agent = create_tool_calling_agent(model, tools)
-        executor = AgentExecutor(agent=agent, tools=tools, nodes=[compact(1, 1)], max_fan_out=4)
-        executor.run({"input": "Who am I?", "chat_history": history})
-        for request in model.requests:
+        _, requests = run([compact(1, 1)], COMPACTED, {"input": "Who am I?", "chat_history": history})
+        for request in requests:
             if "Summarize" not in text_of(request):
                 assert isinstance(request, messages.ChatRequest)
-                assert [*request.messages[1:3]] == history
-                assert request.messages[3] == messages.UserMessage("Who am I?")
-
-    @cases(
-        ("options", "text"),
-        [
-            ({"max_tokens": 0}, "max_tokens"),
-            ({"max_tokens": -5}, "max_tokens"),
-            ({"max_tokens": 0.5}, "max_tokens"),
-            ({"keep": 0}, "keep"),
-            ({"keep": -1}, "keep"),
-            ({"count": 4}, "count"),
-            ({"name": ""}, "name"),
-        ],
-    )
-    def test_options_are_validated(self, options: dict[str, Any], text: str) -> None:
-        with pytest.raises(InputError, match=text):
-            compact(**options)
+                assert [*request.messages[1:4]] == [*history, messages.UserMessage("Who am I?")]
 
 
 class TestSelectTools:
-    def test_chosen_tools_are_offered(self) -> None:
-        executor, model = make([select_tools(2, always=["read"])], ["- mail\n- `add`.\nfly", call("mail"), "done"])
-        executor.run("q")
-        assert [offered(one) for one in model.requests] == [[], ["add", "mail", "read"], ["add", "mail", "read"]]
-
-    def test_at_most_so_many_are_chosen(self) -> None:
-        executor, model = make([select_tools(1)], ["mail, add, search", "done"])
-        executor.run("q")
-        assert offered(model.requests[1]) == ["mail"]
-
-    @cases("reply", ["", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add")])
-    def test_unusable_choice_offers_all(self, reply: ScriptedReply) -> None:
-        replies: list[ScriptedReply] = [reply, "done"]
-        executor, model = make([select_tools(1)], replies)
-        assert executor.run("q").output == "done"
-        assert offered(model.requests[1]) == [*NAMES]
-
-    def test_tools_of_pieces_are_always_offered(self) -> None:
-        executor, model = make([select_tools(1), todo_list()], ["mail", "done"])
-        executor.run("q")
-        assert offered(model.requests[1]) == ["mail", "write_todos"]
-        assert "write_todos" not in text_of(model.requests[0])
-
-    def test_few_tools_need_no_choice(self) -> None:
-        executor, model = make([select_tools(4)], ["done"])
-        executor.run("q")
-        assert len(model.requests) == 1
+    @cases(
+        ("pieces", "replies", "tools"),
+        [
+            (
+                [select_tools(2, always=["read"])],
+                ["- mail\n- `add`.\nfly", call("mail"), "done"],
+                [[], ["add", "mail", "read"], ["add", "mail", "read"]],
+            ),
+            ([select_tools(1)], ["mail, add, search", "done"], [[], ["mail"]]),
+            *(
+                ([select_tools(1)], [reply, "done"], [[], [*NAMES]])
+                for reply in ("", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add"))
+            ),
+            ([select_tools(1), todo_list()], ["mail", "done"], [[], ["mail", "write_todos"]]),
+            ([select_tools(4)], ["done"], [[*NAMES]]),
+        ],
+    )
+    def test_chosen_tools_are_offered(self, pieces: Any, replies: Any, tools: list[list[str]]) -> None:
+        result, requests = run(pieces, replies)
+        assert [offered(request) for request in requests] == tools
+        assert "write_todos" not in text_of(requests[0])
+        assert result.output == "done"
 
     def test_another_model_chooses(self) -> None:
         chooser = ScriptedModel(["add"])
-        executor, model = make([select_tools(1, model=chooser)], ["done"])
-        executor.run("q")
-        assert (len(chooser.requests), offered(model.requests[0])) == (1, ["add"])
-
-    def test_unknown_tool_in_always_is_refused(self) -> None:
-        with pytest.raises(InputError, match="select_tools names the tool maill"):
-            make([select_tools(always=["maill"])], ["done"])
+        _, requests = run([select_tools(1, model=chooser)], ["done"])
+        assert (len(chooser.requests), offered(requests[0])) == (1, ["add"])
 
     def test_agent_in_plain_text_describes_the_chosen(self) -> None:
         model, tools = ScriptedModel(["mail", "Thought: ok\nFinal Answer: done"]), make_tools()
-        AgentExecutor(agent=create_react_agent(model, tools), tools=tools, nodes=[select_tools(1)]).run("q")
+        agent = gx.create_react_agent(model, tools)
+        gx.AgentExecutor(agent=agent, tools=tools, nodes=[select_tools(1)]).run("q")
         assert "The names of the tools are: mail\n" in text_of(model.requests[1])
-
-    def test_agent_that_cannot_offer_fewer_is_refused(self) -> None:
-        tools = make_tools()
-        agent = dataclasses.replace(create_react_agent(ScriptedModel(["-"]), tools), remake=None)
         with pytest.raises(InputError, match="offers all of its tools in each request; give it narrow"):
-            AgentExecutor(agent=agent, tools=tools, nodes=[select_tools(1)])
+            gx.AgentExecutor(agent=dataclasses.replace(agent, remake=None), tools=tools, nodes=[select_tools(1)])
 
 
 class TestTodoList:
     def test_list_that_a_person_answered_is_skipped(self) -> None:
         """The call of a wrong list has a result, as a person gave it one."""
         respond = approve_tools({"write_todos": ["respond"]}, reviewer=lambda _: Review("respond", "noted"))
-        executor, _ = make([todo_list(), respond], [write([("a", "someday")]), "done"])
-        assert executor.run("go").output == "done"
+        assert run([todo_list(), respond], [write([("a", "someday")]), "done"])[0].output == "done"
 
     def test_list_is_written_and_answer_ends_the_run(self) -> None:
-        executor, _ = make([todo_list()], [write([("buy", "completed"), ("cook", "completed")]), "done"])
-        result = executor.run("q")
-        assert result.steps[0].observation == "[x] buy\n[x] cook"
+        result, _ = run([todo_list()], [write([("buy", "completed"), ("cook", "completed")]), "done"])
+        assert [step.observation for step in result.steps] == ["[x] buy\n[x] cook"]
         assert result.output == "done"
-        assert len(result.steps) == 1
 
     def test_open_items_are_reminded_of_once(self) -> None:
-        executor, model = make([todo_list()], [write([("buy", "pending")]), "done", "really"])
-        result = executor.run("q")
+        result, requests = run([todo_list()], [write([("buy", "pending")]), "done", "really"])
         assert result.output == "really"
-        assert "Your to-do list has open items:\n- buy" in text_of(model.requests[-1])
-        assert len(model.requests) == 3
+        assert "Your to-do list has open items:\n- buy" in text_of(requests[-1])
+        assert len(requests) == 3
 
-    def test_parallel_lists_are_one_list(self) -> None:
-        replies: list[ScriptedReply] = [write([("a", "completed")], [("b", "pending")]), "done"]
-        executor, _ = make([todo_list()], replies)
-        result = executor.run("q")
-        assert [step.status for step in result.steps] == ["ok", "error"]
-        assert run_of(result.ending) is not None
-        assert find_todos(result.ending.run) == [{"content": "a", "status": "completed"}]
-
-    def test_invalid_list_is_not_kept(self) -> None:
-        executor, _ = make([todo_list()], [write([("a", "someday")]), "done"])
-        result = executor.run("q")
-        assert result.steps[0].status == "bad_arguments"
-        assert find_todos(result.ending.run) == []
+    @cases(
+        ("lists", "statuses", "kept"),
+        [
+            (([("a", "completed")], [("b", "pending")]), ["ok", "error"], [{"content": "a", "status": "completed"}]),
+            (([("a", "someday")],), ["bad_arguments"], []),
+        ],
+    )
+    def test_first_valid_list_is_kept(self, lists: Any, statuses: list[str], kept: Any) -> None:
+        result, _ = run([todo_list()], [write(*lists), "done"])
+        assert [step.status for step in result.steps] == statuses
+        assert find_todos(result.ending.run) == kept
 
 
 class TestTellTime:
     def test_time_is_in_each_request(self) -> None:
         times = iter(["Monday", "Tuesday"])
-        executor, model = make([tell_time(lambda: next(times))], [call("add"), "done"])
-        executor.run("q")
-        assert ["began at this time: Monday." in text_of(one) for one in model.requests] == [True, True]
-
-    def test_default_is_the_local_time(self) -> None:
-        executor, model = make([tell_time()], ["done"])
-        executor.run("q")
-        assert "day, 20" in text_of(model.requests[0])
+        _, requests = run([tell_time(lambda: next(times))], [call("add"), "done"])
+        assert ["began at this time: Monday." in text_of(one) for one in requests] == [True, True]
+        assert "day, 20" in text_of(run([tell_time()], ["done"])[1][0]), "the default is the local time"
 
 
 class TestCritic:
     @cases("review", ["OK", "ok.", "**OK**", "Okay!", "", ModelError("down")])
     def test_accepted_answer_is_given_out(self, review: ScriptedReply) -> None:
-        replies: list[ScriptedReply] = ["done", review, "no"]
-        executor, model = make([critic()], replies)
-        assert executor.run("q").output == "done"
-        assert len(model.requests) == 2
+        result, requests = run([critic()], ["done", review, "no"])
+        assert (result.output, len(requests)) == ("done", 2)
 
     def test_criticism_goes_back_to_the_model(self) -> None:
-        executor, model = make([critic()], ["done", "It is short.", "all is done", "OK"])
-        result = executor.run("What?")
+        result, requests = run([critic()], ["done", "It is short.", "all is done", "OK"], "What?")
         assert result.output == "all is done"
-        assert "Its answer: done" in text_of(model.requests[1])
-        assert "Your answer was reviewed: It is short." in text_of(model.requests[2])
+        assert "Its answer: done" in text_of(requests[1])
+        assert "Your answer was reviewed: It is short." in text_of(requests[2])
         assert [step.status for step in result.steps] == ["rejected"]
 
     @cases("rounds", [0, 1, 3])
     def test_rounds_are_bounded(self, rounds: int) -> None:
-        executor, model = make([critic(rounds)], ["No."], max_iterations=9)
-        assert isinstance(executor.run("q").ending, AgentFinish)
-        assert len(model.requests) == 1 + 2 * rounds
+        result, requests = run([critic(rounds)], ["No."], max_iterations=9)
+        assert isinstance(result.ending, gx.AgentFinish)
+        assert len(requests) == 1 + 2 * rounds
 
     def test_another_model_reviews(self) -> None:
         reviewer = ScriptedModel(["Bad.", "OK"])
-        executor, model = make([critic(model=reviewer, prompt="Right? {answer} {input}")], ["a", "b"])
-        assert executor.run("q").output == "b"
+        result, requests = run([critic(model=reviewer, prompt="Right? {answer} {input}")], ["a", "b"])
+        assert (result.output, len(requests)) == ("b", 2)
         assert [text_of(one) for one in reviewer.requests] == ["Right? a q", "Right? b q"]
-        assert len(model.requests) == 2
 
     def test_result_of_a_direct_tool_is_not_reviewed(self) -> None:
         tools = [dataclasses.replace(one, return_direct=True) for one in make_tools()]
-        model = ScriptedModel([call("add")])
-        executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, nodes=[critic()])
-        assert executor.run("q").output.startswith("found")
-
-    def test_prompt_needs_the_answer(self) -> None:
-        with pytest.raises(InputError, match="answer"):
-            critic(prompt="Good?")
+        agent = gx.create_tool_calling_agent(ScriptedModel([call("add")]), tools)
+        assert gx.AgentExecutor(agent=agent, tools=tools, nodes=[critic()]).run("q").output.startswith("found")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import pytest
 
@@ -53,8 +53,22 @@ def pass_on(ready: Ready) -> Ready:
     return ready
 
 
-def say_yes(asked: gx.AskHuman) -> str:
-    del asked
+@gx.node
+def plan(ready: Ready) -> Ready:
+    return ready
+
+
+@gx.node
+def again(reached: LimitReached) -> LimitReached | Ready:
+    return Ready(reached.run)
+
+
+@gx.node
+def pass_acted(acted: Acted) -> Acted:
+    return acted
+
+
+def say_yes(_: gx.AskHuman) -> str:
     return "yes"
 
 
@@ -96,49 +110,15 @@ class TestSeats:
         assert entered.count("pass_on") == 1
 
     def test_pieces_that_act_come_after_those_that_gate(self) -> None:
-        @gx.node
-        def approve(acted: Acted) -> Acted:
-            return acted
-
-        @gx.node
-        def carry_out(acted: Acted) -> Acted:
-            return acted
-
-        @gx.node
-        def edit(acted: Acted) -> Acted:
-            return acted
-
-        acting, gating = Piece("acting", (carry_out,), acts=True), Piece("gating", (approve,), gates=True)
+        acting, gating = Piece("acting", (pass_acted,), acts=True), Piece("gating", (forbid,), gates=True)
+        edit = Piece("edit", (dataclasses.replace(pass_acted, name="edit"),))
         for pieces in ([acting, gating, edit], [edit, gating, acting], [gating, edit, acting]):
-            assert make_executor().plug(*pieces).seats()[Acted] == ("edit", "gating", "acting")  # type: ignore[arg-type]
-        early = Piece("acting", (carry_out,), acts=True, before="gating")
-        with pytest.raises(gx.GraphError, match="acting carries out calls, so it sits behind gating"):
-            make_executor().plug(early, gating)
+            assert make_executor().plug(*pieces).seats()[Acted] == ("edit", "gating", "acting")
 
-
-class TestOwnClasses:
     def test_own_outcome_goes_to_the_piece_that_takes_it(self) -> None:
         executor = make_executor("short", "long enough").plug(lengthen(times=2))
         assert executor.run("hi").output == "long enough"
         assert ("judge", "Short", "again") in edges_of(executor)
-
-    def test_loop_without_budget_is_refused(self) -> None:
-        @gx.node
-        def again(reached: LimitReached) -> LimitReached | Ready:
-            return Ready(reached.run)
-
-        with pytest.raises(UnprovedError, match="again"):
-            make_executor().plug(again)
-
-    def test_outcome_without_a_home_is_refused(self) -> None:
-        @gx.node
-        def stray(finish: gx.AgentFinish) -> gx.AgentFinish | Short:
-            return finish
-
-        with pytest.raises(
-            gx.GraphError, match="stray returns Short, which has no home, and no node of stray takes it"
-        ):
-            make_executor().plug(stray)  # type: ignore[arg-type]
 
 
 @final
@@ -181,10 +161,8 @@ class TestRemoval:
         executor = make_executor().plug(lengthen(2))
         changed = executor.with_limits(type(executor.limits)(budgets={"attempts": 5}))
         assert changed.unplug("lengthen").limits.budgets == {}
-
-    def test_unknown_name_is_refused(self) -> None:
-        with pytest.raises(gx.InputError, match="sing is not plugged; the executor has sign"):
-            make_executor().plug(sign).unplug("sing")
+        with pytest.raises(gx.InputError, match="lengten is not plugged; the executor has lengthen"):
+            changed.unplug("lengten")
 
     def test_piece_stays_in_a_spliced_machine(self) -> None:
         plugged = make_executor().plug(sign)
@@ -211,92 +189,88 @@ class TestRefusals:
             gx.StoppedResponse("", None)
 
 
+KNOWN, NO = ToolResult("known", "rejected"), ToolResult("no", "rejected")
+
+
 class TestAnswers:
-    def test_answer_is_a_result_or_an_earlier_place(self) -> None:
-        acted = Acted(Run({}), (gx.AgentAction("search", "a"), gx.AgentAction("search", "a")))
-        assert acted.answer(1, 0).open == (0,)
-        with pytest.raises(IndexError, match="there is no action 2"):
-            acted.answer(2, 0)
-        with pytest.raises(ValueError, match="the answer of action 1 is 1"):
-            acted.answer(1, 1)
+    @cases(
+        ("actions", "place", "answer", "error", "text"),
+        [
+            (2, 2, 0, IndexError, "there is no action 2"),
+            (2, 1, 1, ValueError, "the answer of action 1 is 1"),
+            (0, 0, KNOWN, IndexError, "there is no action 0; there are 0"),
+        ],
+    )
+    def test_wrong_places_are_refused(
+        self, actions: int, place: int, answer: Any, error: type[Exception], text: str
+    ) -> None:
+        with pytest.raises(error, match=text):
+            Acted(Run({}), (gx.AgentAction("search", "a"),) * actions).answer(place, answer)
 
-    def test_answered_action_is_not_called(self) -> None:
+    @cases(
+        ("answers", "steps", "called"),
+        [
+            ({0: KNOWN}, [("known", "rejected"), ("found", "ok")], 1),
+            # The place of an earlier action.
+            ({1: 0}, [("found", "ok"), ("found", "ok")], 1),
+            ({0: NO, 1: NO}, [("no", "rejected"), ("no", "rejected")], 0),
+        ],
+    )
+    def test_answered_action_is_not_called(self, answers: Any, steps: list[Any], called: int) -> None:
         @gx.node
-        def answer_first(acted: Acted) -> Acted:
-            return acted.answer(0, ToolResult("known", "rejected"))
-
-        result = make_executor(call("a", "b"), "done").plug(answer_first).run("hi")
-        assert [(step.observation, step.status) for step in result.steps] == [("known", "rejected"), ("found", "ok")]
-        assert result.spent.meters["tool_calls"] == 1
-
-    def test_answer_may_be_an_earlier_place(self) -> None:
-        @gx.node
-        def join(acted: Acted) -> Acted:
-            return acted.answer(1, 0)
-
-        result = make_executor(call("a", "b"), "done").plug(join).run("hi")
-        assert [step.observation for step in result.steps] == ["found", "found"]
-        assert result.spent.meters["tool_calls"] == 1
-
-    def test_all_answered_actions_call_nothing(self) -> None:
-        @gx.node
-        def answer_all(acted: Acted) -> Acted:
-            for place in acted.open:
-                acted = acted.answer(place, ToolResult("no", "rejected"))
+        def answer(acted: Acted) -> Acted:
+            for place, one in answers.items():
+                acted = acted.answer(place, one)
+            assert acted.open == tuple({0, 1} - {*answers})
             return acted
 
-        result = make_executor(call("a", "b"), "done").plug(answer_all).run("hi")
-        assert [step.status for step in result.steps] == ["rejected", "rejected"]
-        assert "tool_calls" not in {name for name, count in result.spent.meters.items() if count}
+        result = make_executor(call("a", "b"), "done").plug(answer).run("hi")
+        assert [(step.observation, step.status) for step in result.steps] == steps
+        assert result.spent["tool_calls"] == called
 
     def test_answers_are_stored(self) -> None:
         action = gx.AgentAction("look_up", {"x": "a"})
-        acted = Acted(Run({}), (action, action), (ToolResult("known", "rejected"), 0))
-        stored = gx.Snapshot("dispatch_tools", acted)
+        stored = gx.Snapshot("dispatch_tools", Acted(Run({}), (action, action), (KNOWN, 0)))
         assert gx.Snapshot.from_json(stored.to_json(), make_executor().graph) == stored
 
-    def test_wrong_places_are_refused(self) -> None:
-        acted = Acted(make_executor().run("hi").ending.run, ())
-        with pytest.raises(IndexError, match="there is no action 0; there are 0"):
-            acted.answer(0, ToolResult(""))
+
+@gx.node
+def take_short(short: Short) -> gx.AgentFinish:
+    return short.finish
+
+
+@gx.node
+def return_short(finish: gx.AgentFinish) -> gx.AgentFinish | Short:
+    return finish
 
 
 class TestWrongPieces:
-    def test_name_twice_is_refused(self) -> None:
-        with pytest.raises(gx.GraphError, match="sign is plugged twice"):
-            make_executor().plug(sign, sign)
-
-    def test_name_of_a_node_of_the_machine_is_refused(self) -> None:
-        @gx.node
-        def plan(ready: Ready) -> Ready:
-            return ready
-
-        with pytest.raises(gx.GraphError, match="the machine and plan have a node plan"):
-            make_executor().plug(plan)
-
-    def test_class_without_a_home_is_refused(self) -> None:
-        @gx.node
-        def stray(short: Short) -> gx.AgentFinish:
-            return short.finish
-
-        with pytest.raises(gx.InputError, match="the piece stray takes Short, which has no home; take one of Ready"):
-            make_executor().plug(stray)  # type: ignore[arg-type]
-
-    def test_unknown_before_is_refused(self) -> None:
-        with pytest.raises(gx.GraphError, match=r"doubt has before='sing', .* did you mean sign\?"):
-            make_executor().plug(sign, Piece("doubt", (doubt,), before="sing"))
-
     @cases(
-        ("given", "text"),
+        ("pieces", "error", "text"),
         [
-            (lengthen, "lengthen is a function; call it, lengthen"),
-            ("critic", "'critic' is not a piece; pass a piece"),
-            (Piece, "is not a piece"),
+            ([sign, sign], gx.GraphError, "sign is plugged twice"),
+            ([plan], gx.GraphError, "the machine and plan have a node plan"),
+            ([take_short], gx.InputError, "piece take_short takes Short, which has no home; take one of Ready"),
+            ([return_short], gx.GraphError, "return_short returns Short, which has no home, and no node of return_sh"),
+            ([again], UnprovedError, "again"),
+            (
+                [sign, Piece("doubt", (doubt,), before="sing")],
+                gx.GraphError,
+                r"doubt has before='sing', .* did you mean sign\?",
+            ),
+            (
+                [Piece("acting", (pass_acted,), acts=True, before="gating"), Piece("gating", (forbid,), gates=True)],
+                gx.GraphError,
+                "acting carries out calls, so it sits behind gating",
+            ),
+            ([lengthen], gx.InputError, "lengthen is a function; call it, lengthen"),
+            (["critic"], gx.InputError, "'critic' is not a piece; pass a piece"),
+            ([Piece], gx.InputError, "is not a piece"),
         ],
     )
-    def test_other_objects_are_refused(self, given: object, text: str) -> None:
-        with pytest.raises(gx.InputError, match=text):
-            make_executor().plug(given)  # type: ignore[arg-type]
+    def test_wrong_pieces_are_refused(self, pieces: Any, error: type[Exception], text: str) -> None:
+        with pytest.raises(error, match=text):
+            make_executor().plug(*pieces)
 
     def test_model_behind_a_revealing_piece_is_refused(self) -> None:
         @gx.node
@@ -305,11 +279,10 @@ class TestWrongPieces:
             return finish if reply == "yes" else Ready(finish.run)
 
         reveal = Piece("reveal", (sign,), reveals=True)
-        with pytest.raises(
-            gx.GraphError, match=r"plan may ask a model after reveal, .* put reveal before judge in the list"
-        ):
-            make_executor(handlers={gx.AskHuman: say_yes}).plug(judge, reveal)
-        assert make_executor(handlers={gx.AskHuman: say_yes}).plug(reveal, judge).run("hi").output == "done (signed)"
+        executor, reveal = make_executor(handlers={gx.AskHuman: say_yes}), Piece("reveal", (sign,), reveals=True)
+        with pytest.raises(gx.GraphError, match=r"plan may ask a model after reveal, .* put reveal before judge in"):
+            executor.plug(judge, reveal)
+        assert executor.plug(reveal, judge).run("hi").output == "done (signed)"
 
 
 class TestOtherParts:
