@@ -83,3 +83,13 @@ ORDERS: Graph[Order, Any] = graph(
     start=pay,
 )
 FIVE = Limits({PAYMENTS: 5})
+
+
+def rows_of(node: Any, refused: Any = END) -> Any:
+    """Return the edges of a node that is paid or not: to the end, where it is not refused."""
+    return edges(node, on(Paid, END) | on(Refused, refused) | on(Cancelled, END))
+
+
+def paying(node: Any, refused: Any = END) -> Graph[Any, Any]:
+    """Return a machine of one such node."""
+    return graph(rows_of(node, refused), start=node)

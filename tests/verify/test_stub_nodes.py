@@ -6,20 +6,20 @@ import abc
 import enum
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import END, AskHuman, Effect, Exhausted, Graph, edges, graph, node, on
+from graphexec import END, AskHuman, Effect, Graph, edges, graph, on
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
-from graphexec.kernel import Budget, Limits, metered
+from graphexec.kernel import Limits
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.explorer.stub_nodes import bare, explore_table
@@ -31,6 +31,8 @@ from tests.parameters import cases
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
+from tests.verify.machines import GOLD, SILVER, Buy, Weigh
+from tests.verify.writing import WRITER, Chapter
 
 # The same node, with a declared count of one.
 _once = replace(PROMPTS["prompt"], least=1, most=1)
@@ -114,55 +116,12 @@ def test_undeclared_count_may_be_zero(limits: Limits) -> None:
     assert explore_table(ASKING_ONCE, limits).longest == 5
 
 
-# ---- a machine with its own budget, which an edge resets
-
-
-@final
-@dataclass(frozen=True)
-class Draft:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Chapter:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Enough:
-    at: Draft | Chapter
-    limit: Exhausted
-
-
-REVISIONS = Budget("revisions", 2)
-
-
-@metered(when_spent=Enough)
-@node
-def write(chapter: Chapter) -> Draft:
-    return Draft()
-
-
-@metered(when_spent=Enough, budget=REVISIONS)
-@node
-def revise(draft: Draft) -> Draft | Chapter:
-    return Draft()
-
-
-BOOK: Graph[Chapter, Enough] = graph(
-    edges(write, on(Draft, revise) | on(Enough, END))
-    | edges(revise, on(Draft, revise) | on(Chapter, write, resets=[REVISIONS]) | on(Enough, END)),
-    start=write,
-)
-
-
 @cases("chapters", [0, 1, 3])
 def test_edge_resets_budget(chapters: int) -> None:
-    assert explore_table(BOOK, Limits(iterations=chapters)).longest == 3 * chapters + 1
-    more = Limits(iterations=chapters, budgets={"revisions": 4})
-    assert explore_table(BOOK, more).longest == 5 * chapters + 1
+    """A chapter is written, criticized and edited; each of its revisions is another criticism."""
+    for revisions in (2, 4):
+        limits = Limits(iterations=chapters, budgets={"revisions": revisions})
+        assert explore_table(WRITER, limits).longest == (3 + 2 * revisions) * chapters + 1
 
 
 # ---- witnesses
@@ -173,36 +132,35 @@ def moves(machine: Graph[Any, Any], *steps: tuple[str, str]) -> tuple[Transition
     return tuple(Transition(source, outcome, targets[source, outcome]) for source, outcome in steps)
 
 
-UNREADABLE = moves(AGENT_EXECUTOR, ("plan", "Replied"), ("parse", "Ready"))
-ACTING = moves(
-    AGENT_EXECUTOR,
-    ("plan", "Replied"),
-    ("parse", "Acted"),
-    ("dispatch_tools", "Observed"),
-    ("check_return_direct", "Ready"),
-)
+_ASKED, _TOOLS = ("plan", "Replied"), (("dispatch_tools", "Observed"), ("check_return_direct", "Ready"))
+UNREADABLE = moves(AGENT_EXECUTOR, _ASKED, ("parse", "Ready"))
+ACTING = moves(AGENT_EXECUTOR, _ASKED, ("parse", "Acted"), *_TOOLS)
 STOPPING = moves(AGENT_EXECUTOR, ("plan", "LimitReached"))
-FINISHING = moves(AGENT_EXECUTOR, ("plan", "Replied"), ("parse", "AgentFinish"))
+FINISHING = moves(AGENT_EXECUTOR, _ASKED, ("parse", "AgentFinish"))
 NO_LIMITS = Limits(iterations=None)
+GATE, WITHIN = (
+    replace(moves(AGENT_EXECUTOR, (node, "LimitReached"))[0], kind=kind)
+    for node, kind in (("plan", "gate"), ("dispatch_tools", "within"))
+)
+STOPPED = moves(AGENT_EXECUTOR, ("stopped_response", "StoppedResponse"))
+WRITING = moves(WRITER, ("write", "Text"), ("criticize", "Good"), ("edit", "Chapter"))
 
 
-def test_engine_follows_loop_for_any_length() -> None:
-    assert execute(AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000) == 1000
-    assert execute(BOOK, Witness((), moves(BOOK, ("write", "Draft"), ("revise", "Chapter")), NO_LIMITS), 100) == 100
-
-
-def test_engine_follows_witness_without_loop() -> None:
-    assert execute(AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000) == 4
-
-
-def test_engine_follows_edges_of_reached_limits() -> None:
-    gate = replace(STOPPING[0], kind="gate")
-    stop = moves(AGENT_EXECUTOR, ("stopped_response", "StoppedResponse"))
-    assert execute(AGENT_EXECUTOR, Witness((*ACTING, gate, *stop), (), Limits(iterations=1)), 100) == 6
-    within = replace(moves(AGENT_EXECUTOR, ("dispatch_tools", "LimitReached"))[0], kind="within")
-    stem = (*ACTING[:2], within, *stop)
-    assert execute(AGENT_EXECUTOR, Witness(stem, (), agent_limits(tool_calls=0)), 100) == 4
-    assert execute(AGENT_EXECUTOR, Witness(stem, (), Limits(seconds=1.0)), 100) == 4
+@cases(
+    ("machine", "witness", "steps", "taken"),
+    [
+        # A loop is followed for any length; without a loop there is an end.
+        (AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000, 1000),
+        (WRITER, Witness((), WRITING, NO_LIMITS), 99, 99),
+        (AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000, 4),
+        # The edges of limits that are reached.
+        (AGENT_EXECUTOR, Witness((*ACTING, GATE, *STOPPED), (), Limits(iterations=1)), 100, 6),
+        (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), agent_limits(tool_calls=0)), 100, 4),
+        (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), Limits(seconds=1.0)), 100, 4),
+    ],
+)
+def test_engine_follows_witness(machine: Graph[Any, Any], witness: Witness, steps: int, taken: int) -> None:
+    assert execute(machine, witness, steps) == taken
 
 
 @cases(
@@ -252,7 +210,7 @@ class Nothing(enum.Enum):
     pass
 
 
-@cases("kind", [Colour, Word, Pair, Page, Refusing, Slotted, Draft, int, str, tuple, object, ValueError])
+@cases("kind", [Colour, Word, Pair, Page, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError])
 def test_bare_instance_runs_no_class_code(kind: type) -> None:
     assert type(bare(kind)) is kind
 
@@ -291,25 +249,30 @@ def asking(least: int, most: int | None, *effects: type[Effect[Any]]) -> Graph[A
     return graph(edges(several, on(Prompt, END) | on(Stopped, END)), start=several)
 
 
-def test_call_instead_of_free_effect_is_counted() -> None:
-    found = explore_table(asking(1, 1, AskHuman, CallTool), Limits())
-    assert (found.model_calls, found.tool_calls) == (0, 1)
+ONE_OF_EACH, TWO_OF_EACH = (agent_limits(model_calls=each, tool_calls=each) for each in (1, 2))
 
 
-def test_visit_may_ask_for_several_kinds() -> None:
-    # Neither limit allows two of one kind, so that only one of each comes back.
-    one_of_each = agent_limits(model_calls=1, tool_calls=1)
-    found = explore_table(asking(2, 2, CallModel, CallTool), one_of_each)
-    assert (found.model_calls, found.tool_calls, found.endings) == (1, 1, {"Prompt": 1, "Stopped": 3})
-    found = explore_table(asking(4, 4, CallModel, CallTool), agent_limits(model_calls=2, tool_calls=2))
-    assert "Prompt" in found.endings
-    assert "Prompt" not in explore_table(asking(3, 3, CallModel, CallTool), one_of_each).endings
-
-
-@cases(("limits", "most"), [(agent_limits(tool_calls=2), 4), (Limits(fan_out=2), None)])
-def test_sequential_effects_are_charged_up_to_limit(limits: Limits, most: int | None) -> None:
-    found = explore_table(asking(4, most, CallTool), limits)
-    assert (found.tool_calls, set(found.endings)) == (2, {"Stopped"})
+@cases(
+    ("machine", "limits", "calls", "endings"),
+    [
+        # A call instead of a free effect is counted.
+        (asking(1, 1, AskHuman, CallTool), Limits(), (0, 1), {"Prompt": 2}),
+        # Neither limit allows two of one kind, so that only one of each comes back.
+        (asking(2, 2, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Prompt": 1, "Stopped": 3}),
+        (asking(3, 3, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Stopped": 4}),
+        (asking(4, 4, CallModel, CallTool), TWO_OF_EACH, (2, 2), {"Prompt": 1, "Stopped": 5}),
+        # Effects one after another are charged up to the limit.
+        (asking(4, 4, CallTool), agent_limits(tool_calls=2), (0, 2), {"Stopped": 2}),
+        (asking(4, None, CallTool), Limits(fan_out=2), (0, 2), {"Stopped": 2}),
+        # A limit on tokens stops a batch of calls.
+        (asking(0, None, CallModel), agent_limits(tokens=2), (2, 0), {"Prompt": 3, "Stopped": 2}),
+    ],
+)
+def test_visit_is_charged_for_what_it_asks(
+    machine: Graph[Any, Any], limits: Limits, calls: tuple[int, int], endings: dict[str, int]
+) -> None:
+    found = explore_table(machine, limits)
+    assert (found.model_calls, found.tool_calls, found.endings) == (*calls, endings)
 
 
 @cases(("tool_calls", "found", "enough"), [(None, 8, 8), (3, 3, 8), (20, 20, 21)])
@@ -322,54 +285,61 @@ def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: in
     assert wide == narrow
 
 
-def test_token_limit_stops_batch_of_calls() -> None:
-    found = explore_table(asking(0, None, CallModel), agent_limits(tokens=2))
-    assert (found.model_calls, set(found.endings)) == (2, {"Prompt", "Stopped"})
+CALLS = [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)]
+CALL_LIMITS = [Limits({MODEL_CALLS: models, TOOL_CALLS: tools}) for models, tools in product((None, 0, 1, 2), repeat=2)]
+BUYS = [(Buy,), (Weigh,), (Buy, Weigh)]
+BUY_LIMITS = [
+    Limits({GOLD: gold, SILVER: silver}) for gold, silver in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5))
+]
+COUNTS = [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most]
 
 
-@cases("effects", [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)])
-@cases(("least", "most"), [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most])
-def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type[Effect[Any]], ...]) -> None:
+@cases(
+    ("effects", "count", "all_limits"),
+    [*product(CALLS, COUNTS, [CALL_LIMITS]), *product(BUYS, [(0, 1), (1, 2), (0, 3), (2, 3)], [BUY_LIMITS])],
+)
+def test_stub_nodes_cover_all_charges(
+    effects: tuple[type[Effect[Any]], ...], count: tuple[int, int], all_limits: list[Limits]
+) -> None:
+    least, most = count
     machine = asking(least, most, *effects)
-    for models, tools in product((None, 0, 1, 2), repeat=2):
-        limits = agent_limits(model_calls=models, tool_calls=tools)
+    for limits in all_limits:
         ended: set[str] = set()
-        called = [0, 0]
+        taken: Counter[str] = Counter()
         for batches in _batches(effects, most):
             ending, spent = _visited(batches, least, limits)
-            if ending is not None:
+            if ending:
                 ended.add(ending)
-                called = list(map(max, called, spent))
+                taken |= spent
         found = explore_table(machine, limits)
-        assert [found.model_calls, found.tool_calls] == called, limits
+        assert found.charges is not None
+        assert found.charges == {name: taken[name] for name in found.charges}, limits
         assert set(found.endings) == ended, limits
 
 
-def _charged(effect: type[Effect[Any]]) -> str | None:
-    """The calls that such an effect counts as."""
-    return next((meter.name for meter in (MODEL_CALLS, TOOL_CALLS) if meter in effect.charges), None)
-
-
-def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[list[str | None]]]:
+def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[list[type[Effect[Any]]]]]:
     """Return all sequences of at most so many effects, one by one and at once."""
     for count in range(most + 1):
-        for asks in product([_charged(effect) for effect in effects], repeat=count):
-            yield [[meter] for meter in asks]
+        for asks in product(effects, repeat=count):
+            yield [[effect] for effect in asks]
             yield [list(asks)]
 
 
-def _visited(batches: Sequence[Sequence[str | None]], least: int, limits: Limits) -> tuple[str | None, tuple[int, int]]:
-    """Return the expected end of a visit with these effects, and its model and tool calls."""
-    spent: Counter[str | None] = Counter()
+def _visited(
+    batches: Sequence[Sequence[type[Effect[Any]]]], least: int, limits: Limits
+) -> tuple[str | None, Counter[str]]:
+    """Return the expected end of a visit with these effects, and its charges."""
+    spent: Counter[str] = Counter()
     for batch in batches:
-        wanted = spent + Counter(batch)
-        for budget in ("model_calls", "tool_calls"):
-            limit = limits[budget]
-            if limit is not None and wanted[budget] > limit and budget in batch:
-                return "Stopped", (spent["model_calls"], spent["tool_calls"])
+        wanted = Counter(spent)
+        for effect in batch:
+            wanted.update({meter.name: amount for meter, amount in effect.charges.items()})
+        compared = {meter.name for effect in batch for meter in effect.measures}
+        for name, limit in limits.meters.items():
+            if wanted[name] > max(limit, spent[name]) or (name in compared and spent[name] >= limit):
+                return "Stopped", spent
         spent = wanted
-    ending = "Prompt" if sum(map(len, batches)) >= least else None
-    return ending, (spent["model_calls"], spent["tool_calls"])
+    return ("Prompt" if sum(map(len, batches)) >= least else None), spent
 
 
 # ---- stub nodes and proofs agree

@@ -13,7 +13,8 @@ from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.kernel import Done
 from graphexec.runtime import make_run_context, stream
-from graphexec.verify import Certificate, verify
+from graphexec.verify import Certificate
+from graphexec.verify.audit.audit import audit
 from tests.traces import read_trace
 from tests.verify.writing import WRITER, Chapter
 
@@ -21,9 +22,24 @@ Trace = list[dict[str, Any]]
 
 
 def proof_of(executor: AgentExecutor) -> Certificate:
-    proof = verify(executor.graph, executor.limits).certificate
+    proof = executor.graph.verify(executor.limits).certificate
     assert proof is not None
     return proof
+
+
+def facts_of(trace: Trace, proof: Certificate) -> list[str]:
+    """Return the facts of the violations that an audit finds."""
+    return [violation.fact for violation in audit(trace, proof).violations]
+
+
+def line_of(trace: Trace, event: str, node: str, member: int | None = None) -> int:
+    """Return the index of the first such record, of one member of a batch."""
+    return next(
+        line
+        for line, record in enumerate(trace)
+        if (record["event"], record.get("node")) == (event, node)
+        and (member is None or record["call"]["member"] == member)
+    )
 
 
 def acting(calls: Sequence[int], **limits: Any) -> AgentExecutor:
