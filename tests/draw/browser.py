@@ -60,6 +60,22 @@ def close_shared_browser() -> None:
     _closing.close()
 
 
+def shown(page: Page, selector: str) -> str:
+    """Return the visible text of an element."""
+    return page.locator(selector).inner_text()
+
+
+def where(page: Page) -> str:
+    """Return the step that the page of a run is at."""
+    return shown(page, "#position")
+
+
+def press(page: Page, *keys: str) -> None:
+    """Press keys, one after the other."""
+    for key in keys:
+        page.keyboard.press(key)
+
+
 def fragment(page: Page) -> str:
     """Return the part of the address after the page's own, which Playwright's `url` learns of later."""
     found: str = page.evaluate("decodeURIComponent(location.hash)")
@@ -126,22 +142,31 @@ def open_page(
 
 @contextmanager
 def open_text(browser: Browser, folder: Path, text: str, address: str = "", **options: Any) -> Generator[Page]:
-    """Open a page from a file, as `open_page` does; the test fails if the page has an error."""
+    """Open a page from disk, with access to the clipboard; an error of the page, or a request to a server, fails."""
     file = folder / "page.html"
     file.write_text(text, encoding="utf-8")
     with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
-        yield one.page
-        assert one.faults == []
-
-
-@contextmanager
-def open_run(
-    browser: Browser, folder: Path, recording: Recording, address: str = "", *, size: tuple[int, int] = (1440, 900)
-) -> Generator[Page]:
-    """Open the page of a run from disk, with access to the clipboard; any error of the page fails the test."""
-    file = folder / "run.html"
-    file.write_text(html(recording.machine, recording), encoding="utf-8")
-    with open_page(browser, f"{file.as_uri()}{address}", size=size) as one:
         one.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         yield one.page
         assert one.faults == []
+        assert {request.partition("#")[0] for request in one.requests} <= {file.as_uri(), "about:blank"}
+
+
+class Pages:
+    """The pages that a test opens from disk, one after the other: see `open_text`."""
+
+    def __init__(self, browser: Browser, folder: Path) -> None:
+        self._browser, self._folder, self._opened = browser, folder, ExitStack()
+
+    def text(self, text: str, address: str = "", **options: Any) -> Page:
+        """Close the page before, and open this one."""
+        self.close()
+        return self._opened.enter_context(open_text(self._browser, self._folder, text, address, **options))
+
+    def run(self, recording: Recording, address: str = "", **options: Any) -> Page:
+        """Close the page before, and open that of a run."""
+        return self.text(html(recording.machine, recording), address, **options)
+
+    def close(self) -> None:
+        """Close the page, if there is one."""
+        self._opened.close()

@@ -83,20 +83,20 @@ def page_text(name: str) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @by_page
-def test_page_violates_no_rule(browser: Browser, tmp_path: Path, name: str, scheme: Literal["light", "dark"]) -> None:
-    with open_text(browser, tmp_path, page_text(name), scheme=scheme) as page:
-        found = violations(page)
-        for keys in (["Home"], ["ArrowRight"] * 3, ["e", "f"], ["?"]):
-            for key in keys:
-                page.keyboard.press(key)
-            found += violations(page)
-        assert found == []
+def test_page_violates_no_rule(pages: Pages, name: str, scheme: Literal["light", "dark"]) -> None:
+    page = pages.text(page_text(name), scheme=scheme)
+    found = violations(page)
+    for keys in (["Home"], ["ArrowRight"] * 3, ["e", "f"], ["?"]):
+        for key in keys:
+            page.keyboard.press(key)
+        found += violations(page)
+    assert found == []
 
 
 @by_page
-def test_page_on_a_phone_violates_no_rule(browser: Browser, tmp_path: Path, name: str) -> None:
-    with open_text(browser, tmp_path, page_text(name), **PHONE) as page:
-        assert violations(page) == []
+def test_page_on_a_phone_violates_no_rule(pages: Pages, name: str) -> None:
+    page = pages.text(page_text(name), **PHONE)
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5])
@@ -110,13 +110,13 @@ def test_live_page_violates_no_rule(browser: Browser, part: float) -> None:
         assert violations(one.page) == []
 
 
-def test_svg_violates_no_rule(browser: Browser, tmp_path: Path) -> None:
+def test_svg_violates_no_rule(pages: Pages) -> None:
     drawing = svg(with_run(EVERY_LOOK))
     page_text = f"<!doctype html><html lang=en><title>A picture</title><main><h1>Picture</h1>{drawing}</main></html>"
-    with open_text(browser, tmp_path, page_text) as page:
-        assert violations(page) == []
-        image = page.get_by_role("img", name="State machine that starts at ask_model")
-        assert image.count() == 1
+    page = pages.text(page_text)
+    assert violations(page) == []
+    image = page.get_by_role("img", name="State machine that starts at ask_model")
+    assert image.count() == 1
 
 
 # ---- fingers
@@ -130,34 +130,34 @@ SMALL = """() => [...document.querySelectorAll("button, a[href], summary, input,
 
 
 @by_page
-def test_targets_on_a_phone_fit_a_finger(browser: Browser, tmp_path: Path, name: str) -> None:
-    with open_text(browser, tmp_path, page_text(name), **PHONE) as page:
-        small: list[str] = page.evaluate(SMALL)
-        for key in ("Home", "ArrowRight", "ArrowRight", "ArrowRight", "e", "?"):
-            page.keyboard.press(key)
-            small += page.evaluate(SMALL)
-        assert small == []
-        wide: int = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 390
+def test_targets_on_a_phone_fit_a_finger(pages: Pages, name: str) -> None:
+    page = pages.text(page_text(name), **PHONE)
+    small: list[str] = page.evaluate(SMALL)
+    for key in ("Home", "ArrowRight", "ArrowRight", "ArrowRight", "e", "?"):
+        page.keyboard.press(key)
+        small += page.evaluate(SMALL)
+    assert small == []
+    wide: int = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 390
 
 
 # ---- motion
 
 
 @by_page
-def test_reduced_motion_stops_all_motion(browser: Browser, tmp_path: Path, name: str) -> None:
-    with open_text(browser, tmp_path, page_text(name), reduced_motion="reduce") as page:
-        for key in ("Home", "ArrowRight", "f", "?"):
-            page.keyboard.press(key)
-            assert page.evaluate("document.getAnimations().length") == 0
-        moving: list[str] = page.evaluate(
-            """[...document.querySelectorAll("*")].filter(one => {
+def test_reduced_motion_stops_all_motion(pages: Pages, name: str) -> None:
+    page = pages.text(page_text(name), reduced_motion="reduce")
+    for key in ("Home", "ArrowRight", "f", "?"):
+        page.keyboard.press(key)
+        assert page.evaluate("document.getAnimations().length") == 0
+    moving: list[str] = page.evaluate(
+        """[...document.querySelectorAll("*")].filter(one => {
                 const style = getComputedStyle(one);
                 return style.transitionDuration !== "0s" || style.animationName !== "none"
                     || style.scrollBehavior !== "auto";
             }).map(one => one.outerHTML.slice(0, 100))"""
-        )
-        assert moving == []
+    )
+    assert moving == []
 
 
 # ---- text from right to left
@@ -184,26 +184,26 @@ def sides(page: Page, selector: str) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def test_text_from_right_to_left_is_aligned_so(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, run_page(right_to_left()), "#step=1") as page:
-        for selector in (".row[data-position='0'] .gist", "#detail .part.reply pre"):
-            left, right = sides(page, selector)
-            assert right < left
-        page.locator("#search").fill("search")
-        left, right = sides(page, "#detail h2")
-        assert left <= right
+def test_text_from_right_to_left_is_aligned_so(pages: Pages) -> None:
+    page = pages.text(run_page(right_to_left()), "#step=1")
+    for selector in (".row[data-position='0'] .gist", "#detail .part.reply pre"):
+        left, right = sides(page, selector)
+        assert right < left
+    page.locator("#search").fill("search")
+    left, right = sides(page, "#detail h2")
+    assert left <= right
 
 
 @by_page
-def test_layout_mirrors_for_a_page_from_right_to_left(browser: Browser, tmp_path: Path, name: str) -> None:
-    with open_text(browser, tmp_path, page_text(name)) as page:
-        page.evaluate("document.documentElement.dir = 'rtl'")
-        assert page.evaluate("document.documentElement.scrollWidth") == 1440
-        for inner, outer in (("#theme", "#header"), (".zoom", "#machine"), ("#minimap", ".view")):
-            near = page.locator(inner).first.bounding_box()
-            around = page.locator(outer).first.bounding_box()
-            if near is not None and around is not None:
-                assert near["x"] - around["x"] < around["width"] / 3
+def test_layout_mirrors_for_a_page_from_right_to_left(pages: Pages, name: str) -> None:
+    page = pages.text(page_text(name))
+    page.evaluate("document.documentElement.dir = 'rtl'")
+    assert page.evaluate("document.documentElement.scrollWidth") == 1440
+    for inner, outer in (("#theme", "#header"), (".zoom", "#machine"), ("#minimap", ".view")):
+        near = page.locator(inner).first.bounding_box()
+        around = page.locator(outer).first.bounding_box()
+        if near is not None and around is not None:
+            assert near["x"] - around["x"] < around["width"] / 3
 
 
 def test_styles_name_no_side() -> None:

@@ -312,12 +312,12 @@ def texts_of(page: Page) -> list[str]:
 
 
 @pytest.mark.browser
-def test_live_page_of_a_trace_shows_the_same(browser: Browser, tmp_path: Path) -> None:
+def test_live_page_of_a_trace_shows_the_same(browser: Browser, pages: Pages, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text(record_run("no JSON at all"), encoding="utf-8")
     recording = Recording.from_json_lines(file.read_text(encoding="utf-8"))
-    with open_run(browser, tmp_path, recording) as page:
-        still = texts_of(page)
+    page = pages.run(recording)
+    still = texts_of(page)
     with serving(file) as url, open_page(browser, url) as opened:
         opened.page.locator("#status", has_text="answered").wait_for()
         opened.page.locator("#connection", has_text="ended").wait_for()

@@ -68,16 +68,16 @@ def model_steps(recording: Recording) -> Sequence[int]:
     return [at for at, node in enumerate(visits, 1) if node == "plan"]
 
 
-def test_copied_request_is_the_one_that_the_model_got(browser: Browser, tmp_path: Path) -> None:
+def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
     tools = [scripted_tool("fetch", [NASTY])]
     model = ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools)
     recording = recording_of(executor.run(NASTY))
     request = model.requests[1]
     assert isinstance(request, ChatRequest)
-    with open_run(browser, tmp_path, recording, "#step=5") as page:
-        page.locator(".copy", has_text="copy JSON").click()
-        body = json.loads(clipboard(page))
+    page = pages.run(recording, "#step=5")
+    page.locator(".copy", has_text="copy JSON").click()
+    body = json.loads(clipboard(page))
     sent: list[dict[str, object]] = []
     for message in request.messages:
         match message:
@@ -98,19 +98,19 @@ def test_copied_request_is_the_one_that_the_model_got(browser: Browser, tmp_path
     ]
 
 
-def test_copied_tests_repeat_their_steps(browser: Browser, tmp_path: Path) -> None:
+def test_copied_tests_repeat_their_steps(pages: Pages, tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
     count = 0
     for make in (react_run, structured_run, unparsed_run, failed_run, twelve_tools, sixty_steps):
         recording = make()
-        with open_run(browser, tmp_path, recording) as page:
-            for step in model_steps(recording)[-4:]:
-                page.goto(f"{page.url.split('#')[0]}#step={step}")
-                page.locator("#detail .where", has_text=re.compile(rf"^step {step}\b")).wait_for()
-                page.locator(".copy", has_text="copy pytest").click()
-                (tests / f"test_{make.__name__}_{step}.py").write_text(clipboard(page), encoding="utf-8")
-                count += 1
+        page = pages.run(recording)
+        for step in model_steps(recording)[-4:]:
+            page.goto(f"{page.url.split('#')[0]}#step={step}")
+            page.locator("#detail .where", has_text=re.compile(rf"^step {step}\b")).wait_for()
+            page.locator(".copy", has_text="copy pytest").click()
+            (tests / f"test_{make.__name__}_{step}.py").write_text(clipboard(page), encoding="utf-8")
+            count += 1
     options = ["-q", "-W", "error", "-p", "no:cacheprovider", f"--rootdir={tests}"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(tests)],
@@ -123,10 +123,10 @@ def test_copied_tests_repeat_their_steps(browser: Browser, tmp_path: Path) -> No
     assert f"{count} passed" in done.stdout, done.stdout
 
 
-def test_copied_test_notices_another_reply(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, twelve_tools(), "#step=5") as page:
-        page.locator(".copy", has_text="copy pytest").click()
-        source = clipboard(page)
+def test_copied_test_notices_another_reply(pages: Pages) -> None:
+    page = pages.run(twelve_tools(), "#step=5")
+    page.locator(".copy", has_text="copy pytest").click()
+    source = clipboard(page)
     scope: dict[str, object] = {}
     exec(source.replace('ModelReply("Shop 3 is', 'ModelReply("Shop 4 is'), scope)
     test = scope["test_step_5"]
@@ -135,50 +135,50 @@ def test_copied_test_notices_another_reply(browser: Browser, tmp_path: Path) -> 
         test()
 
 
-def test_machine_of_ones_own_has_no_copied_test(browser: Browser, tmp_path: Path) -> None:
+def test_machine_of_ones_own_has_no_copied_test(pages: Pages) -> None:
     agent = gx.create_tool_calling_agent(ScriptedModel(["Done."]), [])
     executor = gx.AgentExecutor(agent=agent, tools=[]).plug(check)
-    with open_run(browser, tmp_path, recording_of(executor.run("?")), "#step=1") as page:
-        assert page.locator(".copy", has_text="copy JSON").count() == 1
-        assert page.locator(".copy", has_text="copy pytest").count() == 0
+    page = pages.run(recording_of(executor.run("?")), "#step=1")
+    assert page.locator(".copy", has_text="copy JSON").count() == 1
+    assert page.locator(".copy", has_text="copy pytest").count() == 0
 
 
-def test_key_copies_the_value_with_the_focus(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, react_run(), "#step=1") as page:
-        stops = page.locator("#detail [tabindex='0']").count()
-        page.locator(".prompt .message pre").last.focus()
-        page.keyboard.press("c")
-        assert NASTY in clipboard(page)
-        assert page.locator("#detail [tabindex='0']").count() == stops
+def test_key_copies_the_value_with_the_focus(pages: Pages) -> None:
+    page = pages.run(react_run(), "#step=1")
+    stops = page.locator("#detail [tabindex='0']").count()
+    page.locator(".prompt .message pre").last.focus()
+    page.keyboard.press("c")
+    assert NASTY in clipboard(page)
+    assert page.locator("#detail [tabindex='0']").count() == stops
 
 
-def test_button_copies_the_value_under_the_pointer(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, twelve_tools(), "#step=3&call=0") as page:
-        page.locator(".part.tools .data").first.locator("dt").first.hover()
-        page.locator(".copy.corner").click()
-        assert json.loads(clipboard(page)) == {"url": "https://shop0.example/ok", "seconds": 0.3}
-        page.locator(".part.reply pre").first.hover()
-        page.locator(".copy.corner", has_text="copy").click()
-        assert clipboard(page) == "<html>contents of https://shop0.example/ok</html>"
+def test_button_copies_the_value_under_the_pointer(pages: Pages) -> None:
+    page = pages.run(twelve_tools(), "#step=3&call=0")
+    page.locator(".part.tools .data").first.locator("dt").first.hover()
+    page.locator(".copy.corner").click()
+    assert json.loads(clipboard(page)) == {"url": "https://shop0.example/ok", "seconds": 0.3}
+    page.locator(".part.reply pre").first.hover()
+    page.locator(".copy.corner", has_text="copy").click()
+    assert clipboard(page) == "<html>contents of https://shop0.example/ok</html>"
 
 
-def test_records_are_shown_on_demand(browser: Browser, tmp_path: Path) -> None:
+def test_records_are_shown_on_demand(pages: Pages) -> None:
     recording = sixty_steps()
-    with open_run(browser, tmp_path, recording, "#step=2") as page:
-        summary = page.locator("#detail .records summary")
-        assert summary.inner_text() == "2 records"
-        summary.click()
-        assert '"event": "moved"' in page.locator(".records pre").inner_text()
-        for address, event in (("#step=0", "start"), ("#step=end", "result")):
-            page.goto(f"{page.url.split('#')[0]}{address}")
-            page.locator(".copy", has_text="copy records").click()
-            assert json.loads(clipboard(page))["event"] == event
+    page = pages.run(recording, "#step=2")
+    summary = page.locator("#detail .records summary")
+    assert summary.inner_text() == "2 records"
+    summary.click()
+    assert '"event": "moved"' in page.locator(".records pre").inner_text()
+    for address, event in (("#step=0", "start"), ("#step=end", "result")):
+        page.goto(f"{page.url.split('#')[0]}{address}")
+        page.locator(".copy", has_text="copy records").click()
+        assert json.loads(clipboard(page))["event"] == event
 
 
-def test_missing_pytest_has_its_reason(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, failed_node(), "#step=1") as page:
-        assert page.locator(".copy", has_text="copy pytest").count() == 1
-    with open_run(browser, tmp_path, failed_node(), "#step=6") as page:
-        assert page.locator(".copy", has_text="copy pytest").count() == 0
-        reason = page.locator(".copies .faint").first.inner_text()
-        assert reason == "no pytest: the run passed convert_prices, a node that the test would lack"
+def test_missing_pytest_has_its_reason(pages: Pages) -> None:
+    page = pages.run(failed_node(), "#step=1")
+    assert page.locator(".copy", has_text="copy pytest").count() == 1
+    page = pages.run(failed_node(), "#step=6")
+    assert page.locator(".copy", has_text="copy pytest").count() == 0
+    reason = page.locator(".copies .faint").first.inner_text()
+    assert reason == "no pytest: the run passed convert_prices, a node that the test would lack"

@@ -101,110 +101,110 @@ def sight(page: Page) -> list[float]:
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", PAGES)
-def test_labels_are_readable(browser: Browser, tmp_path: Path, name: str, size: tuple[int, int]) -> None:
-    with open_text(browser, tmp_path, page_text(name), size=size) as page:
-        assert 9 <= smallest_text(page) + 0.01 <= 18
+def test_labels_are_readable(pages: Pages, name: str, size: tuple[int, int]) -> None:
+    page = pages.text(page_text(name), size=size)
+    assert 9 <= smallest_text(page) + 0.01 <= 18
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", ["five nodes", "two agents"])
-def test_current_node_stays_in_sight(browser: Browser, tmp_path: Path, name: str, size: tuple[int, int]) -> None:
-    with open_text(browser, tmp_path, page_text(name), size=size) as page:
-        assert is_in_sight(page, "[data-node].current")
-        last, unseen = page.evaluate(UNSEEN, ["[data-node].current", 30])
-        assert unseen == []
-        assert last.startswith("30 / ") or last == "end"
+def test_current_node_stays_in_sight(pages: Pages, name: str, size: tuple[int, int]) -> None:
+    page = pages.text(page_text(name), size=size)
+    assert is_in_sight(page, "[data-node].current")
+    last, unseen = page.evaluate(UNSEEN, ["[data-node].current", 30])
+    assert unseen == []
+    assert last.startswith("30 / ") or last == "end"
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_first_node_is_in_sight_at_the_start(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
-    with open_text(browser, tmp_path, page_text("five nodes"), size=size) as page:
-        for key in ("End", "Home"):
-            page.keyboard.press(key)
-        assert page.locator("#position").text_content() == "start"
-        assert is_in_sight(page, "[data-node=plan]")
+def test_first_node_is_in_sight_at_the_start(pages: Pages, size: tuple[int, int]) -> None:
+    page = pages.text(page_text("five nodes"), size=size)
+    for key in ("End", "Home"):
+        page.keyboard.press(key)
+    assert page.locator("#position").text_content() == "start"
+    assert is_in_sight(page, "[data-node=plan]")
 
 
-def test_overview_moves_the_view(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("60 nodes"), size=(1280, 720)) as page:
-        before = sight(page)
-        box = page.locator("#minimap").bounding_box()
-        assert box is not None
-        corners = [(box["x"] + 3, box["y"] + 3), (box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)]
-        page.mouse.click(*corners[0])
-        first = sight(page)
-        page.mouse.click(*corners[1])
-        last = sight(page)
-        assert first[0] < before[0] or first[1] < before[1]
-        assert last[0] > first[0]
-        assert last[1] > first[1]
-        page.mouse.move(*corners[1])
-        page.mouse.down()
-        page.mouse.move(*corners[0], steps=3)
-        page.mouse.up()
-        assert sight(page) == first
-        shown = page.locator("#minimap .sight")
-        assert [float(shown.get_attribute(name) or "") for name in ("x", "y", "width", "height")] == first
+def test_overview_moves_the_view(pages: Pages) -> None:
+    page = pages.text(page_text("60 nodes"), size=(1280, 720))
+    before = sight(page)
+    box = page.locator("#minimap").bounding_box()
+    assert box is not None
+    corners = [(box["x"] + 3, box["y"] + 3), (box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)]
+    page.mouse.click(*corners[0])
+    first = sight(page)
+    page.mouse.click(*corners[1])
+    last = sight(page)
+    assert first[0] < before[0] or first[1] < before[1]
+    assert last[0] > first[0]
+    assert last[1] > first[1]
+    page.mouse.move(*corners[1])
+    page.mouse.down()
+    page.mouse.move(*corners[0], steps=3)
+    page.mouse.up()
+    assert sight(page) == first
+    shown = page.locator("#minimap .sight")
+    assert [float(shown.get_attribute(name) or "") for name in ("x", "y", "width", "height")] == first
 
 
-def test_overview_shows_the_run(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("two agents"), size=(1024, 768)) as page:
-        minimap = page.locator("#minimap")
-        assert minimap.is_visible()
-        assert minimap.locator(".is-current").count() == 1
-        before = minimap.locator(".is-hidden").count()
-        page.keyboard.press("f")
-        assert minimap.locator(".is-hidden").count() > before
-        assert minimap.locator(".box.is-folded").count() == 2
-        page.locator("#fit").click()
-        assert not minimap.is_visible()
+def test_overview_shows_the_run(pages: Pages) -> None:
+    page = pages.text(page_text("two agents"), size=(1024, 768))
+    minimap = page.locator("#minimap")
+    assert minimap.is_visible()
+    assert minimap.locator(".is-current").count() == 1
+    before = minimap.locator(".is-hidden").count()
+    page.keyboard.press("f")
+    assert minimap.locator(".is-hidden").count() > before
+    assert minimap.locator(".box.is-folded").count() == 2
+    page.locator("#fit").click()
+    assert not minimap.is_visible()
 
 
-def test_overview_covers_nothing_of_what_nearly_fits(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, failed_node(), size=(1400, 900)) as page:
-        whole = page.locator(".view > svg").evaluate("one => one.querySelector('g').getBBox().height")
-        # The labels are as small as they may be.
-        assert whole * 0.9 < sight(page)[3]
-        assert smallest_text(page) == pytest.approx(9, abs=0.2)
-        assert not page.locator("#minimap").is_visible()
-        page.locator("#zoom-in").click(click_count=2)
-        assert page.locator("#minimap").is_visible()
+def test_overview_covers_nothing_of_what_nearly_fits(pages: Pages) -> None:
+    page = pages.run(failed_node(), size=(1400, 900))
+    whole = page.locator(".view > svg").evaluate("one => one.querySelector('g').getBBox().height")
+    # The labels are as small as they may be.
+    assert whole * 0.9 < sight(page)[3]
+    assert smallest_text(page) == pytest.approx(9, abs=0.2)
+    assert not page.locator("#minimap").is_visible()
+    page.locator("#zoom-in").click(click_count=2)
+    assert page.locator("#minimap").is_visible()
 
 
-def test_small_machine_has_no_overview(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("five nodes")) as page:
-        assert not page.locator("#minimap").is_visible()
-        before = sight(page)
-        page.locator("#drawing").hover()
-        page.mouse.wheel(0, 100)
-        page.mouse.down()
-        page.mouse.move(300, 300, steps=2)
-        page.mouse.up()
-        assert sight(page) == before
+def test_small_machine_has_no_overview(pages: Pages) -> None:
+    page = pages.text(page_text("five nodes"))
+    assert not page.locator("#minimap").is_visible()
+    before = sight(page)
+    page.locator("#drawing").hover()
+    page.mouse.wheel(0, 100)
+    page.mouse.down()
+    page.mouse.move(300, 300, steps=2)
+    page.mouse.up()
+    assert sight(page) == before
 
 
-def test_pointer_and_wheel_move_the_view(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("60 nodes"), size=(1280, 720)) as page:
-        page.mouse.move(640, 360)
-        begin = sight(page)
-        page.mouse.wheel(-200, 150)
-        page.wait_for_function(f"document.querySelector('.view > svg').getAttribute('viewBox') !== '{begin}'")
-        page.mouse.down()
-        page.mouse.move(700, 260, steps=3)
-        page.mouse.up()
-        after = sight(page)
-        scale = 1280 / begin[2]
-        assert begin[0] - after[0] > 60 / scale
-        assert after[1] - begin[1] > 100 / scale - 1
-        assert page.locator(".view.moved").count() == 1
+def test_pointer_and_wheel_move_the_view(pages: Pages) -> None:
+    page = pages.text(page_text("60 nodes"), size=(1280, 720))
+    page.mouse.move(640, 360)
+    begin = sight(page)
+    page.mouse.wheel(-200, 150)
+    page.wait_for_function(f"document.querySelector('.view > svg').getAttribute('viewBox') !== '{begin}'")
+    page.mouse.down()
+    page.mouse.move(700, 260, steps=3)
+    page.mouse.up()
+    after = sight(page)
+    scale = 1280 / begin[2]
+    assert begin[0] - after[0] > 60 / scale
+    assert after[1] - begin[1] > 100 / scale - 1
+    assert page.locator(".view.moved").count() == 1
 
 
-def test_view_follows_the_window(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("five nodes")) as page:
-        for width, height in ((390, 844), (1440, 900)):
-            resize(page, width, height)
-            assert smallest_text(page) >= 8.99
-        assert not page.locator("#minimap").is_visible()
+def test_view_follows_the_window(pages: Pages) -> None:
+    page = pages.text(page_text("five nodes"))
+    for width, height in ((390, 844), (1440, 900)):
+        resize(page, width, height)
+        assert smallest_text(page) >= 8.99
+    assert not page.locator("#minimap").is_visible()
 
 
 # ---- the keyboard
@@ -215,42 +215,42 @@ def focused_label(page: Page) -> str:
     return label
 
 
-def test_drawing_is_one_stop(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("two agents")) as page:
-        assert page.locator("#drawing [tabindex='0']").count() == 1
-        stops: list[str] = []
-        for _ in range(9):
-            page.keyboard.press("Tab")
-            stops.append(
-                page.evaluate("document.activeElement.closest('#drawing') ? 'drawing' : document.activeElement.id")
-            )
-        assert stops == ["skip", "help", "theme", "zoom-in", "zoom-out", "fit", "fold-all", "unfold-all", "drawing"]
-        assert focused_label(page) == "END"
+def test_drawing_is_one_stop(pages: Pages) -> None:
+    page = pages.text(page_text("two agents"))
+    assert page.locator("#drawing [tabindex='0']").count() == 1
+    stops: list[str] = []
+    for _ in range(9):
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.id") == "search"
+        stops.append(
+            page.evaluate("document.activeElement.closest('#drawing') ? 'drawing' : document.activeElement.id")
+        )
+    assert stops == ["skip", "help", "theme", "zoom-in", "zoom-out", "fit", "fold-all", "unfold-all", "drawing"]
+    assert focused_label(page) == "END"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "search"
 
 
-def test_skip_button_leads_to_the_steps(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("five nodes")) as page:
-        page.keyboard.press("Tab")
-        assert page.locator("#skip").bounding_box() != {"x": 8, "y": 8, "width": 1, "height": 1}
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "list"
+def test_skip_button_leads_to_the_steps(pages: Pages) -> None:
+    page = pages.text(page_text("five nodes"))
+    page.keyboard.press("Tab")
+    assert page.locator("#skip").bounding_box() != {"x": 8, "y": 8, "width": 1, "height": 1}
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "list"
 
 
-def test_arrow_keys_follow_the_drawing(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("five nodes")) as page:
-        page.locator("[data-node='plan']").focus()
-        seen: list[str] = []
-        for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowUp"):
-            page.keyboard.press(key)
-            seen.append(focused_label(page).split(",")[0])
-        assert seen == ["Ready ×1", "Replied ×16", "parse", "Replied ×16"]
-        page.keyboard.press("Home")
-        assert page.locator("#position").inner_text() == "start"
-        page.locator("[data-node='parse']").focus()
-        page.keyboard.press("Enter")
-        assert page.locator("#position").inner_text() == "2 / 60"
+def test_arrow_keys_follow_the_drawing(pages: Pages) -> None:
+    page = pages.text(page_text("five nodes"))
+    page.locator("[data-node='plan']").focus()
+    seen: list[str] = []
+    for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowUp"):
+        page.keyboard.press(key)
+        seen.append(focused_label(page).split(",")[0])
+    assert seen == ["Ready ×1", "Replied ×16", "parse", "Replied ×16"]
+    page.keyboard.press("Home")
+    assert page.locator("#position").inner_text() == "start"
+    page.locator("[data-node='parse']").focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#position").inner_text() == "2 / 60"
 
 
 # Steps along the arrow keys from the focused part; returns the labels of the parts that were never reached.
@@ -270,42 +270,42 @@ REACH = """() => {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_arrow_keys_reach_every_part(browser: Browser, tmp_path: Path, name: str) -> None:
-    with open_text(browser, tmp_path, page_text(name)) as page:
-        missed: list[str] = page.evaluate(REACH)
-        assert missed == []
+def test_arrow_keys_reach_every_part(pages: Pages, name: str) -> None:
+    page = pages.text(page_text(name))
+    missed: list[str] = page.evaluate(REACH)
+    assert missed == []
 
 
-def test_focus_leaves_a_folded_box(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("two agents")) as page:
-        page.locator("[data-node='research.parse']").focus()
-        page.keyboard.press("f")
-        assert page.evaluate("document.activeElement.closest('.hidden, body') !== document.body") is False
-        assert page.evaluate("document.activeElement.closest('#drawing') !== null")
-        assert page.locator("#drawing [tabindex='0']").count() == 1
+def test_focus_leaves_a_folded_box(pages: Pages) -> None:
+    page = pages.text(page_text("two agents"))
+    page.locator("[data-node='research.parse']").focus()
+    page.keyboard.press("f")
+    assert page.evaluate("document.activeElement.closest('.hidden, body') !== document.body") is False
+    assert page.evaluate("document.activeElement.closest('#drawing') !== null")
+    assert page.locator("#drawing [tabindex='0']").count() == 1
 
 
-def test_machine_alone_is_read_with_the_keyboard(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("pieces"), size=(1024, 768)) as page:
-        stop = page.locator("#drawing [tabindex='0']")
-        assert stop.get_attribute("role") == "img"
-        stop.focus()
-        for _ in range(12):
-            page.keyboard.press("ArrowDown")
-            assert is_in_sight(page, "[tabindex]:focus")
+def test_machine_alone_is_read_with_the_keyboard(pages: Pages) -> None:
+    page = pages.text(page_text("pieces"), size=(1024, 768))
+    stop = page.locator("#drawing [tabindex='0']")
+    assert stop.get_attribute("role") == "img"
+    stop.focus()
+    for _ in range(12):
+        page.keyboard.press("ArrowDown")
+        assert is_in_sight(page, "[tabindex]:focus")
 
 
 def texts(page: Page, attribute: str) -> list[Any]:
     return [one.get_attribute(attribute) for one in page.locator("#drawing [role=button]").all()]
 
 
-def test_parts_have_names(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, page_text("five nodes")) as page:
-        names = texts(page, "aria-label")
-        assert None not in names
-        assert "parse, failed" in names
-        assert "Replied ×16, from plan to parse" in names
-        assert page.locator("[aria-current=step]").get_attribute("aria-label") == "END"
-        page.keyboard.press("Home")
-        assert "Replied, from plan to parse" in texts(page, "aria-label")
-        assert "parse" in texts(page, "aria-label")
+def test_parts_have_names(pages: Pages) -> None:
+    page = pages.text(page_text("five nodes"))
+    names = texts(page, "aria-label")
+    assert None not in names
+    assert "parse, failed" in names
+    assert "Replied ×16, from plan to parse" in names
+    assert page.locator("[aria-current=step]").get_attribute("aria-label") == "END"
+    page.keyboard.press("Home")
+    assert "Replied, from plan to parse" in texts(page, "aria-label")
+    assert "parse" in texts(page, "aria-label")

@@ -319,10 +319,7 @@ def test_another_machine_is_refused_where_it_differs() -> None:
     [
         ({"at": 0}, r"^there is no step 0: the run has steps 1 to 6; name one of them$"),
         ({"at": 7}, r"^there is no step 7: the run has steps 1 to 6; name one of them$"),
-        (
-            {"at": 2, "reply": "x"},
-            r"^step 2 \(parse\) makes no calls, .*; name a step that does, such as step 1$",
-        ),
+        ({"at": 2, "reply": "x"}, r"^step 2 \(parse\) makes no calls, .*; name a step that does, such as step 1$"),
         (
             {"at": 3, "observation": "x"},
             r"^step 3 \(dispatch_tools\) makes 2 calls: 0 \(look_up\), 1 \(look_up\); name",

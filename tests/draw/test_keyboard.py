@@ -218,11 +218,7 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
         "-": (drawing_after("+", "+", "-"), "left up out out"),
         "0": (drawing_after("+", "0"), "whole"),
     },
-    "Page": {
-        "f": (position_after("f"), "30 / 60"),
-        "d": (theme_after, "dark"),
-        "?": (dialog_after, "Keyboard"),
-    },
+    "Page": {"f": (position_after("f"), "30 / 60"), "d": (theme_after, "dark"), "?": (dialog_after, "Keyboard")},
 }
 
 
@@ -247,28 +243,28 @@ def test_dialog_gives_the_focus_back(page: Page) -> None:
     page.locator("#keys").wait_for(state="detached")
 
 
-def test_machine_alone_has_no_keys_of_steps(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, html(picture_of(AGENT_EXECUTOR))) as page:
-        assert [*documented(page)] == ["In the drawing", "Page"]
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("d")
-        assert page.locator("html").get_attribute("data-theme") == "dark"
+def test_machine_alone_has_no_keys_of_steps(pages: Pages) -> None:
+    page = pages.text(html(picture_of(AGENT_EXECUTOR)))
+    assert [*documented(page)] == ["In the drawing", "Page"]
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("d")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
 
 
-def test_keys_of_two_runs_select_pairs(browser: Browser, tmp_path: Path) -> None:
-    with open_text(browser, tmp_path, compare_runs(sixty_steps(), failed_run())) as page:
-        listed = documented(page)
-        assert listed.pop("Page") == ["f", "d", "?"]
-        assert listed.pop("In the drawing") == [*EFFECTS["In the drawing"]]
-        [keys] = listed.values()
-        shown: dict[str, str] = {}
-        for key in keys:
-            go(page, 2)
-            page.keyboard.press(key)
-            shown[key] = fragment(page).partition("step=")[2]
-        assert {key: int(at) - 2 for key, at in shown.items() if key.startswith("Arrow") or key in "jk"} == {
-            "ArrowRight": 1, "ArrowDown": 1, "j": 1, "ArrowLeft": -1, "ArrowUp": -1, "k": -1,
-        }  # fmt: skip
-        assert shown["Home"] == "0"
-        assert len({shown[key] for key in ("Home", "End", "n", "N", "e", "E")}) > 3
-        assert "2" not in shown.values()
+def test_keys_of_two_runs_select_pairs(pages: Pages) -> None:
+    page = pages.text(compare_runs(sixty_steps(), failed_run()))
+    listed = documented(page)
+    assert listed.pop("Page") == ["f", "d", "?"]
+    assert listed.pop("In the drawing") == [*EFFECTS["In the drawing"]]
+    [keys] = listed.values()
+    shown: dict[str, str] = {}
+    for key in keys:
+        go(page, 2)
+        page.keyboard.press(key)
+        shown[key] = fragment(page).partition("step=")[2]
+    assert {key: int(at) - 2 for key, at in shown.items() if key.startswith("Arrow") or key in "jk"} == {
+        "ArrowRight": 1, "ArrowDown": 1, "j": 1, "ArrowLeft": -1, "ArrowUp": -1, "k": -1,
+    }  # fmt: skip
+    assert shown["Home"] == "0"
+    assert len({shown[key] for key in ("Home", "End", "n", "N", "e", "E")}) > 3
+    assert "2" not in shown.values()

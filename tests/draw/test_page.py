@@ -7,41 +7,36 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
-from graphexec.draw.model.picture import picture_of
+import graphexec as gx
+from graphexec.draw import Recorder, Recording, picture_of
 from graphexec.draw.model.text import format_duration
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.recorder import Recorder
-from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import Answered, Asked, Reported
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
-from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
-from tests.draw.browser import Opened, open_page, wait_for_drawing
+from tests.draw.browser import Pages, open_page, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
-from tests.draw.recorded import asked_together
-from tests.draw.recorded import record_events as recording_with
+from tests.draw.recorded import asked_together, record_events
 from tests.draw.test_timeline import three_entries
+from tests.parameters import cases, mark_except
 from tests.traces import read_compact
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 
@@ -55,28 +50,24 @@ MEGABYTE = 1_048_576
 SOON, OPENINGS = 1000, 8
 
 
-@tool
+@gx.tool
 def population(city: str) -> int:
     """The number of people who live in a city."""
     return {"Porto": 248_769}[city]
 
 
-@tool
+@gx.tool
 def nasty(query: str) -> str:
     """Return hostile text and a megabyte."""
     return HOSTILE + "x" * (MEGABYTE - len(HOSTILE))
 
 
-def record(
-    executor: AgentExecutor,
-    asked: str,
-    *,
-    model: str | None = None,
-    agent: str | None = None,
-    tools: Sequence[str] | None = None,
-) -> Recording:
+TOOLS: list[AnyTool] = [population, nasty]
+
+
+def record(executor: gx.AgentExecutor, asked: str, **known: Any) -> Recording:
     """Record a run, including one that fails."""
-    recorder = Recorder(executor.verify(), inputs=asked, model=model, agent=agent, tools=tools)
+    recorder = Recorder(executor.verify(), inputs=asked, **known)
     try:
         for event in executor.stream(asked):
             recorder(event)
@@ -85,16 +76,12 @@ def record(
     return recorder.recording
 
 
-TOOLS: list[AnyTool] = [population, nasty]
-
-
 def react(
     *replies: str | BaseException, iterations: int = 15, tokens: int | None = 4000, repeat: bool = False
-) -> AgentExecutor:
+) -> gx.AgentExecutor:
     replies_given = [ModelReply(one, (), Usage(20, 5)) if isinstance(one, str) else one for one in replies]
-    model = ScriptedModel(replies_given, repeat_last=repeat)
-    agent = create_react_agent(model, TOOLS)
-    return AgentExecutor(agent=agent, tools=TOOLS, max_iterations=iterations, max_tokens=tokens)
+    agent = gx.create_react_agent(ScriptedModel(replies_given, repeat_last=repeat), TOOLS)
+    return gx.AgentExecutor(agent=agent, tools=TOOLS, max_iterations=iterations, max_tokens=tokens)
 
 
 LOOK_UP = "Let me look it up.\nAction: population\nAction Input: Porto"
@@ -102,67 +89,56 @@ HARM = "Hm.\nAction: nasty\nAction Input: <b>now</b>"
 FINAL = "I now know the final answer\nFinal Answer: 248769 people live in Porto."
 
 
+def stopped_run() -> Recording:
+    return record(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
+
+
 @pytest.fixture(scope="module")
 def answered_run() -> Recording:
     return record(react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=["population", "nasty"])
 
 
-@contextmanager
-def page_of(browser: Browser, folder: Path, text: str, *, width: int = 1440, dark: bool = False) -> Generator[Opened]:
-    """Open the page from disk; the test fails if the page makes a request or has an error."""
-    file = folder / "page.html"
-    file.write_text(text, "utf-8")
-    with open_page(browser, file.as_uri(), size=(width, 900), scheme="dark" if dark else "light") as one:
-        yield one
-        assert one.requests == [file.as_uri()]
-        assert one.faults == []
+@pytest.fixture
+def page(pages: Pages, answered_run: Recording) -> Page:
+    return pages.run(answered_run)
+
+
+# What can be seen in the text.
 
 
 def draw_page(recording: Recording) -> str:
     return html(recording.machine, recording)
 
 
-# What can be seen in the text.
+def data_text(page: str) -> str:
+    [found] = re.findall(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    return str(found)
 
 
-def data_in(page: str) -> Record:
-    matches = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
-    assert matches is not None
-    data: Record = json.loads(matches[1])
-    return data
-
-
-def test_page_contains_the_records_unchanged(answered_run: Recording) -> None:
-    data = data_in(draw_page(answered_run))
-    assert read_compact(data["records"]) == list(answered_run.records)
-    assert data["picture"] == answered_run.machine.to_data()
-    assert data["live"] is None
-
-
-def test_text_cannot_end_its_script_element(answered_run: Recording) -> None:
+def test_data_are_the_records_in_their_own_script_element(answered_run: Recording) -> None:
     page = draw_page(answered_run)
-    assert page.count("</script>") == 2
-    assert page.count("<script") == 2
-    matches = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
-    assert matches is not None
-    assert matches[1].isascii()
-    assert not set("<>&") & set(matches[1])
+    data = json.loads(data_text(page))
+    assert read_compact(data["records"]) == list(answered_run.records)
+    assert (data["picture"], data["live"]) == (answered_run.machine.to_data(), None)
+    # No text of a run can end the element.
+    assert (page.count("<script"), page.count("</script>")) == (2, 2)
+    assert data_text(page).isascii()
+    assert not set("<>&") & set(data_text(page))
 
 
 def test_policy_allows_only_the_page_script_and_style(answered_run: Recording) -> None:
+    def hashed(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
     page = draw_page(answered_run)
     [policy] = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
     [script] = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
     [css] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     assert policy == (
-        f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(css)}; img-src data:; "
+        f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(css)}; img-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
     assert "connect-src 'self'" in html(answered_run.machine, live="events")
-
-
-def _hashed(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def test_page_names_no_address_but_namespaces() -> None:
@@ -178,13 +154,6 @@ def test_title_is_escaped() -> None:
     assert title.replace(" ", "").isprintable()
 
 
-def test_numbers_outside_javascript_range_are_strings() -> None:
-    record: Record = {"event": "x", "values": [2**53, 2**53 + 1, -(10**30), float("nan"), float("inf"), 0.5, True]}
-    assert json.loads(record_json(record))["values"] == [
-        2**53, "9007199254740993", str(-(10**30)), "nan", "inf", 0.5, True,
-    ]  # fmt: skip
-
-
 def nested(depth: int, inner: object = "x") -> object:
     for _ in range(depth):
         inner = [inner]
@@ -196,511 +165,442 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
     place = next(index for index, record in enumerate(records) if record["event"] == "moved")
     records[0]["input"] = nested(100_000)
     records[place]["value"] = {"deep": nested(900), "shallow": nested(20)}
-    shown = read_compact(data_in(draw_page(Recording(records)))["records"])
-    assert shown[place]["value"]["shallow"] == nested(20)
-    assert "…" in json.dumps(shown[place]["value"]["deep"], ensure_ascii=False)
-    assert [*shown[1:place], *shown[place + 1 :]] == [*records[1:place], *records[place + 1 :]]
+    read = read_compact(json.loads(data_text(draw_page(Recording(records))))["records"])
+    assert read[place]["value"]["shallow"] == nested(20)
+    assert "…" in json.dumps(read[place]["value"]["deep"], ensure_ascii=False)
+    assert [*read[1:place], *read[place + 1 :]] == [*records[1:place], *records[place + 1 :]]
 
 
-def test_non_json_values_are_shown_as_repr() -> None:
-    class Odd:
-        def __repr__(self) -> str:
-            raise RuntimeError("no")
+class Odd:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
 
-        __str__ = __repr__
+    __str__ = __repr__
 
-    record: Record = {"event": "x", "odd": Odd(), "long": 10**6000, "set": {1}, "names": {1: 2, None: 3}}
-    shown = json.loads(record_json(record))
-    assert shown["odd"] == "<Odd that cannot be shown>"
-    assert int(shown["long"], 16) == 10**6000
-    assert (shown["set"], shown["names"]) == ([1], {"1": 2, "null": 3})
+
+# Numbers outside the range of JavaScript's are strings.
+@cases(
+    "value, written",
+    [
+        *((number, number) for number in (2**53, 0.5, True)),
+        *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
+        (Odd(), "<Odd that cannot be shown>"),
+        (10**6000, hex(10**6000)),
+        ({1}, [1]),
+        ({1: 2, None: 3}, {"1": 2, "null": 3}),
+    ],
+)
+def test_values_are_written_as_json(value: object, written: object) -> None:
+    record: Record = {"event": "x", "value": value}
+    assert json.loads(record_json(record))["value"] == written
 
 
 # What can be seen in the browser.
 
 
-def text(one: Opened, selector: str) -> str:
-    return one.page.locator(selector).inner_text()
+def heading(page: Page) -> str:
+    return shown(page, "#detail h2")
 
 
-def heading(one: Opened) -> str:
-    return text(one, "#detail h2")
+def bars_of(page: Page, selector: str) -> list[str]:
+    return [" ".join(bar.inner_text().split()) for bar in page.locator(selector).all()]
 
 
-def lit(one: Opened) -> tuple[list[str | None], list[str]]:
+def lit(page: Page) -> tuple[list[str | None], list[str]]:
     """Return the current nodes, and the titles of the current edges."""
-    nodes = one.page.locator("[data-node].current").all()
-    edges = one.page.locator("g.edge.now[data-edge] > title").all_text_contents()
+    nodes = page.locator("[data-node].current").all()
+    edges = page.locator("g.edge.now[data-edge] > title").all_text_contents()
     return [node.get_attribute("data-node") for node in nodes], edges
 
 
-def press(one: Opened, *keys: str) -> None:
-    for key in keys:
-        one.page.keyboard.press(key)
+def test_page_has_the_edges_of_the_table(pages: Pages) -> None:
+    page = pages.text(html(picture_of(AGENT_EXECUTOR.verify())))
+    titles = page.locator("g.edge[data-edge] > title").all_text_contents()
+    edges = [f"{edge.source} --{edge.outcome.__name__}--> {edge.target}" for edge in AGENT_EXECUTOR.edges]
+    assert sorted(titles) == sorted(edges)
+    assert "Proved: every run ends" in shown(page, "#header")
+    assert not page.locator("#player").is_visible()
+    assert not page.locator("#detail").is_visible()
 
 
-@pytest.mark.browser
-def test_page_has_the_edges_of_the_table(browser: Browser, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, html(picture_of(AGENT_EXECUTOR.verify()))) as one:
-        titles = one.page.locator("g.edge[data-edge] > title").all_text_contents()
-        edges = [f"{edge.source} --{edge.outcome.__name__}--> {edge.target}" for edge in AGENT_EXECUTOR.edges]
-        assert sorted(titles) == sorted(edges)
-        assert "Proved: every run ends" in text(one, "#header")
-        assert not one.page.locator("#player").is_visible()
-        assert not one.page.locator("#detail").is_visible()
+def test_header_shows_question_and_status(page: Page) -> None:
+    known = {"#asked": QUESTION, "#status": "answered", "#known": "smollm2 · react · population, nasty"}
+    assert {selector: shown(page, selector) for selector in known} == known
+    totals = shown(page, "#totals").split("\n")
+    assert dict(zip(totals[::2], totals[1::2], strict=True)).items() >= {
+        ("steps", "10"), ("model calls", "3"), ("tool calls", "2"), ("tokens", "75"),
+    }  # fmt: skip
+    assert heading(page) == "answered"
+    assert "248769 people live in Porto." in shown(page, "#detail .part.answer")
+    assert lit(page)[0] == ["END"]
 
 
-@pytest.mark.browser
-def test_header_shows_question_and_status(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        assert text(one, "#asked") == QUESTION
-        assert text(one, "#status") == "answered"
-        assert text(one, "#known") == "smollm2 · react · population, nasty"
-        totals = text(one, "#totals").split("\n")
-        assert dict(zip(totals[::2], totals[1::2], strict=True)).items() >= {
-            ("steps", "10"), ("model calls", "3"), ("tool calls", "2"), ("tokens", "75"),
-        }  # fmt: skip
-        assert heading(one) == "answered"
-        assert "248769 people live in Porto." in text(one, "#detail .part.answer")
-        assert lit(one)[0] == ["END"]
+def test_keys_select_steps(page: Page) -> None:
+    press(page, "Home")
+    assert heading(page) == "start"
+    assert QUESTION in shown(page, "#detail")
+    press(page, "ArrowRight")
+    assert heading(page) == "plan"
+    assert lit(page) == (["plan"], ["plan --Replied--> parse"])
+    press(page, "j")
+    assert lit(page) == (["parse"], ["parse --Acted--> dispatch_tools"])
+    for keys, position in ((["k"], "1 / 10"), (["ArrowLeft"] * 2, "start"), (["End"], "end")):
+        press(page, *keys)
+        assert where(page) == position
+    press(page, "/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    press(page, "d", "Escape")
+    assert page.evaluate("document.activeElement.id") != "search"
+    assert page.locator("#search").input_value() == ""
+    press(page, "Home", "Space")
+    # Or a later one, on a machine that has been busy for the time of a step.
+    page.locator("#position", has_text=re.compile("^([2-9]|10) / 10$")).wait_for()
+    press(page, "Space")
+    assert shown(page, "#play") == "play"
 
 
-@pytest.mark.browser
-def test_keys_select_steps(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        press(one, "Home")
-        assert heading(one) == "start"
-        assert QUESTION in text(one, "#detail")
-        press(one, "ArrowRight")
-        assert heading(one) == "plan"
-        assert lit(one) == (["plan"], ["plan --Replied--> parse"])
-        press(one, "j")
-        assert lit(one) == (["parse"], ["parse --Acted--> dispatch_tools"])
-        press(one, "k")
-        assert text(one, "#position") == "1 / 10"
-        press(one, "ArrowLeft", "ArrowLeft")
-        assert text(one, "#position") == "start"
-        press(one, "End")
-        assert text(one, "#position") == "end"
-        press(one, "/")
-        assert one.page.evaluate("document.activeElement.id") == "search"
-        press(one, "d", "Escape")
-        assert one.page.evaluate("document.activeElement.id") != "search"
-        assert one.page.locator("#search").input_value() == ""
-        press(one, "Home", "Space")
-        # Or a later one, on a machine that has been busy for the time of a step.
-        one.page.locator("#position", has_text=re.compile("^([2-9]|10) / 10$")).wait_for()
-        press(one, "Space")
-        assert text(one, "#play") == "play"
+def test_pointer_selects_steps(page: Page, answered_run: Recording) -> None:
+    page.click("#first")
+    assert page.locator("#back").is_disabled()
+    for button, position in (("#forward", "1 / 10"), ("#forward", "2 / 10"), ("#back", "1 / 10")):
+        page.click(button)
+        assert where(page) == position
+    page.locator("#slider").fill("7")
+    assert lit(page) == (["dispatch_tools"], ["dispatch_tools --Observed--> check_return_direct"])
+    page.locator("#slider").press("ArrowRight")
+    assert where(page) == "8 / 10"
+    page.click("#last")
+    assert page.locator("#forward").is_disabled()
+    page.select_option("#speed", "50")
+    page.click("#play")
+    page.locator("#position", has_text="end").wait_for()
+    assert shown(page, "#play") == "play"
+    page.locator("#list .row", has_text="population(Porto)").first.click()
+    assert where(page) == "1 / 10"
+    # A click in the drawing selects the next visit.
+    for position in ("5 / 10", "9 / 10", "1 / 10"):
+        page.locator("[data-node='plan']").click()
+        assert where(page) == position
+    observed = next(n for n, arrow in enumerate(answered_run.machine.arrows) if arrow.outcome == "Observed")
+    page.locator(f"g.edge-label[data-edge='{observed}']").click()
+    assert where(page) == "3 / 10"
+    page.locator("[data-node='parse']").focus()
+    press(page, "Enter")
+    assert where(page) == "6 / 10"
+    # The input of a step links to the step before.
+    page.locator("#slider").fill("2")
+    page.locator("#detail .part", has_text="Replied from plan, step 1").locator("a").click()
+    assert where(page) == "1 / 10"
+    assert page.locator("#detail .part.reply pre").first.text_content() == LOOK_UP
 
 
-@pytest.mark.browser
-def test_buttons_and_slider_select_steps(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        one.page.click("#first")
-        assert one.page.locator("#back").is_disabled()
-        one.page.click("#forward")
-        one.page.click("#forward")
-        assert text(one, "#position") == "2 / 10"
-        one.page.click("#back")
-        assert text(one, "#position") == "1 / 10"
-        one.page.locator("#slider").fill("7")
-        assert lit(one) == (["dispatch_tools"], ["dispatch_tools --Observed--> check_return_direct"])
-        one.page.locator("#slider").press("ArrowRight")
-        assert text(one, "#position") == "8 / 10"
-        one.page.click("#last")
-        assert one.page.locator("#forward").is_disabled()
-        one.page.select_option("#speed", "50")
-        one.page.click("#play")
-        one.page.locator("#position", has_text="end").wait_for()
-        assert text(one, "#play") == "play"
-        one.page.locator("#list .row", has_text="population(Porto)").first.click()
-        assert text(one, "#position") == "1 / 10"
+def test_edges_count_their_use_so_far(page: Page) -> None:
+    counts = {
+        page.locator(f"g.edge[data-edge='{label.get_attribute('data-edge')}'] > title").text_content(): notes
+        for label in page.locator("g.edge-label.taken").all()
+        for notes in label.locator(".notes").all_text_contents()
+    }
+    assert counts == {
+        "plan --Replied--> parse": "×3",
+        "parse --Acted--> dispatch_tools": "×2",
+        "parse --AgentFinish--> END": "×1",
+        "dispatch_tools --Observed--> check_return_direct": "×2",
+        "check_return_direct --Ready--> plan": "×2",
+    }
+    press(page, "Home")
+    assert page.locator("g.taken").count() == 0
+    assert page.locator(".notes", has_text="×").count() == 0
 
 
-@pytest.mark.browser
-def test_edges_count_their_use_so_far(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        counts = {
-            one.page.locator(f"g.edge[data-edge='{label.get_attribute('data-edge')}'] > title").text_content(): notes
-            for label in one.page.locator("g.edge-label.taken").all()
-            for notes in label.locator(".notes").all_text_contents()
-        }
-        assert counts == {
-            "plan --Replied--> parse": "×3",
-            "parse --Acted--> dispatch_tools": "×2",
-            "parse --AgentFinish--> END": "×1",
-            "dispatch_tools --Observed--> check_return_direct": "×2",
-            "check_return_direct --Ready--> plan": "×2",
-        }
-        press(one, "Home")
-        assert one.page.locator("g.taken").count() == 0
-        assert one.page.locator(".notes", has_text="×").count() == 0
+def test_step_shows_prompt_reply_and_usage(page: Page, answered_run: Recording) -> None:
+    page.locator("#slider").fill("5")
+    asked = page.locator("#detail .part.model")
+    prompts = [
+        effect["prompt"]["messages"][0]["content"]
+        for record in answered_run.records
+        if record["event"] == "asked"
+        for effect in record["effects"]
+        if "prompt" in effect
+    ]
+    assert asked.locator("pre").all_text_contents() == [prompts[1]]
+    asked.locator(".prompt summary").click()
+    asked.locator("pre").nth(1).wait_for()
+    assert asked.locator("pre").first.text_content() == prompts[0]
+    assert HARM in shown(page, "#detail .part.reply pre")
+    assert "20 + 5 tokens" in shown(page, "#detail .part.reply h3")
+    bars = ["iterations 2 of 15", "model calls 2", "tool calls 1", "tokens 50 of 4,000"]
+    assert bars_of(page, "#detail .bar")[:4] == bars
+    meter = page.locator("#detail [role=meter]").first
+    assert (meter.get_attribute("aria-valuenow"), meter.get_attribute("aria-valuemax")) == ("2", "15")
+    assert shown(page, "#detail .leads") == "Replied → parse"
 
 
-@pytest.mark.browser
-def test_clicks_select_the_next_visit(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        node = one.page.locator("[data-node='plan']")
-        seen: list[str] = []
-        for _ in range(4):
-            node.click()
-            seen.append(text(one, "#position"))
-        assert seen == ["1 / 10", "5 / 10", "9 / 10", "1 / 10"]
-        observed = next(n for n, arrow in enumerate(answered_run.machine.arrows) if arrow.outcome == "Observed")
-        one.page.locator(f"g.edge-label[data-edge='{observed}']").click()
-        assert text(one, "#position") == "3 / 10"
-        one.page.locator("[data-node='parse']").focus()
-        press(one, "Enter")
-        assert text(one, "#position") == "6 / 10"
-
-
-@pytest.mark.browser
-def test_step_shows_prompt_reply_and_usage(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        one.page.locator("#slider").fill("5")
-        asked = one.page.locator("#detail .part.model")
-        prompts = [
-            effect["prompt"]["messages"][0]["content"]
-            for record in answered_run.records
-            if record["event"] == "asked"
-            for effect in record["effects"]
-            if "prompt" in effect
-        ]
-        assert asked.locator("pre").all_text_contents() == [prompts[1]]
-        asked.locator(".prompt summary").click()
-        asked.locator("pre").nth(1).wait_for()
-        kept = asked.locator("pre").first.text_content()
-        assert prompts[0] == kept
-        assert HARM in text(one, "#detail .part.reply pre")
-        assert "20 + 5 tokens" in text(one, "#detail .part.reply h3")
-        bars = [" ".join(bar.inner_text().split()) for bar in one.page.locator("#detail .bar").all()]
-        assert bars[:4] == ["iterations 2 of 15", "model calls 2", "tool calls 1", "tokens 50 of 4,000"]
-        meter = one.page.locator("#detail [role=meter]").first
-        assert (meter.get_attribute("aria-valuenow"), meter.get_attribute("aria-valuemax")) == ("2", "15")
-        assert text(one, "#detail .leads") == "Replied → parse"
-
-
-@pytest.mark.browser
-def test_concurrent_calls_have_their_own_bars(browser: Browser, tmp_path: Path) -> None:
+def test_concurrent_calls_have_their_own_bars(pages: Pages) -> None:
     calls = [(CallTool(name, "x"), ToolResult(name), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
     events = asked_together(*calls)
     slowest = events[-1]
-    assert isinstance(slowest, Answered)
+    assert isinstance(slowest, gx.Answered)
     assert slowest.call is not None
     slowest.call.charged = {"model_calls": 3}
-    with page_of(browser, tmp_path, draw_page(recording_with(*events))) as one:
-        one.page.locator("#slider").fill("1")
-        assert one.page.locator("[data-position='1'] .took").inner_text() == "0.50 s"
-        together = one.page.locator("#detail .together .bar")
-        assert [" ".join(bar.inner_text().split()) for bar in together.all()] == ["quick(x) 20 ms", "slow(x) 0.50 s"]
-        quick, slow = (bar.bounding_box() for bar in together.locator(".track span").all())
-        assert quick
-        assert slow
-        assert quick["width"] == pytest.approx(slow["width"] * 0.04, abs=1)
-        shown = [heading.inner_text() for heading in one.page.locator("#detail .part h3").all()]
-        assert [line.split("\n") for line in shown[1:]] == [
-            ["2 CALLS AT ONCE", "0.50 s"],
-            ["CALLED"],
-            ["OBSERVATION", "quick · ok · 20 ms"],
-            ["CALLED"],
-            ["OBSERVATION", "slow · ok · 0.50 s · nested runs: 3 model calls"],
-        ]
-        assert "quick, slow" in text(one, "[data-position='1'] .gist")
+    page = pages.run(record_events(*events))
+    page.locator("#slider").fill("1")
+    assert shown(page, "[data-position='1'] .took") == "0.50 s"
+    assert bars_of(page, "#detail .together .bar") == ["quick(x) 20 ms", "slow(x) 0.50 s"]
+    quick, slow = (bar.bounding_box() for bar in page.locator("#detail .together .bar .track span").all())
+    assert quick
+    assert slow
+    assert quick["width"] == pytest.approx(slow["width"] * 0.04, abs=1)
+    headings = page.locator("#detail .part h3").all_inner_texts()
+    assert [line.split("\n") for line in headings[1:]] == [
+        ["2 CALLS AT ONCE", "0.50 s"],
+        ["CALLED"],
+        ["OBSERVATION", "quick · ok · 20 ms"],
+        ["CALLED"],
+        ["OBSERVATION", "slow · ok · 0.50 s · nested runs: 3 model calls"],
+    ]
+    assert "quick, slow" in shown(page, "[data-position='1'] .gist")
 
 
-@pytest.mark.browser
-def test_prompts_are_rebuilt_by_code_points(browser: Browser, tmp_path: Path) -> None:
-    replies_given = "\U0001f389\U0001f389 Look.\nAction: population\nAction Input: Porto"
-    recording = record(react(replies_given, replies_given, FINAL), "\U0001f30d" * 3)
-    with page_of(browser, tmp_path, draw_page(recording)) as one:
-        one.page.locator("#slider").fill("9")
-        asked = one.page.locator("#detail .part.model")
-        asked.locator(".prompt summary").click()
-        asked.locator("pre").nth(1).wait_for()
-        earlier, new = asked.locator("pre").all_text_contents()
-        assert earlier.count("\U0001f30d") == 3
-        assert (earlier + new).count(replies_given) == 2
-        assert "\ufffd" not in earlier + new
+def test_prompts_are_rebuilt_by_code_points(pages: Pages) -> None:
+    reply = "\U0001f389\U0001f389 Look.\nAction: population\nAction Input: Porto"
+    page = pages.run(record(react(reply, reply, FINAL), "\U0001f30d" * 3))
+    page.locator("#slider").fill("9")
+    asked = page.locator("#detail .part.model")
+    asked.locator(".prompt summary").click()
+    asked.locator("pre").nth(1).wait_for()
+    earlier, new = asked.locator("pre").all_text_contents()
+    assert earlier.count("\U0001f30d") == 3
+    assert (earlier + new).count(reply) == 2
+    assert "\ufffd" not in earlier + new
 
 
-@pytest.mark.browser
-def test_hostile_observation_is_shown_as_text(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        before = one.page.locator("script, img").count()
-        one.page.locator("#slider").fill("7")
-        shown = one.page.locator("#detail .part.reply pre").text_content()
-        assert shown is not None
-        assert shown.startswith(
-            HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩").replace("\x1b", "␛")
-        )
-        assert len(shown) < MEGABYTE / 100
-        one.page.get_by_role("button", name="show all (1,048,576 characters)").click()
-        shown = one.page.locator("#detail .part.reply pre").text_content()
-        assert shown is not None
-        assert len(shown) > MEGABYTE
-        assert one.page.locator("#detail .part.tools pre").text_content() == "<b>now</b>"
-        assert one.page.locator("script, img").count() == before
-        assert one.page.title() == QUESTION
-        press(one, "ArrowLeft", "ArrowRight")
-        shown = one.page.locator("#detail .part.reply pre").text_content()
-        assert shown is not None
-        assert len(shown) > MEGABYTE
+def test_prompts_are_rebuilt_from_messages(pages: Pages) -> None:
+    calls = [ToolCall("a", "population", '{"city": "Porto"}'), ToolCall("b", "nasty", '{"query": "\U0001f389"}')]
+    agent = gx.create_tool_calling_agent(ScriptedModel([calls, "248769 \U0001f389"]), TOOLS)
+    page = pages.run(record(gx.AgentExecutor(agent=agent, tools=TOOLS), QUESTION))
+    page.locator("#slider").fill("3")
+    assert page.locator("#detail .part.tools .tool").all_text_contents() == ["population", "nasty"]
+    page.locator("#slider").fill("5")
+    asked = page.locator("#detail .part.model")
+    roles = [role.split(" ")[0] for role in asked.locator(".message.new .role").all_text_contents()]
+    assert roles == ["assistant", "tool", "tool"]
+    asked.locator(".prompt summary").click()
+    kept = asked.locator(".message:not(.new)")
+    kept.first.wait_for()
+    assert kept.locator(".role b").all_text_contents() == ["system", "user"]
+    assert kept.last.locator("pre").text_content() == QUESTION
 
 
-@pytest.mark.browser
-def test_right_to_left_text_is_isolated(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_observation_is_shown_as_text(page: Page) -> None:
+    def observation() -> str:
+        return page.locator("#detail .part.reply pre").text_content() or ""
+
+    before = page.locator("script, img").count()
+    page.locator("#slider").fill("7")
+    visible = HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩").replace("\x1b", "␛")
+    assert observation().startswith(visible)
+    assert len(observation()) < MEGABYTE / 100
+    page.get_by_role("button", name="show all (1,048,576 characters)").click()
+    assert len(observation()) > MEGABYTE
+    assert page.locator("#detail .part.tools pre").text_content() == "<b>now</b>"
+    assert page.locator("script, img").count() == before
+    assert page.title() == QUESTION
+    press(page, "ArrowLeft", "ArrowRight")
+    assert len(observation()) > MEGABYTE
+    page.fill("#search", "</SCRIPT>")
+    assert page.locator("#detail .part.reply mark").all_text_contents() == ["</script>"]
+    page.fill("#search", "")
+    assert page.locator("mark").count() == 0
+
+
+@pytest.mark.full
+def test_right_to_left_text_is_isolated(pages: Pages) -> None:
     hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd?"
-    with page_of(browser, tmp_path, draw_page(record(react(FINAL), hebrew))) as one:
-        press(one, "Home")
-        styles = one.page.locator("#detail pre").evaluate(
-            "e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]"
-        )
-        assert styles == ["rtl", "plaintext"]
-        assert one.page.evaluate("getComputedStyle(document.body).direction") == "ltr"
+    page = pages.run(record(react(FINAL), hebrew))
+    press(page, "Home")
+    styles = page.locator("#detail pre").evaluate(
+        "e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]"
+    )
+    assert styles == ["rtl", "plaintext"]
+    assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
 
 
-@pytest.mark.browser
+def matches(page: Page, words: str) -> list[str | None]:
+    page.fill("#search", words)
+    return [row.get_attribute("data-position") for row in page.locator("#list .row").all()]
+
+
+@cases(
+    "words, positions",
+    [
+        ("At your Disposal", ["1"]),
+        ("let me look it up", ["1", "2", "5"]),
+        ("CHECK_RETURN_DIRECT", ["3", "4", "7", "8"]),
+        ("(.*", []),
+    ],
+)
 def test_search_covers_prompts_replies_observations_and_outcomes(
-    browser: Browser, answered_run: Recording, tmp_path: Path
+    page: Page, words: str, positions: list[str | None]
 ) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-
-        def matches(words: str) -> list[str | None]:
-            one.page.fill("#search", words)
-            return [row.get_attribute("data-position") for row in one.page.locator("#list .row").all()]
-
-        press(one, "Home")
-        assert matches("At your Disposal") == ["1"]
-        assert matches("let me look it up") == ["1", "2", "5"]
-        assert "3" in matches("248769")
-        assert matches("CHECK_RETURN_DIRECT") == ["3", "4", "7", "8"]
-        assert text(one, "#matches") == "4"
-        press(one, "Enter")
-        assert text(one, "#position") == "3 / 10"
-        assert text(one, "#matches") == "1 of 4"
-        press(one, "Enter", "Shift+Enter", "Shift+Enter")
-        assert text(one, "#position") == "8 / 10"
-        assert matches("Action Input: Porto")[0] == "1"
-        assert matches("(.*") == []
-        assert text(one, "#matches") == "no match"
-        press(one, "Escape")
-        assert one.page.locator("#list .row[data-position='8']").count() == 1
+    press(page, "Home")
+    assert matches(page, words) == positions
+    assert shown(page, "#matches") == (str(len(positions)) if positions else "no match")
 
 
-@pytest.mark.browser
-def test_search_matches_are_marked(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        one.page.locator("#slider").fill("7")
-        one.page.fill("#search", "</SCRIPT>")
-        assert one.page.locator("#detail .part.reply mark").all_text_contents() == ["</script>"]
-        one.page.fill("#search", "")
-        assert one.page.locator("mark").count() == 0
+def test_search_leads_to_its_matches(page: Page) -> None:
+    press(page, "Home")
+    assert "3" in matches(page, "248769")
+    assert matches(page, "Action Input: Porto")[0] == "1"
+    matches(page, "CHECK_RETURN_DIRECT")
+    press(page, "Enter")
+    assert (where(page), shown(page, "#matches")) == ("3 / 10", "1 of 4")
+    press(page, "Enter", "Shift+Enter", "Shift+Enter")
+    assert where(page) == "8 / 10"
+    press(page, "Escape")
+    assert page.locator("#list .row[data-position='8']").count() == 1
 
 
-@pytest.mark.browser
-def test_theme_follows_the_system_until_chosen(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    def colours(one: Opened) -> list[str]:
+def test_theme_follows_the_system_until_chosen(pages: Pages, answered_run: Recording) -> None:
+    def colours() -> list[str]:
         body = "getComputedStyle(document.body).backgroundColor"
         node = "getComputedStyle(document.querySelector('[data-node=parse] .outline')).fill"
-        matches: list[str] = one.page.evaluate(f"[{body}, {node}]")
-        return matches
+        found: list[str] = page.evaluate(f"[{body}, {node}]")
+        return found
 
     dark, light = ["rgb(16, 22, 29)", "rgb(22, 30, 39)"], ["rgb(255, 255, 255)", "rgb(255, 255, 255)"]
-    with page_of(browser, tmp_path, draw_page(answered_run), dark=True) as one:
-        assert colours(one) == dark
-        one.page.emulate_media(color_scheme="light")
-        one.page.locator(":root[data-theme=light]").wait_for(state="attached")
-        assert colours(one) == light
-        press(one, "d")
-        assert colours(one) == dark
-        one.page.click("#theme")
-        assert colours(one) == light
-        one.page.emulate_media(color_scheme="dark")
-        wait_for_drawing(one.page)
-        assert colours(one) == light
+    page = pages.run(answered_run, scheme="dark")
+    assert colours() == dark
+    page.emulate_media(color_scheme="light")
+    page.locator(":root[data-theme=light]").wait_for(state="attached")
+    assert colours() == light
+    press(page, "d")
+    assert colours() == dark
+    page.click("#theme")
+    assert colours() == light
+    page.emulate_media(color_scheme="dark")
+    wait_for_drawing(page)
+    assert colours() == light
 
 
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [320, 390, 800, 1000])
-def test_narrow_screens_need_no_horizontal_scrolling(
-    browser: Browser, answered_run: Recording, tmp_path: Path, width: int
-) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run), width=width) as one:
-        for position in range(12):
-            one.page.locator("#slider").fill(str(position))
-            wide = one.page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, f"step {position} is {wide} wide"
+@pytest.mark.parametrize("width", mark_except([320, 390, 800, 1000], 390, mark=pytest.mark.full))
+def test_narrow_screens_need_no_horizontal_scrolling(pages: Pages, answered_run: Recording, width: int) -> None:
+    page = pages.run(answered_run, size=(width, 900))
+    for position in range(12):
+        page.locator("#slider").fill(str(position))
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"step {position} is {wide} wide"
 
 
-@pytest.mark.browser
-def test_limits_and_errors_are_described(browser: Browser, tmp_path: Path) -> None:
-    stopped = record(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
-    with page_of(browser, tmp_path, draw_page(stopped)) as one:
-        assert text(one, "#status") == "stopped by iterations"
-        assert "The limit of 2 iterations was reached (2 spent)." in text(one, "#detail")
-        press(one, "ArrowLeft", "ArrowLeft")
-        assert lit(one) == (["plan"], ["plan --LimitReached--> stopped_response"])
-    failed = record(react(LOOK_UP, RuntimeError("<b>the server hung up</b>")), QUESTION)
-    with page_of(browser, tmp_path, draw_page(failed)) as one:
-        assert text(one, "#status") == "error"
-        assert "<b>the server hung up</b>" in text(one, "#detail .part.failed")
-        assert lit(one) == (["plan"], [])
-        press(one, "ArrowLeft")
-        assert "The run ended here." in text(one, "#detail")
+def test_limits_and_errors_are_described(pages: Pages) -> None:
+    page = pages.run(stopped_run())
+    assert shown(page, "#status") == "stopped by iterations"
+    assert "The limit of 2 iterations was reached (2 spent)." in shown(page, "#detail")
+    press(page, "ArrowLeft", "ArrowLeft")
+    assert lit(page) == (["plan"], ["plan --LimitReached--> stopped_response"])
+    page = pages.run(record(react(LOOK_UP, RuntimeError("<b>the server hung up</b>")), QUESTION))
+    assert shown(page, "#status") == "error"
+    assert "<b>the server hung up</b>" in shown(page, "#detail .part.failed")
+    assert lit(page) == (["plan"], [])
+    press(page, "ArrowLeft")
+    assert "The run ended here." in shown(page, "#detail")
 
 
-@pytest.mark.browser
-def test_message_prompts_are_rebuilt(browser: Browser, tmp_path: Path) -> None:
-    replies: list[ScriptedReply] = [
-        [ToolCall("a", "population", '{"city": "Porto"}'), ToolCall("b", "nasty", '{"query": "\U0001f389"}')],
-        "248769 \U0001f389",
-    ]
-    model = ScriptedModel(replies)
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, TOOLS), tools=TOOLS)
-    with page_of(browser, tmp_path, draw_page(record(executor, QUESTION))) as one:
-        one.page.locator("#slider").fill("3")
-        assert one.page.locator("#detail .part.tools .tool").all_text_contents() == ["population", "nasty"]
-        one.page.locator("#slider").fill("5")
-        asked = one.page.locator("#detail .part.model")
-        roles = [role.split(" ")[0] for role in asked.locator(".message.new .role").all_text_contents()]
-        assert roles == ["assistant", "tool", "tool"]
-        asked.locator(".prompt summary").click()
-        kept = asked.locator(".message:not(.new)")
-        kept.first.wait_for()
-        assert kept.locator(".role b").all_text_contents() == ["system", "user"]
-        assert kept.last.locator("pre").text_content() == QUESTION
-
-
-@pytest.mark.browser
-def test_thousand_steps_open_within_a_second(browser: Browser, tmp_path: Path) -> None:
+def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
     recording = record(react(LOOK_UP, iterations=1000, tokens=None, repeat=True), QUESTION)
     assert len(recording.records) > 12_000
-    shown = draw_page(recording)
+    text = draw_page(recording)
     # The time is the page's own, to which a busy machine only adds: the fastest of several openings is nearest to it.
     times: list[float] = []
     while len(times) < OPENINGS and min(times, default=SOON) >= SOON:
-        with page_of(browser, tmp_path, shown) as one:
-            times.append(one.page.evaluate("performance.getEntriesByName('usable')[0].startTime"))
+        page = pages.text(text)
+        times.append(page.evaluate("performance.getEntriesByName('usable')[0].startTime"))
     assert min(times) < SOON, times
-    with page_of(browser, tmp_path, shown) as one:
-        assert text(one, "#status") == "stopped by iterations"
-        assert one.page.locator("#list .row").count() < 60
-        press(one, "ArrowLeft", "ArrowLeft")
-        assert lit(one) == (["plan"], ["plan --LimitReached--> stopped_response"])
-        one.page.fill("#search", "LimitReached")
-        assert text(one, "#matches") == "1 of 1"
+    assert shown(page, "#status") == "stopped by iterations"
+    assert page.locator("#list .row").count() < 60
+    press(page, "ArrowLeft", "ArrowLeft")
+    assert lit(page) == (["plan"], ["plan --LimitReached--> stopped_response"])
+    page.fill("#search", "LimitReached")
+    assert shown(page, "#matches") == "1 of 1"
 
 
-@pytest.mark.browser
-def test_notices_own_budgets_and_incomplete_records_are_shown(
-    browser: Browser, answered_run: Recording, tmp_path: Path
-) -> None:
+def test_notices_own_budgets_and_incomplete_records_are_shown(pages: Pages, answered_run: Recording) -> None:
     *records, _ = [dict(record) for record in answered_run.records]
     records[0]["limits"] = {**records[0]["limits"], "budgets": {"<b>tries</b>": 4}}
     for record in records:
         if "spent" in record:
             record["spent"] = {**record["spent"], "cost": 0.25, "budgets": {"<b>tries</b>": 3}}
-    notice: Record = {
-        "event": "reported",
-        "node": "parse",
-        "effects": [],
-        "news": "SummaryFailed",
-        "text": "<i>no\x07 summary</i>",
-    }
-    with page_of(browser, tmp_path, draw_page(Recording([*records, notice]))) as one:
-        assert text(one, "#status") == "not finished"
-        assert text(one, "#position") == "10 / 10"
-        assert text(one, "#detail .part.notice pre") == "<i>no␇ summary</i>"
-        bars = [" ".join(bar.inner_text().split()) for bar in one.page.locator("#detail .bar").all()]
-        assert bars[-2:] == ["cost 0.25", "<b>tries</b> 3 of 4"]
-    with page_of(browser, tmp_path, draw_page(Recording(records[:9]))) as one:
-        assert lit(one) == (["dispatch_tools"], [])
-        assert "The records end here." in text(one, "#detail")
+    notice: Record = {"event": "reported", "node": "parse", "effects": [], "news": "SummaryFailed"}
+    page = pages.run(Recording([*records, {**notice, "text": "<i>no\x07 summary</i>"}]))
+    assert (shown(page, "#status"), where(page)) == ("not finished", "10 / 10")
+    assert shown(page, "#detail .part.notice pre") == "<i>no␇ summary</i>"
+    assert bars_of(page, "#detail .bar")[-2:] == ["cost 0.25", "<b>tries</b> 3 of 4"]
+    page = pages.run(Recording(records[:9]))
+    assert lit(page) == (["dispatch_tools"], [])
+    assert "The records end here." in shown(page, "#detail")
 
 
-@pytest.mark.browser
-def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_hostile_names_are_shown_as_text(pages: Pages) -> None:
     names = tuple(
         name for name in TEXTS if name and name.encode("utf-8", "replace").decode() == name and "\x00" not in name
     )
     picture = dataclasses.replace(ring(names, names), caption=names)
-    with page_of(browser, tmp_path, html(picture)) as one:
-        titles = one.page.locator("g.edge[data-edge] > title").all_text_contents()
-        assert len(titles) == len(picture.arrows)
-        assert f"{names[0]} --Next--> {names[1]}" in titles
-        assert names[0] in text(one, "#asked")
-        assert one.page.locator("#proof").text_content() == " ".join(names).replace("\r\n", "\n").replace(
-            "\u202e", "⟨U+202E⟩"
-        )
+    page = pages.text(html(picture))
+    titles = page.locator("g.edge[data-edge] > title").all_text_contents()
+    assert len(titles) == len(picture.arrows)
+    assert f"{names[0]} --Next--> {names[1]}" in titles
+    assert names[0] in shown(page, "#asked")
+    proof = " ".join(names).replace("\r\n", "\n").replace("\u202e", "⟨U+202E⟩")
+    assert page.locator("#proof").text_content() == proof
 
 
-@pytest.mark.browser
-def test_large_machine_opens_at_readable_size(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_large_machine_opens_at_readable_size(pages: Pages) -> None:
     names = tuple(f"graph{number // 6}.node_{number}" for number in range(40))
-    with page_of(browser, tmp_path, html(ring(names))) as one:
+    page = pages.text(html(ring(names)))
 
-        def height(name: str) -> float:
-            box = one.page.locator(f"[data-node='{name}'] text").first.bounding_box()
-            assert box is not None
-            return box["height"]
+    def height() -> float:
+        box = page.locator(f"[data-node='{names[0]}'] text").first.bounding_box()
+        assert box is not None
+        return box["height"]
 
-        assert height(names[0]) > 10
-        one.page.click("#fit")
-        assert height(names[0]) < 10
-        one.page.click("#zoom-in")
-        small = height(names[0])
-        one.page.click("#zoom-out")
-        assert height(names[0]) < small
-
-
-@pytest.mark.browser
-def test_input_links_to_the_step_before(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(answered_run)) as one:
-        one.page.locator("#slider").fill("2")
-        given = one.page.locator("#detail .part", has_text="Replied from plan, step 1")
-        given.locator("a").click()
-        assert text(one, "#position") == "1 / 10"
-        assert one.page.locator("#detail .part.reply pre").first.text_content() == LOOK_UP
+    assert height() > 10
+    page.click("#fit")
+    assert height() < 10
+    page.click("#zoom-in")
+    small = height()
+    page.click("#zoom-out")
+    assert height() < small
 
 
-@pytest.mark.browser
-def test_durations_are_formatted_as_in_other_pictures(browser: Browser, tmp_path: Path) -> None:
+def test_durations_are_formatted_as_in_other_pictures(pages: Pages) -> None:
     seconds = [0.0, 0.000013, 0.00099, 0.001, 0.035, 0.0994, 0.1, 4.284, 9.99, 10.4, 119.6, 4321.0]
     run = record(react(*[LOOK_UP] * (len(seconds) - 1), FINAL), QUESTION)
     records = [dict(record) for record in run.records]
     answers = [one for one in records if (one["event"], one.get("node")) == ("answered", "plan")]
     for answer, took in zip(answers, seconds, strict=True):
         answer["replies"] = [{**answer["replies"][0], "seconds": took}]
-    with page_of(browser, tmp_path, draw_page(Recording(records))) as one:
-        for index, took in enumerate(seconds):
-            # An iteration has four steps.
-            position = 1 + 4 * index
-            one.page.locator("#slider").fill(str(position))
-            shown = one.page.locator(f".row[data-position='{position}'] .took").inner_text()
-            assert (heading(one), shown) == ("plan", format_duration(took))
+    page = pages.run(Recording(records))
+    for index, took in enumerate(seconds):
+        # An iteration has four steps.
+        position = 1 + 4 * index
+        page.locator("#slider").fill(str(position))
+        assert heading(page) == "plan"
+        assert shown(page, f".row[data-position='{position}'] .took") == format_duration(took)
 
 
-@pytest.mark.browser
-def test_resetting_edges_do_not_stop_numbering(browser: Browser, tmp_path: Path) -> None:
-    with page_of(browser, tmp_path, draw_page(three_entries())) as one:
-        assert one.page.locator("#list .number").all_text_contents() == ["", "1", "2", "3", ""]
-        one.page.locator("#slider").fill("3")
-        assert "step 3 · iteration 3" in text(one, "#detail .where")
-
-
-@pytest.mark.browser
-def test_iterations_are_numbered_as_in_the_timeline(browser: Browser, answered_run: Recording, tmp_path: Path) -> None:
-    stopped = record(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
+def test_iterations_are_numbered_as_in_the_timeline(pages: Pages, answered_run: Recording) -> None:
     broken = record(react(LOOK_UP, RuntimeError("oh")), QUESTION)
-    for recording in (answered_run, stopped, broken, Recording(answered_run.records[:19])):
-        with page_of(browser, tmp_path, draw_page(recording)) as one:
-            shown = one.page.locator('[aria-level="1"] .number').all_text_contents()
-            found = [visit.iteration for visit in visits_of(recording) if visit.iteration is not None]
-            ends = [number.split("–") for number in shown if number]
-            assert [
-                at for first, *last in ends for at in range(int(first), int(last[0] if last else first) + 1)
-            ] == found
+    for recording in (answered_run, stopped_run(), broken, Recording(answered_run.records[:19])):
+        numbers = pages.run(recording).locator('[aria-level="1"] .number').all_text_contents()
+        found = [visit.iteration for visit in visits_of(recording) if visit.iteration is not None]
+        ends = [[int(end) for end in number.split("–")] for number in numbers if number]
+        assert [at for first, *last in ends for at in range(first, (last or [first])[0] + 1)] == found
+    # Edges that reset the budget do not stop it.
+    page = pages.run(three_entries())
+    assert page.locator("#list .number").all_text_contents() == ["", "1", "2", "3", ""]
+    page.locator("#slider").fill("3")
+    assert "step 3 · iteration 3" in shown(page, "#detail .where")
 
 
 # ---- live runs
@@ -745,96 +645,91 @@ class Stream:
         self._server.server_close()
 
 
+@contextmanager
+def open_live(
+    browser: Browser, recording: Recording, so_far: int, connections: Iterable[Iterable[str]]
+) -> Generator[tuple[Page, Stream]]:
+    """Open the live page of a run with some records; the test fails if it has an error, or makes another request."""
+    records = Recording(recording.records[:so_far]) if so_far else None
+    with (
+        Stream(html(recording.machine, records, live="events"), connections) as stream,
+        open_page(browser, stream.address) as one,
+    ):
+        yield one.page, stream
+        assert set(one.requests) == {stream.address, f"{stream.address}events"}
+        assert one.faults == []
+
+
 def stream_records(recording: Recording, first: int, end: int | None = None) -> list[str]:
     """Return records as server-sent events; the page reconnects immediately."""
     records = list(enumerate(recording.records))[first:end]
     return ["retry: 1\n\n", *(f"id: {index}\ndata: {record_json(record)}\n\n" for index, record in records)]
 
 
-@pytest.mark.browser
+ENDED = "event: end\ndata:\n\n"
+
+
 def test_live_page_reads_each_record_once(browser: Browser, answered_run: Recording) -> None:
-    so_far = Recording(answered_run.records[:7])
-    page = html(answered_run.machine, so_far, live="events")
-    connections = [stream_records(answered_run, 0, 20), [*stream_records(answered_run, 20), "event: end\ndata:\n\n"]]
-    with Stream(page, connections) as stream, open_page(browser, stream.address) as one:
-        one.page.locator("#connection", has_text="ended").wait_for()
-        one.page.locator("#position", has_text="end").wait_for()
+    connections = [stream_records(answered_run, 0, 20), [*stream_records(answered_run, 20), ENDED]]
+    with open_live(browser, answered_run, 7, connections) as (page, stream):
+        page.locator("#connection", has_text="ended").wait_for()
+        page.locator("#position", has_text="end").wait_for()
         assert stream.asked == [None, "19"]
-        assert text(one, "#status") == "answered"
-        assert one.page.locator("#slider").get_attribute("max") == "11"
-        assert heading(one) == "answered"
-        assert set(one.requests) == {stream.address, f"{stream.address}events"}
-        assert one.faults == []
+        assert shown(page, "#status") == "answered"
+        assert page.locator("#slider").get_attribute("max") == "11"
+        assert heading(page) == "answered"
 
 
-@pytest.mark.browser
 def test_live_page_follows_until_the_reader_moves(browser: Browser, answered_run: Recording) -> None:
-    page = html(answered_run.machine, Recording(answered_run.records[:11]), live="events")
     parts: SimpleQueue[str] = SimpleQueue()
-    with Stream(page, [iter(parts.get, "")]) as stream, open_page(browser, stream.address) as one:
-        assert text(one, "#status") == "running"
-        assert text(one, "#position") == "3 / 3"
-        press(one, "ArrowLeft")
+    with open_live(browser, answered_run, 11, [iter(parts.get, "")]) as (page, _):
+        assert (shown(page, "#status"), where(page)) == ("running", "3 / 3")
+        press(page, "ArrowLeft")
         parts.put("".join(stream_records(answered_run, 0, 13)))
-        one.page.locator("#position", has_text="2 / 4").wait_for()
-        assert text(one, "#connection") == "live"
-        press(one, "End")
-        parts.put("".join(stream_records(answered_run, 13, 17)))
-        one.page.locator("#position", has_text="5 / 5").wait_for()
-        assert heading(one) == "plan"
+        page.locator("#position", has_text="2 / 4").wait_for()
+        assert shown(page, "#connection") == "live"
+        # What is selected survives new records.
+        press(page, "Home", "ArrowRight")
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('#detail .part.reply pre'))")
+        parts.put("".join(stream_records(answered_run, 13, 15)))
+        page.locator("#position", has_text="1 / 5").wait_for()
+        assert page.evaluate("getSelection().toString()") == LOOK_UP
+        press(page, "End")
+        parts.put("".join(stream_records(answered_run, 15, 17)))
+        page.locator("#position", has_text="5 / 5").wait_for()
+        assert heading(page) == "plan"
         parts.put("")
 
 
-@pytest.mark.browser
+@pytest.mark.full
 def test_source_errors_are_shown(browser: Browser, answered_run: Recording) -> None:
-    page = html(answered_run.machine, Recording(answered_run.records[:1]), live="events")
-    connection = [*stream_records(answered_run, 1, 9), "event: end\ndata: line 9 of <b>it</b> is not a record\n\n"]
-    with Stream(page, [connection]) as stream, open_page(browser, stream.address) as one:
-        one.page.locator("#connection", has_text="ended").wait_for()
-        assert text(one, "#fault") == "line 9 of <b>it</b> is not a record"
-        assert text(one, "#status") == "incomplete"
-        assert "The records end here." in text(one, "#detail")
-        assert one.faults == []
+    error = "line 9 of <b>it</b> is not a record"
+    connection = [*stream_records(answered_run, 1, 9), f"event: end\ndata: {error}\n\n"]
+    with open_live(browser, answered_run, 1, [connection]) as (page, _):
+        page.locator("#connection", has_text="ended").wait_for()
+        assert shown(page, "#fault") == error
+        assert shown(page, "#status") == "incomplete"
+        assert "The records end here." in shown(page, "#detail")
 
 
-@pytest.mark.browser
-def test_selection_survives_new_records(browser: Browser, answered_run: Recording) -> None:
-    page = html(answered_run.machine, Recording(answered_run.records[:11]), live="events")
-    parts: SimpleQueue[str] = SimpleQueue()
-    with Stream(page, [iter(parts.get, "")]) as stream, open_page(browser, stream.address) as one:
-        press(one, "Home", "ArrowRight")
-        one.page.evaluate("getSelection().selectAllChildren(document.querySelector('#detail .part.reply pre'))")
-        parts.put("".join(stream_records(answered_run, 0, 17)))
-        one.page.locator("#position", has_text="1 / 5").wait_for()
-        assert one.page.evaluate("getSelection().toString()") == LOOK_UP
-        parts.put("")
-
-
-@pytest.mark.browser
 def test_streamed_reply_is_shown(browser: Browser) -> None:
     recorder = Recorder(AGENT_EXECUTOR, inputs=QUESTION)
-    executor = react(FINAL)
-    for event in executor.stream(QUESTION):
+    for event in react(FINAL).stream(QUESTION):
         recorder(event)
-        if isinstance(event, Asked):
+        if isinstance(event, gx.Asked):
             for piece in ("I now <b>", "know", "</b>"):
-                recorder(Reported(event.node, event.effect, ReplyDelta(piece)))
+                recorder(gx.Reported(event.node, event.effect, ReplyDelta(piece)))
             break
-    page = html(recorder.recording.machine, recorder.recording, live="events")
-    with Stream(page, []) as stream, open_page(browser, stream.address) as one:
-        assert text(one, "#detail .part.reply pre") == "I now <b>know</b>"
-        assert "Waiting" in text(one, "#detail")
+    with open_live(browser, recorder.recording, len(recorder.records), []) as (page, _):
+        assert shown(page, "#detail .part.reply pre") == "I now <b>know</b>"
+        assert "Waiting" in shown(page, "#detail")
 
 
-@pytest.mark.browser
+@pytest.mark.full
 def test_live_page_may_start_empty(browser: Browser, answered_run: Recording) -> None:
-    connection = [*stream_records(answered_run, 0), "event: end\ndata:\n\n"]
-    with (
-        Stream(html(answered_run.machine, live="events"), [connection]) as stream,
-        open_page(browser, stream.address) as one,
-    ):
-        one.page.locator("#status", has_text="answered").wait_for()
-        one.page.locator("#position", has_text="end").wait_for()
-        assert text(one, "#asked") == QUESTION
-        counts = one.page.locator(".notes", has_text="×").all_text_contents()
+    with open_live(browser, answered_run, 0, [[*stream_records(answered_run, 0), ENDED]]) as (page, _):
+        page.locator("#status", has_text="answered").wait_for()
+        page.locator("#position", has_text="end").wait_for()
+        assert shown(page, "#asked") == QUESTION
+        counts = page.locator(".notes", has_text="×").all_text_contents()
         assert sorted(counts) == ["×1", "×2", "×2", "×2", "×3"]

@@ -95,9 +95,9 @@ def test_many_steps_are_printed_in_part(browser: Browser, tmp_path: Path) -> Non
         assert page.locator("#printed > p").inner_text() == "45 steps that the search finds"
 
 
-def test_browser_prints_all_pages(browser: Browser, tmp_path: Path) -> None:
+def test_browser_prints_all_pages(pages: Pages) -> None:
     recording = sixty_steps()
-    with open_text(browser, tmp_path, html(recording.machine, recording)) as page:
-        document = page.pdf(format="A4")
-        assert len(re.findall(rb"/Type\s*/Page\b", document)) > 10
-        assert page.locator("#printed").count() == 0
+    page = pages.text(html(recording.machine, recording))
+    document = page.pdf(format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", document)) > 10
+    assert page.locator("#printed").count() == 0

@@ -70,145 +70,141 @@ def in_sight(page: Page, text: str) -> bool:
     return box is not None and player is not None and box["y"] + box["height"] <= player["y"]
 
 
-def test_question_is_in_sight_after_forty_messages(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, with_memory(40), "#step=1", size=(1280, 720)) as page:
-        folded = page.locator(".prompt summary", has_text="40 earlier messages")
-        assert folded.count() == 1
-        assert folded.inner_text().startswith("40 earlier messages · 8,0")
-        assert in_sight(page, QUESTION)
-        assert page.locator(".prompt .message.new").count() == 0
-        assert page.locator(".prompt .message").count() <= 2
-        assert f"{len(QUESTION)} characters" in page.locator(".prompt .message .role").last.inner_text()
-        folded.click()
-        assert page.locator(".prompt details .message").count() == 40
+def test_question_is_in_sight_after_forty_messages(pages: Pages) -> None:
+    page = pages.run(with_memory(40), "#step=1", size=(1280, 720))
+    folded = page.locator(".prompt summary", has_text="40 earlier messages")
+    assert folded.count() == 1
+    assert folded.inner_text().startswith("40 earlier messages · 8,0")
+    assert in_sight(page, QUESTION)
+    assert page.locator(".prompt .message.new").count() == 0
+    assert page.locator(".prompt .message").count() <= 2
+    assert f"{len(QUESTION)} characters" in page.locator(".prompt .message .role").last.inner_text()
+    folded.click()
+    assert page.locator(".prompt details .message").count() == 40
 
 
-def test_match_in_an_earlier_message_is_shown(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, with_memory(40), "#step=1&q=37: What") as page:
-        assert page.locator(".prompt details .message mark").inner_text() == "37: What"
+def test_match_in_an_earlier_message_is_shown(pages: Pages) -> None:
+    page = pages.run(with_memory(40), "#step=1&q=37: What")
+    assert page.locator(".prompt details .message mark").inner_text() == "37: What"
 
 
-def test_new_messages_follow_the_earlier_ones(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, with_memory(40), "#step=5", size=(1280, 720)) as page:
-        assert page.locator(".prompt summary").all_inner_texts()[0].startswith("42 earlier messages")
-        assert page.locator(".prompt .message.new .role b").all_inner_texts() == ["assistant", "tool"]
-        assert in_sight(page, "313 km")
+def test_new_messages_follow_the_earlier_ones(pages: Pages) -> None:
+    page = pages.run(with_memory(40), "#step=5", size=(1280, 720))
+    assert page.locator(".prompt summary").all_inner_texts()[0].startswith("42 earlier messages")
+    assert page.locator(".prompt .message.new .role b").all_inner_texts() == ["assistant", "tool"]
+    assert in_sight(page, "313 km")
 
 
-def test_only_the_whole_prompt_has_tokens(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, sixty_steps(), "#step=5") as page:
-        assert page.locator(".part.model .aside").inner_text().endswith(" characters · 300 tokens")
-        assert page.locator(".prompt summary").inner_text().endswith(" characters")
+def test_only_the_whole_prompt_has_tokens(pages: Pages) -> None:
+    page = pages.run(sixty_steps(), "#step=5")
+    assert page.locator(".part.model .aside").inner_text().endswith(" characters · 300 tokens")
+    assert page.locator(".prompt summary").inner_text().endswith(" characters")
 
 
-def test_dropped_messages_are_named(browser: Browser, tmp_path: Path) -> None:
+def test_dropped_messages_are_named(pages: Pages) -> None:
     system, one, two, three = SystemMessage("s"), UserMessage("one"), UserMessage("two"), UserMessage("three")
-    with open_run(browser, tmp_path, asking(chat(system, one, two), chat(system, two, three)), "#step=2") as page:
-        assert "1 message of step 1 left out" in page.locator(".prompt").inner_text()
-        assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
+    page = pages.run(asking(chat(system, one, two), chat(system, two, three)), "#step=2")
+    assert "1 message of step 1 left out" in page.locator(".prompt").inner_text()
+    assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
 
 
-def test_prompts_of_two_steps_are_compared(browser: Browser, tmp_path: Path) -> None:
+def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
     system = SystemMessage("Be helpful.")
     first = chat(system, UserMessage("Plan a trip to Lisbon in May."), AssistantMessage("Gone soon."))
     second = chat(system, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
-    with open_run(browser, tmp_path, asking(first, chat(system), second), "#step=3") as page:
-        menu = page.locator("select.against")
-        assert menu.locator("option").all_inner_texts() == [
-            "what is new",
-            "against step 1, the first",
-            "against step 2, the one before",
-        ]
-        menu.select_option("1")
-        prompt = page.locator(".prompt")
-        assert prompt.locator("pre del").all_inner_texts() == ["Lisbon"]
-        assert prompt.locator("pre ins").all_inner_texts() == ["Porto"]
-        assert prompt.locator("del > .message pre").all_inner_texts() == ["Gone soon."]
-        assert prompt.locator("ins > .message pre").all_inner_texts() == ["And back?"]
-        assert prompt.locator("summary").all_inner_texts() == ["1 equal message · 11 characters"]
-        assert "against=1" in fragment(page)
-        page.reload()
-        assert page.locator(".prompt pre del").inner_text() == "Lisbon"
-        page.locator("select.against").select_option("before")
-        page.keyboard.press("Escape")
-        page.locator("#detail").focus()
-        page.keyboard.press("ArrowLeft")
-        assert page.locator("select.against").input_value() == "before"
-        assert page.locator("del > .message").count() == 2
-        others = page.locator("select.against option").all_inner_texts()
-        assert others == ["what is new", "against step 1, the one before", "against step 3"]
+    page = pages.run(asking(first, chat(system), second), "#step=3")
+    menu = page.locator("select.against")
+    assert menu.locator("option").all_inner_texts() == [
+        "what is new",
+        "against step 1, the first",
+        "against step 2, the one before",
+    ]
+    menu.select_option("1")
+    prompt = page.locator(".prompt")
+    assert prompt.locator("pre del").all_inner_texts() == ["Lisbon"]
+    assert prompt.locator("pre ins").all_inner_texts() == ["Porto"]
+    assert prompt.locator("del > .message pre").all_inner_texts() == ["Gone soon."]
+    assert prompt.locator("ins > .message pre").all_inner_texts() == ["And back?"]
+    assert prompt.locator("summary").all_inner_texts() == ["1 equal message · 11 characters"]
+    assert "against=1" in fragment(page)
+    page.reload()
+    assert page.locator(".prompt pre del").inner_text() == "Lisbon"
+    page.locator("select.against").select_option("before")
+    page.keyboard.press("Escape")
+    page.locator("#detail").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("select.against").input_value() == "before"
+    assert page.locator("del > .message").count() == 2
+    others = page.locator("select.against option").all_inner_texts()
+    assert others == ["what is new", "against step 1, the one before", "against step 3"]
 
 
-def test_changed_tools_are_compared(browser: Browser, tmp_path: Path) -> None:
+def test_changed_tools_are_compared(pages: Pages) -> None:
     asked = UserMessage("Go.")
     specs = [ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in ("fetch", "search")]
     recording = asking(ChatRequest((asked,), tools=(specs[0],)), ChatRequest((asked,), tools=(specs[1],)))
-    with open_run(browser, tmp_path, recording, "#step=2&against=before") as page:
-        assert page.locator(".prompt pre del").first.inner_text() == "fetch"
-        assert page.locator(".prompt pre ins").first.inner_text() == "search"
+    page = pages.run(recording, "#step=2&against=before")
+    assert page.locator(".prompt pre del").first.inner_text() == "fetch"
+    assert page.locator(".prompt pre ins").first.inner_text() == "search"
 
 
-def test_text_prompt_shows_its_new_end(browser: Browser, tmp_path: Path) -> None:
+def test_text_prompt_shows_its_new_end(pages: Pages) -> None:
     start = "Answer the question. " * 40
     recording = asking(CompletionRequest(start), CompletionRequest(f"{start}\nObservation: 7"))
-    with open_run(browser, tmp_path, recording, "#step=2") as page:
-        assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
-        assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
+    page = pages.run(recording, "#step=2")
+    assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
+    assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
 
 
-def test_prompt_names_tools_and_parameters(browser: Browser, tmp_path: Path) -> None:
+def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
     specs = tuple(ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in ("a", "b", "c"))
-    recorder = Recorder(
-        AGENT_EXECUTOR,
-        model="a-model",
-        parameters={"temperature": 0.5, "max_tokens": 256},
-    )
+    recorder = Recorder(AGENT_EXECUTOR, model="a-model", parameters={"temperature": 0.5, "max_tokens": 256})
     for event in asked_and_answered(
         CallModel(ChatRequest((UserMessage("?"),), tools=specs)), ModelReply("!"), node="plan"
     ):
         recorder(event)
-    with open_run(browser, tmp_path, recorder.recording, "#step=1") as page:
-        settings = page.locator(".part.model summary", has_text="3 tools, 2 parameters")
-        settings.click()
-        assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
-        assert "temperature 0.5, max_tokens 256" in page.locator(".settings").inner_text()
-        page.locator(".definition summary", has_text="schema").first.click()
-        assert '"type": "object"' in page.locator(".definition pre").first.inner_text()
+    page = pages.run(recorder.recording, "#step=1")
+    settings = page.locator(".part.model summary", has_text="3 tools, 2 parameters")
+    settings.click()
+    assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
+    assert "temperature 0.5, max_tokens 256" in page.locator(".settings").inner_text()
+    page.locator(".definition summary", has_text="schema").first.click()
+    assert '"type": "object"' in page.locator(".definition pre").first.inner_text()
 
 
-def test_many_new_messages_are_shown_in_part(browser: Browser, tmp_path: Path) -> None:
+def test_many_new_messages_are_shown_in_part(pages: Pages) -> None:
     messages = [UserMessage(f"Message {number}.") for number in range(1200)]
     recording = asking(chat(UserMessage("Other.")), chat(*messages))
-    with open_run(browser, tmp_path, recording, "#step=2&against=before") as page:
-        # As many differences are not searched for, and the first messages are one that changed.
-        assert page.locator(".prompt > .message.changed pre ins").count() == 1
-        assert page.locator(".prompt > ins").count() == 99
-        page.locator(".prompt > details > summary", has_text="1,100 more").click()
-        assert page.locator(".prompt details ins").count() == 1100
+    page = pages.run(recording, "#step=2&against=before")
+    # As many differences are not searched for, and the first messages are one that changed.
+    assert page.locator(".prompt > .message.changed pre ins").count() == 1
+    assert page.locator(".prompt > ins").count() == 99
+    page.locator(".prompt > details > summary", has_text="1,100 more").click()
+    assert page.locator(".prompt details ins").count() == 1100
 
 
-def test_start_names_the_run(browser: Browser, tmp_path: Path) -> None:
+def test_start_names_the_run(pages: Pages) -> None:
     recording = with_memory(0)
     recorder = Recorder(AGENT_EXECUTOR, clock=lambda: 86_400.0 * 365, model="a-model", agent="tool_calling")
     assert recorder.recording.records[0]["began"] == "1971-01-01T00:00:00.000Z"
     records = [recorder.recording.records[0] | {"parent": {"trace": "before.jsonl", "step": 3}}, *recording.records[1:]]
-    with open_run(browser, tmp_path, Recording(records), "#step=0") as page:
-        shown = page.locator("#detail .part").last.inner_text()
-        assert str(recording.records[1]["run"]) in shown
-        assert "1971-01-01T00:00:00.000Z" in shown
-        assert "a-model" in shown
-        assert "before.jsonl" in shown
-        page.keyboard.press("ArrowRight")
-        assert page.locator("#detail .where").inner_text().startswith("step 1 · iteration 1")
+    page = pages.run(Recording(records), "#step=0")
+    shown = page.locator("#detail .part").last.inner_text()
+    assert str(recording.records[1]["run"]) in shown
+    assert "1971-01-01T00:00:00.000Z" in shown
+    assert "a-model" in shown
+    assert "before.jsonl" in shown
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#detail .where").inner_text().startswith("step 1 · iteration 1")
 
 
-def test_records_without_settings_are_shown(browser: Browser, tmp_path: Path) -> None:
+def test_records_without_settings_are_shown(pages: Pages) -> None:
     first, *others = with_memory(3).records
     older: list[Record] = [{**one} for one in others]
     for one in older:
         one["effects"] = [{**each, "request": {}} for each in one.get("effects", ())]
     names: list[Record] = [{**first, "tools": ["fetch", "search"]}, *older]
-    with open_run(browser, tmp_path, Recording(names), "#step=0") as page:
-        assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
-        page.keyboard.press("ArrowRight")
-        assert page.locator(".prompt summary", has_text="3 earlier messages").count() == 1
+    page = pages.run(Recording(names), "#step=0")
+    assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".prompt summary", has_text="3 earlier messages").count() == 1

@@ -38,10 +38,7 @@ def test_records_of_version_1_are_upgraded() -> None:
 def test_embedded_graphs_are_recorded_with_their_tasks() -> None:
     moves = [record for record in two_agents().records if record["event"] == "moved"]
     tasks = [(record["node"], record["task"]) for record in moves if "task" in record]
-    assert tasks == [
-        ("research.enter", {"input": "elm trees"}),
-        ("write.enter", {"input": "about the fungus"}),
-    ]
+    assert tasks == [("research.enter", {"input": "elm trees"}), ("write.enter", {"input": "about the fungus"})]
     assert two_agents().records[0]["budgets"].keys() > {"research.iterations", "write.iterations"}
 
 

@@ -60,19 +60,19 @@ def short_calls(count: int, failed: int) -> Recording:
     return Recording(records)
 
 
-def test_bars_lie_on_the_time_of_the_run(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, three_tools()) as page:
-        bars = [box_of(bar) for bar in page.locator(".tools [data-span]").all()]
-        assert len(bars) == 3
-        assert len({round(bar["x"], 1) for bar in bars}) == 1
-        for times, bar in enumerate(bars, 1):
-            assert bar["width"] / bars[0]["width"] == pytest.approx(times, rel=0.02)
-        assert len({bar["y"] for bar in bars}) == 3
-        first, last = [box_of(bar) for bar in page.locator(".model [data-span]").all()]
-        assert first["width"] / last["width"] == pytest.approx(2, rel=0.02)
-        assert first["x"] + first["width"] == pytest.approx(bars[0]["x"], abs=1)
-        assert last["x"] == pytest.approx(bars[2]["x"] + bars[2]["width"], abs=1)
-        assert page.locator("#lanes").get_attribute("aria-label") == "calls in 6.00 s: 2 of models, 3 of tools"
+def test_bars_lie_on_the_time_of_the_run(pages: Pages) -> None:
+    page = pages.run(three_tools())
+    bars = [box_of(bar) for bar in page.locator(".tools [data-span]").all()]
+    assert len(bars) == 3
+    assert len({round(bar["x"], 1) for bar in bars}) == 1
+    for times, bar in enumerate(bars, 1):
+        assert bar["width"] / bars[0]["width"] == pytest.approx(times, rel=0.02)
+    assert len({bar["y"] for bar in bars}) == 3
+    first, last = [box_of(bar) for bar in page.locator(".model [data-span]").all()]
+    assert first["width"] / last["width"] == pytest.approx(2, rel=0.02)
+    assert first["x"] + first["width"] == pytest.approx(bars[0]["x"], abs=1)
+    assert last["x"] == pytest.approx(bars[2]["x"] + bars[2]["width"], abs=1)
+    assert page.locator("#lanes").get_attribute("aria-label") == "calls in 6.00 s: 2 of models, 3 of tools"
 
 
 def time_of(label: str) -> float:
@@ -83,103 +83,103 @@ def time_of(label: str) -> float:
 
 @pytest.mark.parametrize("width", [390, 1440, 3840])
 @pytest.mark.parametrize("seconds", [0.0007, 0.012, 0.16, 3.0, 14.5, 190.0, 7000.0])
-def test_time_scale_has_exact_labels(browser: Browser, tmp_path: Path, seconds: float, width: int) -> None:
+def test_time_scale_has_exact_labels(pages: Pages, seconds: float, width: int) -> None:
     run = record([(seconds, answering("done"))], "q")
-    with open_run(browser, tmp_path, run, size=(width, 900)) as page:
-        labels = [(time_of(one.inner_text()), box_of(one)["x"]) for one in page.locator("#scale span").all()]
-        axis = box_of(page.locator("#scale"))
-        assert len(labels) > 1
-        for time, left in labels:
-            assert (left - axis["x"]) / axis["width"] == pytest.approx(time / seconds, abs=2 / axis["width"])
+    page = pages.run(run, size=(width, 900))
+    labels = [(time_of(one.inner_text()), box_of(one)["x"]) for one in page.locator("#scale span").all()]
+    axis = box_of(page.locator("#scale"))
+    assert len(labels) > 1
+    for time, left in labels:
+        assert (left - axis["x"]) / axis["width"] == pytest.approx(time / seconds, abs=2 / axis["width"])
 
 
-def test_lanes_are_in_the_order_of_the_calls(browser: Browser, tmp_path: Path) -> None:
+def test_lanes_are_in_the_order_of_the_calls(pages: Pages) -> None:
     """Calls that begin at once may have times that differ by the rounding of a float."""
     records = [dict(one) for one in three_tools().records]
     answered = [one for one in records if one["event"] == "answered" and "tool" in one["replies"][0]]
     for at, one in enumerate(answered):
         [reply] = one["replies"]
         one["replies"] = [{**reply, "began": reply["began"] - at * 1e-12}]
-    with open_run(browser, tmp_path, Recording(records)) as page:
-        bars = page.locator(".tools [data-span]")
-        ordered = sorted(bars.all(), key=lambda bar: box_of(bar)["y"])
-        assert [bar.get_attribute("data-span") for bar in ordered] == ["3.0", "3.1", "3.2"]
+    page = pages.run(Recording(records))
+    bars = page.locator(".tools [data-span]")
+    ordered = sorted(bars.all(), key=lambda bar: box_of(bar)["y"])
+    assert [bar.get_attribute("data-span") for bar in ordered] == ["3.0", "3.1", "3.2"]
 
 
-def test_click_selects_the_call(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, twelve_tools()) as page:
-        bar = page.locator(".tools [data-span]").nth(4)
-        assert title_of(bar) == "fetch(url=https://shop4.example/bad, seconds=1.5) · error · 1.50 s · step 3"
-        bar.click()
-        assert "step=3&call=4" in address(page)
-        assert page.locator("#lanes .chosen").all_text_contents() == [""]
-        assert "chosen" in (bar.get_attribute("class") or "").split()
-        assert "shop4.example/bad" in page.locator(".pair.selected").inner_text()
-        # A click beside a bar selects the nearest one.
-        box = box_of(page.locator(".tools [data-span]").last)
-        page.mouse.click(box["x"] + box["width"] + 3, box["y"] + 2)
-        assert "step=3&call=11" in address(page)
-        page.keyboard.press("Home")
-        assert page.locator("#lanes .chosen").count() == 0
+def test_click_selects_the_call(pages: Pages) -> None:
+    page = pages.run(twelve_tools())
+    bar = page.locator(".tools [data-span]").nth(4)
+    assert title_of(bar) == "fetch(url=https://shop4.example/bad, seconds=1.5) · error · 1.50 s · step 3"
+    bar.click()
+    assert "step=3&call=4" in address(page)
+    assert page.locator("#lanes .chosen").all_text_contents() == [""]
+    assert "chosen" in (bar.get_attribute("class") or "").split()
+    assert "shop4.example/bad" in page.locator(".pair.selected").inner_text()
+    # A click beside a bar selects the nearest one.
+    box = box_of(page.locator(".tools [data-span]").last)
+    page.mouse.click(box["x"] + box["width"] + 3, box["y"] + 2)
+    assert "step=3&call=11" in address(page)
+    page.keyboard.press("Home")
+    assert page.locator("#lanes .chosen").count() == 0
 
 
-def test_time_of_the_step_is_marked(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, three_tools(), "#step=3") as page:
-        longest, marked = box_of(page.locator(".tools [data-span]").last), box_of(page.locator("#now"))
-        assert (marked["x"], marked["width"]) == pytest.approx((longest["x"], longest["width"]), abs=1)
-        page.keyboard.press("Home")
-        assert box_of(page.locator("#now"))["x"] == pytest.approx(box_of(page.locator("#moment"))["x"], abs=1)
+def test_time_of_the_step_is_marked(pages: Pages) -> None:
+    page = pages.run(three_tools(), "#step=3")
+    longest, marked = box_of(page.locator(".tools [data-span]").last), box_of(page.locator("#now"))
+    assert (marked["x"], marked["width"]) == pytest.approx((longest["x"], longest["width"]), abs=1)
+    page.keyboard.press("Home")
+    assert box_of(page.locator("#now"))["x"] == pytest.approx(box_of(page.locator("#moment"))["x"], abs=1)
 
 
-def test_strips_show_tokens_and_cost(browser: Browser, tmp_path: Path) -> None:
+def test_strips_show_tokens_and_cost(pages: Pages) -> None:
     recording = three_tools()
-    with open_run(browser, tmp_path, recording) as page:
-        first, last = [box_of(bar) for bar in page.locator(".strip.tokens .used").all()]
-        assert first["height"] / last["height"] == pytest.approx(324 / 420, abs=0.05)
-        assert title_of(page.locator(".strip.tokens .used").first) == ("324 tokens · CallModel · 2.00 s · step 1")
-        assert page.locator(".strip.cost").count() == 0
+    page = pages.run(recording)
+    first, last = [box_of(bar) for bar in page.locator(".strip.tokens .used").all()]
+    assert first["height"] / last["height"] == pytest.approx(324 / 420, abs=0.05)
+    assert title_of(page.locator(".strip.tokens .used").first) == ("324 tokens · CallModel · 2.00 s · step 1")
+    assert page.locator(".strip.cost").count() == 0
     cost = 0.0
     records = [dict(one) for one in recording.records]
     for one in records:
         cost += 0.25 if one["event"] == "answered" and "content" in one["replies"][0] else 0
         if "spent" in one:
             one["spent"] = {**one["spent"], "cost": cost}
-    with open_run(browser, tmp_path, Recording(records)) as page:
-        assert page.locator(".strip.cost .used").count() == 2
-        assert title_of(page.locator(".strip.cost .used").first).startswith("0.25 cost")
+    page = pages.run(Recording(records))
+    assert page.locator(".strip.cost .used").count() == 2
+    assert title_of(page.locator(".strip.cost .used").first).startswith("0.25 cost")
 
 
-def test_short_calls_share_bars(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, short_calls(5000, failed=3100)) as page:
-        width = box_of(page.locator("#moment"))["width"]
-        bars = page.locator("#lanes [data-span]")
-        assert width / 2 < bars.count() < width + 10
-        failed = page.locator("#lanes .failed")
-        assert failed.count() == 1
-        assert box_of(failed)["width"] >= 2
-        failed.click()
-        assert "step=3101&call=0" in address(page)
+def test_short_calls_share_bars(pages: Pages) -> None:
+    page = pages.run(short_calls(5000, failed=3100))
+    width = box_of(page.locator("#moment"))["width"]
+    bars = page.locator("#lanes [data-span]")
+    assert width / 2 < bars.count() < width + 10
+    failed = page.locator("#lanes .failed")
+    assert failed.count() == 1
+    assert box_of(failed)["width"] >= 2
+    failed.click()
+    assert "step=3101&call=0" in address(page)
 
 
-def test_failed_call_is_red_and_key_hides_the_waterfall(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, failed_run()) as page:
-        assert page.locator("#lanes .failed").count() == 1
-        assert "failed" in title_of(page.locator("#lanes .failed"))
-        page.keyboard.press("w")
-        assert page.locator("#waterfall").is_hidden()
-        page.locator("#turn-waterfall").click()
-        assert page.locator("#waterfall").is_visible()
+def test_failed_call_is_red_and_key_hides_the_waterfall(pages: Pages) -> None:
+    page = pages.run(failed_run())
+    assert page.locator("#lanes .failed").count() == 1
+    assert "failed" in title_of(page.locator("#lanes .failed"))
+    page.keyboard.press("w")
+    assert page.locator("#waterfall").is_hidden()
+    page.locator("#turn-waterfall").click()
+    assert page.locator("#waterfall").is_visible()
 
 
-def test_pending_call_is_open(browser: Browser, tmp_path: Path) -> None:
+def test_pending_call_is_open(pages: Pages) -> None:
     recording = sixty_steps()
     asked = next(at for at, one in enumerate(recording.records) if one["event"] == "asked" and at > 20)
-    with open_run(browser, tmp_path, Recording(recording.records[: asked + 1])) as page:
-        assert page.locator("#lanes .open").count() == 1
-        assert "no reply yet" in title_of(page.locator("#lanes .open"))
+    page = pages.run(Recording(recording.records[: asked + 1]))
+    assert page.locator("#lanes .open").count() == 1
+    assert "no reply yet" in title_of(page.locator("#lanes .open"))
 
 
-def test_run_without_calls_has_no_waterfall(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, Recording(sixty_steps().records[:1])) as page:
-        assert page.locator("#waterfall").is_hidden()
-        assert page.locator("#turn-waterfall").is_hidden()
+def test_run_without_calls_has_no_waterfall(pages: Pages) -> None:
+    page = pages.run(Recording(sixty_steps().records[:1]))
+    assert page.locator("#waterfall").is_hidden()
+    assert page.locator("#turn-waterfall").is_hidden()
