@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from typing import Any
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Reported, create_tool_calling_agent, tool
+from graphexec import AgentExecutor, Reported, create_tool_calling_agent, tool
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import report
 from graphexec.runtime.threads import MOST_REPORTS
+from tests.executor.actors import AnyTool, act, answer, scripted
 from tests.parameters import cases
 
 # The number that may be produced ahead: the buffer, and one at the producer and one at the consumer.
@@ -34,7 +35,7 @@ class Endless:
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         raise AssertionError("it is to be streamed")
 
-    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta]:
         try:
             while True:
                 self.made += 1
@@ -42,15 +43,15 @@ class Endless:
         finally:
             self.ended.set()
 
-    async def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncIterator[ReplyDelta | ModelReply]:
-        try:
-            while True:
-                self.made += 1
-                yield ReplyDelta("x")
-        finally:
-            self.ended.set()
+    async def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncIterator[ReplyDelta]:
+        with closing(self.stream(request)) as pieces:
+            for piece in pieces:
+                yield piece
+
+
+def calling(talk: AnyTool, times: int, seconds: float | None = None) -> AgentExecutor:
+    """Return an executor that calls the tool so many times in one step."""
+    return AgentExecutor(agent=scripted([act("talk")] * times, answer()), tools=[talk], max_execution_time=seconds)
 
 
 def take(executor: AgentExecutor, how: str, look: Callable[[int], None], *, tokens: bool = True) -> None:
@@ -122,13 +123,8 @@ def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | Non
     def look(taken: int) -> None:
         assert made - taken <= AHEAD
 
-    executor = AgentExecutor(
-        agent=lambda steps, _: AgentFinish({"output": "done"}) if steps else [AgentAction("talk", {})] * 2,
-        tools=[talk],
-        max_execution_time=seconds,
-    )
     try:
-        take(executor, how, look, tokens=tokens)
+        take(calling(talk, 2, seconds), how, look, tokens=tokens)
     finally:
         stop.set()
     for _ in range(2):
@@ -152,10 +148,7 @@ def test_closed_stream_ends_a_reporting_tool(how: str) -> None:
                 continue
         ended.release()
 
-    executor = AgentExecutor(
-        agent=lambda steps, _: AgentFinish({"output": "done"}) if steps else [AgentAction("talk", {})] * 8, tools=[talk]
-    )
-    take(executor, how, lambda _: None)
+    take(calling(talk, 8), how, lambda _: None)
     stop.set()
     for _ in range(8):
         assert ended.acquire(timeout=LONG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import threading
 from collections.abc import Callable
@@ -54,15 +55,28 @@ def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: lis
     assert [*map(show, found)] == [repr(LookupError(one)) if one.startswith("bad") else one.upper() for one in texts]
 
 
+ONE = "batch takes several inputs; pass a list of them, or use invoke for one"
+LIST = "batch was given {}; pass a list of inputs"
+WIDTH = "max_concurrency is {}; give {} or more, or None for 64"
+WHOLE = "a whole number, 1"
+LETTERS = (one for one in ["a"])
+
+
 @both
-@cases("many", ["text", {"input": "a"}])
-def test_invalid_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
-    with pytest.raises(InputError, match="batch takes several inputs; pass a list of them, or use invoke for one"):
-        batch(many)
-    nothing: list[Any] = [None, 3, (one for one in ["a"])]
-    for wrong in nothing:
-        with pytest.raises(InputError, match=f"batch was given {re.escape(repr(wrong))}; pass a list of inputs"):
-            batch(wrong)
+@cases(
+    ("many", "width", "message"),
+    [
+        ("text", None, ONE),
+        ({"input": "a"}, None, ONE),
+        *((many, None, LIST.format(repr(many))) for many in (None, 3, LETTERS)),
+        # Also without inputs.
+        *(([], width, WIDTH.format(width, "1")) for width in (0, -1)),
+        *(([], width, WIDTH.format(repr(width), WHOLE)) for width in (2.5, "3", True)),
+    ],
+)
+def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        batch(many, max_concurrency=width)
 
 
 @both
@@ -70,31 +84,17 @@ def test_any_collection_of_inputs_is_accepted(batch: Batch) -> None:
     assert [*map(show, batch({"first": "a", "second": "b"}.values()))] == ["A", "B"]
 
 
+# A batch without inputs shows nothing, sync or async.
 @both
-@cases(
-    ("width", "wanted"),
-    [(0, "1"), (-1, "1"), (2.5, "a whole number, 1"), ("3", "a whole number, 1"), (True, "a whole number, 1")],
-)
-def test_zero_concurrency_is_refused_even_without_inputs(batch: Batch, width: Any, wanted: str) -> None:
-    with pytest.raises(InputError, match=f"max_concurrency is {width!r}; give {wanted} or more, or None for 64"):
-        batch([], max_concurrency=width)
-
-
-@both
-@cases("many", [["a", "b", "c"], []])
-def test_progress_counts_finished_runs(batch: Batch, many: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    found = batch(many, progress=True)
-    assert [one["output"] for one in found] == [one.upper() for one in many]
+@cases(("many", "output"), [(["a", "b", "c"], "3/3"), ([], ""), (["a", "bad", "c"], "3/3")])
+def test_progress_counts_ended_runs(
+    batch: Batch, many: list[str], output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = batch(many, return_exceptions=True, progress=True)
+    assert [*map(show, found)] == [repr(LookupError(one)) if one == "bad" else one.upper() for one in many]
     out, err = capsys.readouterr()
     assert out == ""
-    # A batch without inputs shows nothing, sync or async.
-    assert f"{len(many)}/{len(many)}" in err or not many
-
-
-@both
-def test_progress_counts_failed_runs(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
-    batch(["a", "bad", "c"], return_exceptions=True, progress=True)
-    assert "3/3" in capsys.readouterr().err
+    assert output in err
 
 
 @both
@@ -104,42 +104,31 @@ def test_exception_ends_the_progress(batch: Batch, capsys: pytest.CaptureFixture
     assert "/3" in capsys.readouterr().err
 
 
-def test_exceptions_of_a_batch_are_all_retrieved() -> None:
+together = threading.Barrier(3)
+
+
+def fail_together(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    together.wait(20)
+    raise LookupError(inputs["input"])
+
+
+async def fail_later(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+    await asyncio.sleep(0)
+    raise LookupError(inputs["input"])
+
+
+@cases("agent", [fail_together, fail_later])
+def test_exceptions_of_a_batch_are_all_retrieved(agent: Any) -> None:
     """asyncio reports exceptions that are never retrieved; the batch itself raises only the first one."""
     reports: list[dict[str, Any]] = []
-    together = threading.Barrier(3)
-
-    def failing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-        together.wait(20)
-        raise LookupError(inputs["input"])
 
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
         with pytest.raises(LookupError):
-            await AgentExecutor(agent=failing, tools=[]).abatch(["a", "b", "c"])
-
-    asyncio.run(scenario())
-    import gc
-
-    gc.collect()
-    assert reports == []
-
-
-def test_async_batch_fails_without_threads() -> None:
-    reports: list[dict[str, Any]] = []
-
-    async def failing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-        await asyncio.sleep(0)
-        raise LookupError(inputs["input"])
-
-    async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
-        with pytest.raises(LookupError, match="a"):
-            await AgentExecutor(agent=failing, tools=[]).abatch(["a", "b", "c"])
-        import gc
-
+            await AgentExecutor(agent=agent, tools=[]).abatch(["a", "b", "c"])
         gc.collect()
         await asyncio.sleep(0)
 
     asyncio.run(scenario())
+    gc.collect()
     assert reports == []

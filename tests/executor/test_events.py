@@ -13,6 +13,7 @@ from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, echo, run_executor, scripted
+from tests.parameters import cases
 
 
 def line(event: gx.Event[Ending]) -> str:
@@ -20,22 +21,15 @@ def line(event: gx.Event[Ending]) -> str:
         case gx.Entered(node):
             return f"enter {node}"
         case gx.Asked(node, effect):
-            return f"{node} asks {kinds(effect)}"
-        case gx.Reported(node, _, news):
-            return f"{node} hears {news}"
+            return f"{node} asks {type(effect).__name__}"
         case gx.Answered(node, effect):
-            return f"{node} has {kinds(effect)}"
+            return f"{node} has {type(effect).__name__}"
         case gx.Moved(node, outcome, target):
             return f"{node} --{type(outcome).__name__}--> {target}"
         case gx.Done(outcome):
             return f"done {type(outcome).__name__}"
-        case gx.Failed(error):
-            return f"failed {type(error).__name__}"
-
-
-def kinds(effect: Any) -> str:
-    effects: tuple[object, ...] = getattr(effect, "effects", (effect,))
-    return "+".join(type(one).__name__ for one in effects)
+        case _:
+            raise AssertionError(event)
 
 
 def react(*replies: str, **settings: Any) -> gx.AgentExecutor:
@@ -53,69 +47,53 @@ TOOL = [
 ]
 
 
-def test_events_come_in_the_order_of_the_table() -> None:
-    replies = ["Action: echo\nAction Input: a", "garbage", "Final Answer: done"]
-    result = run_executor(lambda: react(*replies, handle_parsing_errors=True))
-    assert [line(event) for event in result.events] == [
-        *PLAN,
-        *TOOL,
-        "check_return_direct --Ready--> plan",
-        *PLAN,
-        "parse --Ready--> plan",
-        *PLAN,
-        "parse --AgentFinish--> END",
-        "done AgentFinish",
-    ]
+STEP = [*PLAN, *TOOL, "check_return_direct --Ready--> plan"]
+ACT = "Action: echo\nAction Input: a"
+STOPPED = [
+    "enter plan",
+    "plan --LimitReached--> stopped_response",
+    "enter stopped_response",
+    "stopped_response --StoppedResponse--> END",
+    "done StoppedResponse",
+]
 
 
-def test_stop_has_the_events_of_its_nodes() -> None:
-    result = run_executor(lambda: react("Action: echo\nAction Input: a", max_iterations=1))
-    assert [line(event) for event in result.events] == [
-        *PLAN,
-        *TOOL,
-        "check_return_direct --Ready--> plan",
-        "enter plan",
-        "plan --LimitReached--> stopped_response",
-        "enter stopped_response",
-        "stopped_response --StoppedResponse--> END",
-        "done StoppedResponse",
-    ]
+@cases(
+    ("replies", "options", "events"),
+    [
+        (
+            [ACT, "garbage", "Final Answer: done"],
+            {"handle_parsing_errors": True},
+            [*STEP, *PLAN, "parse --Ready--> plan", *PLAN, "parse --AgentFinish--> END", "done AgentFinish"],
+        ),
+        ([ACT], {"max_iterations": 1}, [*STEP, *STOPPED]),
+    ],
+)
+def test_events_come_in_the_order_of_the_table(replies: list[str], options: dict[str, Any], events: list[str]) -> None:
+    result = run_executor(lambda: react(*replies, **options))
+    assert [line(event) for event in result.events] == events
 
 
 def test_every_call_has_its_effect_and_reply() -> None:
     batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
     result = run_executor(lambda: gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
-    assert [(one.name, one.tool_input) for one in result.asked if isinstance(one, CallTool)] == [
-        ("echo", {"text": "a"}),
-        ("nope", {}),
-        ("echo", {"text": "b"}),
-    ]
-    answered = [
-        event for event in result.events if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool)
-    ]
+    asked = [(one.name, one.tool_input) for one in result.asked if isinstance(one, CallTool)]
+    assert asked == [("echo", {"text": "a"}), ("nope", {}), ("echo", {"text": "b"})]
+    answered = [one for one in result.events if isinstance(one, gx.Answered) and isinstance(one.effect, CallTool)]
     assert sorted(event.reply.observation for event in answered)[:2] == ["a", "b"]
     assert all(event.spent["tool_calls"] == 3 for event in answered)
 
 
 def test_usage_grows_with_every_event() -> None:
-    result = run_executor(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
+    result = run_executor(lambda: react(ACT, "Final Answer: done"))
     spent = [event.spent for event in result.events if isinstance(event, (gx.Entered, gx.Answered, gx.Done))]
-    assert [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent] == [
-        (0, 0, 0),
-        (1, 1, 0),
-        (1, 1, 0),
-        (1, 1, 0),
-        (1, 1, 1),
-        (1, 1, 1),
-        (1, 1, 1),
-        (2, 2, 1),
-        (2, 2, 1),
-        (2, 2, 1),
-    ]
+    counts = [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent]
+    assert counts == [(0, 0, 0), *[(1, 1, 0)] * 3, *[(1, 1, 1)] * 3, *[(2, 2, 1)] * 3]
     assert all(event.seconds >= 0 for event in result.events if isinstance(event, gx.Answered))
 
 
-def test_asked_comes_before_the_call() -> None:
+def noting() -> tuple[gx.AgentExecutor, list[str]]:
+    """Return an executor that calls a tool once, and the texts of the calls."""
     called: list[str] = []
 
     @gx.tool
@@ -124,9 +102,17 @@ def test_asked_comes_before_the_call() -> None:
         called.append(text)
         return text
 
-    executor = gx.AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
+    return gx.AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note]), called
+
+
+def asks_tool(event: object) -> bool:
+    return isinstance(event, gx.Asked) and isinstance(event.effect, CallTool)
+
+
+def test_asked_comes_before_the_call() -> None:
+    executor, called = noting()
     for event in executor.stream("q"):
-        if isinstance(event, gx.Asked) and isinstance(event.effect, CallTool):
+        if asks_tool(event):
             assert called == []
         if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
             assert called == ["a"]
@@ -134,26 +120,16 @@ def test_asked_comes_before_the_call() -> None:
 
 
 def test_closed_stream_makes_no_more_calls() -> None:
-    called: list[str] = []
-
-    @gx.tool
-    def note(text: str) -> str:
-        """Note it."""
-        called.append(text)
-        return text
-
-    executor = gx.AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note])
+    executor, called = noting()
     events = executor.stream("q")
-    for event in events:
-        if isinstance(event, gx.Asked) and isinstance(event.effect, CallTool):
-            break
+    assert any(map(asks_tool, events))
     events.close()
     assert list(events) == []
 
     async def closed() -> None:
         stream = executor.astream("q")
         async for event in stream:
-            if isinstance(event, gx.Asked) and isinstance(event.effect, CallTool):
+            if asks_tool(event):
                 break
         await stream.aclose()
         assert [event async for event in stream] == []
