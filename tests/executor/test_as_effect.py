@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import pickle
 import threading
 from typing import Any
@@ -87,8 +88,7 @@ def test_failed_run_keeps_its_siblings(run: Running) -> None:
 @HOW
 def test_stopped_run_says_so(run: Running) -> None:
     result = run(make_outer(caller_of(Caller(), echo, max_iterations=2), count=1))
-    ((text, reason, error),) = result.output
-    assert (text, reason, error) == ("Agent stopped due to iteration limit or time limit.", "iterations", None)
+    assert result.output == [["Agent stopped due to iteration limit or time limit.", "iterations", None]]
 
 
 def test_deadline_cuts_the_runs() -> None:
@@ -177,12 +177,10 @@ def test_limit_is_a_cause_of_leaving_the_node() -> None:
 
 
 def test_executor_without_a_bound_is_refused() -> None:
-    endless = caller_of(Caller(), echo, max_iterations=None, allow_nonterminating=True)
-    with pytest.raises(UnprovedError):
-        endless.as_effect("Research")
-    wide = caller_of(Caller(), echo, max_fan_out=None, allow_nonterminating=True)
-    with pytest.raises((UnprovedError, InputError)):
-        wide.as_effect("Research")
+    for limit, errors in (("max_iterations", UnprovedError), ("max_fan_out", (UnprovedError, InputError))):
+        options: dict[str, Any] = {limit: None, "allow_nonterminating": True}
+        with pytest.raises(errors):
+            caller_of(Caller(), echo, **options).as_effect("Research")
     with pytest.raises(InputError, match="as_effect has name="):
         caller_of(Caller(), echo).as_effect("")
 
@@ -199,58 +197,62 @@ class Killed(BaseException):
     """The process is killed."""
 
 
-def killed_at(number: int) -> tuple[Any, list[str]]:
-    """Return a model that is killed at a call, and the names of the calls that it answered."""
+def kill(run: Running, outer: AgentExecutor) -> Snapshot:
+    """Run until the process is killed, and return the snapshot."""
+    with pytest.raises(Killed) as caught:
+        run(outer)
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    return snapshot
+
+
+def store(snapshot: Snapshot, outer: AgentExecutor) -> Snapshot:
+    """Return the snapshot of a restarted run as it is read again."""
+    return Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
+
+
+def make_killed(number: int, *, count: int = 3, **options: Any) -> tuple[AgentExecutor, list[str]]:
+    """Return an executor that is killed at a call of its runs, and the names of the calls that these answered."""
     answered: list[str] = []
-    count = [0]
-    lock = threading.Lock()
+    asked = itertools.count(1)
 
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
-        with lock:
-            count[0] += 1
-            if count[0] == number:
-                raise Killed
-            answered.append(f"{inputs['input']}, step {len(steps)}")
+        if next(asked) == number:
+            raise Killed
+        answered.append(f"{inputs['input']}, step {len(steps)}")
         return answer(inputs["input"]) if len(steps) == 2 else act("echo", text="a")
 
-    return decide, answered
+    return make_outer(AgentExecutor(agent=decide, tools=[echo], max_iterations=4), count, **options), answered
+
+
+TASKS = ["task 0", "task 1", "task 2"]
+CALLS = [f"{task}, step {step}" for task in TASKS for step in range(3)]
 
 
 @HOW
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("number", [*range(1, 10)])
 def test_killed_runs_are_resumed_where_they_were(run: Running, number: int, stored: bool) -> None:
-    decide, answered = killed_at(number)
-    outer = make_outer(AgentExecutor(agent=decide, tools=[echo], max_iterations=4), tool_concurrency=1)
-    with pytest.raises(Killed) as caught:
-        run(outer)
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    snapshot = snapshot.restarted()
+    outer, answered = make_killed(number, tool_concurrency=1)
+    snapshot = kill(run, outer)
+    snapshot = store(snapshot, outer) if stored else snapshot.restarted()
     if stored:
-        snapshot = Snapshot.from_json(snapshot.to_json(), outer.graph)
         assert Snapshot.from_json(snapshot.to_json(), outer.graph).to_json() == snapshot.to_json()
     result = run(outer, snapshot)
-    assert [output for output, _, _ in result.output] == ["task 0", "task 1", "task 2"]
-    assert sorted(answered) == [f"task {task}, step {step}" for task in range(3) for step in range(3)]
+    assert [output for output, _, _ in result.output] == TASKS
+    assert sorted(answered) == CALLS
     # The call that was in flight is charged again.
-    assert result.spent["model_calls"] == 1 + 9 + 1
-    assert result.spent["tool_calls"] == 6
+    assert (result.spent["model_calls"], result.spent["tool_calls"]) == (1 + 9 + 1, 6)
 
 
 @HOW
 @pytest.mark.parametrize("number", [3, 5, 8])
 def test_only_calls_in_flight_are_repeated(run: Running, number: int) -> None:
     """All three runs are at work when the process is killed, each in one call at most."""
-    decide, answered = killed_at(number)
-    outer = make_outer(AgentExecutor(agent=decide, tools=[echo], max_iterations=4))
-    with pytest.raises(Killed) as caught:
-        run(outer)
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    result = run(outer, Snapshot.from_json(snapshot.restarted().to_json(), outer.graph))
-    assert [output for output, _, _ in result.output] == ["task 0", "task 1", "task 2"]
-    assert set(answered) == {f"task {task}, step {step}" for task in range(3) for step in range(3)}
+    outer, answered = make_killed(number)
+    result = run(outer, store(kill(run, outer), outer))
+    assert [output for output, _, _ in result.output] == TASKS
+    assert set(answered) == {*CALLS}
     assert len(answered) <= 9 + 2
     assert result.spent["model_calls"] >= 1 + len(answered) + 1
 
@@ -258,17 +260,10 @@ def test_only_calls_in_flight_are_repeated(run: Running, number: int) -> None:
 @HOW
 def test_only_run_of_a_request_is_resumed(run: Running) -> None:
     """A request with one call keeps its run, too, also when the process is killed before the stored run goes on."""
-    decide, answered = killed_at(2)
-    outer = make_outer(AgentExecutor(agent=decide, tools=[echo], max_iterations=4), count=1)
-    with pytest.raises(Killed) as caught:
-        run(outer)
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    once = Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
-    twice = Snapshot.from_json(once.restarted().to_json(), outer.graph)
-    result = run(outer, twice)
+    outer, answered = make_killed(2, count=1)
+    result = run(outer, store(store(kill(run, outer), outer), outer))
     assert [output for output, _, _ in result.output] == ["task 0"]
-    assert answered == ["task 0, step 0", "task 0, step 1", "task 0, step 2"]
+    assert answered == CALLS[:3]
     assert (result.spent["model_calls"], result.spent.restarts) == (1 + 3 + 1, 2)
 
 
@@ -281,14 +276,8 @@ def test_effect_of_an_executor_is_copied_as_data() -> None:
 @HOW
 def test_resumed_runs_reserve_what_they_have_left(run: Running) -> None:
     """Nothing else is left: 1 + 3 x 4 calls, of which the first run has spent one."""
-    decide, _ = killed_at(2)
-    child = AgentExecutor(agent=decide, tools=[echo], max_iterations=4)
-    outer = make_outer(child, tool_concurrency=1, max_model_calls=13)
-    with pytest.raises(Killed) as caught:
-        run(outer)
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    result = run(outer, snapshot.retried())
+    outer, _ = make_killed(2, tool_concurrency=1, max_model_calls=13)
+    result = run(outer, kill(run, outer).retried())
     assert (result.reason, result.spent["model_calls"]) == ("finished", 1 + 9 + 1)
 
 

@@ -32,8 +32,12 @@ def make_outer(one: AnyTool, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(act(one.name, **names), answer()), tools=[one], **options)
 
 
+def research(inner: gx.AgentExecutor) -> AnyTool:
+    return inner.as_tool("research", "Find it out.")
+
+
 def test_tool_has_the_given_name_and_description() -> None:
-    one = make_inner("done").as_tool("research", "Find it out.")
+    one = research(make_inner("done"))
     assert (one.name, one.description) == ("research", "Find it out.")
     assert one.signature == "research(input: string)"
     assert one.spec.parameters == {
@@ -51,7 +55,7 @@ def test_function_agent_takes_one_input() -> None:
         seen.append(inputs)
         return answer("found")
 
-    one = gx.AgentExecutor(agent=agent, tools=[]).as_tool("research", "Find it out.")
+    one = research(gx.AgentExecutor(agent=agent, tools=[]))
     assert one.names == ("input",)
     assert make_outer(one).run("q").steps[0].observation == "found"
     assert seen == [{"input": "hello"}]
@@ -75,57 +79,52 @@ def test_inputs_of_a_memory_are_not_arguments(run: Running) -> None:
     inner = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo], prompt=prompt), tools=[echo], memory=memory)
     one = inner.as_tool("talk", "Talk to it.")
     assert one.names == ("input",)
-    assert run(make_outer(one)).steps[0].observation == "first"
-    assert run(make_outer(one)).steps[0].observation == "second"
+    assert [run(make_outer(one)).steps[0].observation for _ in range(2)] == ["first", "second"]
     assert "first" in str(model.requests[1])
 
 
+STOPPED = "Agent stopped due to iteration limit or time limit."
+FINISH = gx.AgentFinish({"answer": "yes", "why": "so"})
+
+
+# The second inner run is stopped, and the third one has several outputs.
 @HOW
-def test_answer_is_the_observation(run: Running) -> None:
-    result = run(make_outer(make_inner(call("echo", text="a"), "found it").as_tool("research", "Find it out.")))
-    assert (result.steps[0].observation, result.steps[0].status) == ("found it", "ok")
-    assert result.spent["model_calls"] == 2 + 2
+@cases(
+    ("make", "observation", "calls"),
+    [
+        (lambda: make_inner(call("echo", text="a"), "found it"), "found it", 2),
+        (lambda: make_inner(call("echo", text="a"), max_iterations=2), STOPPED, 2),
+        (lambda: gx.AgentExecutor(agent=scripted(FINISH), tools=[]), {"answer": "yes", "why": "so"}, 1),
+    ],
+)
+def test_answer_is_the_observation(run: Running, make: Any, observation: object, calls: int) -> None:
+    result = run(make_outer(research(make())))
+    assert (result.steps[0].observation, result.steps[0].status, result.reason) == (observation, "ok", "finished")
+    assert result.spent["model_calls"] == 2 + calls
     *_, last = replay(result.journal)
     assert isinstance(last, Done)
     assert last.spent == result.spent
 
 
 @HOW
-def test_several_outputs_are_a_dict(run: Running) -> None:
-    finish = gx.AgentFinish({"answer": "yes", "why": "so"})
-    one = gx.AgentExecutor(agent=scripted(finish), tools=[]).as_tool("research", "Find it out.")
-    assert run(make_outer(one)).steps[0].observation == {"answer": "yes", "why": "so"}
-
-
-@HOW
-def test_stopped_inner_run_says_so(run: Running) -> None:
-    one = make_inner(call("echo", text="a"), max_iterations=2).as_tool("research", "Find it out.")
-    result = run(make_outer(one))
-    assert result.steps[0].observation == "Agent stopped due to iteration limit or time limit."
-    assert result.reason == "finished"
-
-
-@HOW
 def test_outer_limits_hold_for_the_tool(run: Running) -> None:
     model = Caller()
-    one = caller_of(model, echo).as_tool("research", "Find it out.")
-    result = run(make_outer(one, max_model_calls=6))
+    result = run(make_outer(research(caller_of(model, echo)), max_model_calls=6))
     assert (model.calls, result.reason, result.spent["model_calls"]) == (5, "model_calls", 6)
 
 
 @HOW
 def test_error_of_the_inner_run_is_observed(run: Running) -> None:
-    one = make_inner(ModelError("overloaded")).as_tool("research", "Find it out.")
+    one = research(make_inner(ModelError("overloaded")))
     (step,) = run(make_outer(one)).steps
-    assert step.status == "error"
-    assert step.error == "graphexec.errors.ModelError"
+    assert (step.status, step.error) == ("error", "graphexec.errors.ModelError")
     assert "overloaded" in step.observation
     with pytest.raises(ModelError, match="overloaded"):
         run(make_outer(one, handle_tool_errors="raise"))
 
 
 def test_invalid_arguments_are_observed() -> None:
-    one = make_inner("done").as_tool("research", "Find it out.")
+    one = research(make_inner("done"))
     executor = gx.AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
     assert executor.run("q").steps[0].status == "bad_arguments"
 
@@ -142,7 +141,7 @@ def test_async_run_uses_no_thread() -> None:
 
     clock = VirtualClock()
     inner = on_loop_time(caller_of(Caller(answers_after=1), see), clock)
-    outer = on_loop_time(make_outer(inner.as_tool("research", "Find it out."), max_execution_time=5), clock)
+    outer = on_loop_time(make_outer(research(inner), max_execution_time=5), clock)
     assert clock.run(outer.arun("q")).steps[0].observation == "hello"
     assert threads == {threading.get_ident()}
     assert clock.seconds == 1
@@ -157,8 +156,7 @@ def test_sync_run_stays_in_its_thread() -> None:
         threads.add(threading.get_ident())
         return text
 
-    inner = caller_of(Caller(answers_after=1), see)
-    run_sync(make_outer(inner.as_tool("research", "Find it out.")))
+    run_sync(make_outer(research(caller_of(Caller(answers_after=1), see))))
     assert threads == {threading.get_ident()}
 
 
@@ -172,8 +170,7 @@ def test_tool_passes_the_context_on(run: Running) -> None:
         seen.append(call.context)
         return text
 
-    inner = caller_of(Caller(answers_after=1), see)
-    run(make_outer(inner.as_tool("research", "Find it out.")), context="ada")
+    run(make_outer(research(caller_of(Caller(answers_after=1), see))), context="ada")
     assert seen == ["ada"]
 
 
@@ -200,16 +197,12 @@ def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
         asked.append(inputs)
         return answer()
 
-    inner = caller_of(
-        Caller(answers_after=1),
-        see if taker == "tool" else echo,
-        handlers={SaveMemory: see_effect} if taker == "handler" else None,
-    )
+    inner = caller_of(Caller(answers_after=1), see if taker == "tool" else echo)
+    if taker == "handler":
+        inner = inner.with_handlers({SaveMemory: see_effect})
     if taker == "node":
-        inner = inner.with_graph(
-            gx.splice(inner.graph, gx.edges(see_node, gx.on(Acted, dispatch_tools)), after=parse, on=Acted)
-        )
-    middle = make_outer(inner.as_tool("research", "Find it out."))
+        inner = inner.splice(gx.edges(see_node, gx.on(Acted, dispatch_tools)), after=parse, on=Acted)
+    middle = make_outer(research(inner))
     outer = gx.AgentExecutor(agent=decide, tools=[middle.as_tool("ask", "Ask.")])
     with pytest.raises(gx.InputError, match=r"the run's context is a str, .* CallContext\[int\]"):
         run(outer, context="ada")
@@ -233,30 +226,27 @@ def test_executor_may_be_its_own_tool() -> None:
 
 
 def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
-    one = make_inner("done").as_tool("research", "Find it out.")
-    outer = make_outer(one)
+    outer = make_outer(research(make_inner("done")))
     assert "research" in repr(outer)
-    page = outer.run("q").draw(tmp_path / "run.html").read_text("utf-8")
-    assert "research" in page
+    assert "research" in outer.run("q").draw(tmp_path / "run.html").read_text("utf-8")
     assert "dispatch_tools" in outer.draw(tmp_path / "flow.svg").read_text("utf-8")
-    documented = gx.AgentExecutor.as_tool.__doc__ or ""
-    assert "the limits and the time" in documented
+    assert "the limits and the time" in (gx.AgentExecutor.as_tool.__doc__ or "")
 
 
-@cases("name", ["", "  ", 3, None])
-def test_invalid_names_are_refused(name: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match="as_tool has name="):
-        make_inner("done").as_tool(name, "Find it out.")
-
-
-@cases("description", ["", None, 3])
-def test_invalid_descriptions_are_refused(description: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match="as_tool has description="):
-        make_inner("done").as_tool("research", description)
+@cases(
+    ("name", "description", "wrong"),
+    [
+        *((name, "Find it out.", "name") for name in ("", "  ", None, 3)),
+        *(("research", text, "description") for text in ("", None, 3)),
+    ],
+)
+def test_invalid_names_and_descriptions_are_refused(name: Any, description: Any, wrong: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"as_tool has {wrong}="):
+        make_inner("done").as_tool(name, description)
 
 
 @cases("key", ["call", "class", "my-topic"])
 def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
     made = chat_agent(lambda run: ..., lambda reply: ..., ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
     with pytest.raises(ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"):
-        gx.AgentExecutor(agent=made, tools=[]).as_tool("research", "Find it out.")
+        research(gx.AgentExecutor(agent=made, tools=[]))
