@@ -113,9 +113,9 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give the report of a table of cases their number."""
+    """Give the report of a table of cases their number; a test with cases of another kind records it itself."""
     report = yield
-    if report.when == "call":
+    if report.when == "call" and "cases" not in dict(report.user_properties):
         report.user_properties.append(("cases", getattr(getattr(item, "function", None), "cases", 1)))
     return report
 

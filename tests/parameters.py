@@ -37,7 +37,7 @@ def examples(number: int) -> int:
 def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:
     """Run a test with each row of a table, as `pytest.mark.parametrize` does, but as one test of pytest.
 
-    An item of pytest costs more than most cases do. Every case runs, also after a failure, which names its case.
+    An item of pytest costs more than most cases do. Every case runs; the first failure is raised, and names the others.
     Each has a `tmp_path` and a `monkeypatch` of its own, and an empty `capsys` and `caplog`; the cases share all else.
     The test's attribute `cases` is their number, which the last line of a session adds up.
     """
@@ -59,10 +59,10 @@ def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test],
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001
                     error.add_note(f"case {number}: {_describe(row)}")
                     failures.append(error)
-            if len(failures) == 1:
-                raise failures[0]
+            for other in failures[1:]:
+                failures[0].add_note(f"also {other.__notes__[-1]}: {type(other).__name__}: {_shorten(str(other))}")
             if failures:
-                raise BaseExceptionGroup(f"{len(failures)} of {len(rows)} cases fail", failures)
+                raise failures[0]
 
         # What is left for pytest to give.
         kept = [one for name, one in signature.parameters.items() if name not in columns]
@@ -91,5 +91,8 @@ def _fresh(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
 
 
 def _describe(row: dict[str, Any]) -> str:
-    words = ", ".join(f"{name}={value!r}" for name, value in row.items())
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+    return _shorten(", ".join(f"{name}={value!r}" for name, value in row.items()))
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -65,7 +65,7 @@ BORDERS = (
     ),
     Defect(
         "watchdog does not name the node",
-        "tests/testing/test_user_bugs.py::test_a_bug_is_reported_with_its_node[hang in a node, busy]",
+        "tests/testing/test_user_bugs.py::test_a_bug_is_reported_with_its_node",
         Change("testing/own_code/watchdog.py", "return engine.snapshot().node", 'return "the machine"'),
     ),
 )

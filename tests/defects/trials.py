@@ -1,17 +1,14 @@
-"""Run tests against the package with a seeded defect, each time in a process that is forked from a warm one.
+"""Run tests against the package with a seeded defect, each time in a process of its own.
 
-The warm process has imported what the package and its tests need, but nothing of either. A child changes the source of
-the modules while it imports them, so that no file is copied or written.
+The process changes the source of the modules while it imports them, so that no file is copied or written.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import importlib.util
 import io
-import multiprocessing
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +21,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 from tests.defects.defect import Defect, changed_sources
+from tests.forks import warm_context
 
 if TYPE_CHECKING:
     import pytest
@@ -40,9 +38,6 @@ PASSED, FAILED = 0, 1
 PATIENCE = 120
 PATIENCE_FOR_EACH = 90
 
-# What a child need not import again.
-WARM = ("asyncio", "_pytest.doctest", "hypothesis.stateful", "pydantic", "httpx", "networkx", "typer", "rich.console")
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -58,7 +53,7 @@ def run_tests(defect: Defect | None, *arguments: str, patience: float = PATIENCE
 
     Raises `TimeoutError` if it takes longer than `patience` seconds.
     """
-    context = _context()
+    context = warm_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_try, args=(defect, arguments, sender))
     process.start()
@@ -88,13 +83,6 @@ def pytest_id(promise: str) -> str:
         return promise
     (file,) = [file for file in FILES if f"def {promise}(" in (ROOT / file).read_text()]
     return f"{file}::{promise}"
-
-
-@functools.cache
-def _context() -> multiprocessing.context.ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*WARM])
-    return context
 
 
 class _Collector:
@@ -150,10 +138,10 @@ def _import_with(defect: Defect) -> None:
 
 
 def _try(defect: Defect | None, arguments: Sequence[str], sender: Connection) -> None:
-    """Run pytest in this process, which is a child of the warm one."""
+    """Run pytest in this process, which has not imported the package."""
     import pytest
 
-    assert PACKAGE.name not in sys.modules, "the warm process has not imported the package"
+    assert PACKAGE.name not in sys.modules
     os.chdir(ROOT)
     # A failure message stands on one line.
     os.environ["COLUMNS"] = "400"

@@ -1,10 +1,12 @@
 """The Python blocks of the README and of every page in docs run in order and print what the page says."""
 
+import inspect
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from pytest_examples import CodeExample, EvalExample, find_examples
@@ -19,44 +21,58 @@ README = ROOT / "README.md"
 
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
-EXAMPLES: dict[Path, list[CodeExample]] = {page: list(find_examples(str(page))) for page in PAGES}
-
-# The blocks of a page share their names. Each block that has run has an entry in FAILURES, which is empty if it passed.
-NAMES: dict[Path, dict[str, Any]] = {page: {} for page in PAGES}
-FAILURES: dict[Path, list[str]] = {page: [] for page in PAGES}
+EXAMPLES = {page: examples for page in PAGES if (examples := list(find_examples(str(page))))}
 
 
-def run_block(page: Path, example: CodeExample, eval_example: EvalExample) -> str:
+class Frame(NamedTuple):
+    """A frame of the stack, as pytest-examples looks at it when a block prints."""
+
+    frame: FrameType
+    filename: str
+
+
+def stack() -> list[Frame]:
+    """Return the stack as `inspect.stack` does, but without the source of each line, which takes most of its time."""
+    frames: list[Frame] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frames.append(Frame(frame, frame.f_code.co_filename))
+        frame = frame.f_back
+    return frames
+
+
+def run_block(example: CodeExample, names: dict[str, Any], eval_example: EvalExample) -> str:
     """Run a block with the names of the blocks before it; return the exception that it raises as text, or nothing."""
-    eval_example.set_config(line_length=120)
     run = eval_example.run_print_update if eval_example.update_examples else eval_example.run_print_check
     try:
-        NAMES[page].update(run(example, module_globals=dict(NAMES[page])))
+        names.update(run(example, module_globals=dict(names)))
         # Later blocks import a block with the title of a file.
         if title := example.prefix_settings().get("title"):
             module = ModuleType(Path(title).stem)
-            vars(module).update(NAMES[page])
+            vars(module).update(names)
             sys.modules[module.__name__] = module
-    except Exception as error:  # noqa: BLE001 - a block may raise anything
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - a block may raise anything
         return f"{example} raises {error!r}"
     return ""
 
 
-@pytest.mark.parametrize(
-    ("page", "index"),
-    [
-        pytest.param(page, n, id=f"{page.relative_to(ROOT)}:{one.start_line}")
-        for page, every in EXAMPLES.items()
-        for n, one in enumerate(every)
-    ],
-)
-def test_block_prints_what_the_page_shows(page: Path, index: int, eval_example: EvalExample) -> None:
-    failures = FAILURES[page]
-    for example in EXAMPLES[page][len(failures) : index + 1]:
-        failures.append(run_block(page, example, eval_example))
-    # Outside of the `except`: pytest would read the README, to which the traceback leads, as Python.
-    if failures[index]:
-        pytest.fail(failures[index], pytrace=False)
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_print_what_the_page_shows(
+    page: Path,
+    eval_example: EvalExample,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    record_property("cases", len(EXAMPLES[page]))
+    monkeypatch.setattr("pytest_examples.run_code.inspect", SimpleNamespace(**vars(inspect) | {"stack": stack}))
+    # A block may be a program that reads its arguments, of which there are none.
+    monkeypatch.setattr(sys, "argv", ["program"])
+    eval_example.set_config(line_length=120)
+    names: dict[str, Any] = {}
+    failures = [failure for example in EXAMPLES[page] if (failure := run_block(example, names, eval_example))]
+    # Outside of an `except`: pytest would read the README, to which the traceback leads, as Python.
+    if failures:
+        pytest.fail("\n".join(failures), pytrace=False)
 
 
 def test_readme_shows_the_machine() -> None:

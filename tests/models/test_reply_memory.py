@@ -3,69 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.models.actors import Act, LoopbackServer
-from tests.models.hostile import (
-    EVENTS_TYPE,
-    PROTOCOLS,
-    WINDOWS,
-    Protocol,
-    endless,
-    make_bomb,
-    once,
-    respond,
-)
+from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, WINDOWS, Protocol, endless, make_bomb, once, respond
+from tests.models.measuring import measure_call
 from tests.parameters import cases
 
-# Seconds, and megabytes above what the process takes before the call.
-TIMEOUT = 5.0
-MOST = 200.0
+# Processor seconds, which other programs hardly change, and megabytes above what the process takes before the call.
+SECONDS, MEGABYTES = 6.0, 200.0
 
-# The program makes one call, and prints the class of the error, the seconds, and the megabytes of the call.
-PROGRAM = """
-import asyncio, resource, sys, time
-import httpcore, httpx
-from graphexec import models
-from graphexec.errors import ModelError
-from graphexec.messages import ChatRequest, UserMessage
-
-kind, url, mode, timeout = sys.argv[1:]
-model = getattr(models, kind)("tiny", base_url=url, api_key="", timeout=float(timeout))
-request = ChatRequest([UserMessage("hello")])
-
-async def aread():
-    async for _ in model.astream(request):
-        pass
-
-def read():
-    for _ in model.stream(request):
-        pass
-
-ways = {
-    "complete": lambda: model.complete(request),
-    "stream": read,
-    "acomplete": lambda: asyncio.run(model.acomplete(request)),
-    "astream": lambda: asyncio.run(aread()),
-}
-# A call that fails at once loads what a call needs.
-try:
-    models.OpenAICompatible("tiny", base_url="http://127.0.0.1:1", max_retries=0).complete(request)
-except ModelError:
-    pass
-before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
-try:
-    ways[mode]()
-    name = "no error"
-except ModelError as error:
-    name = type(error).__name__
-taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(name, time.monotonic() - begun, taken / 1024)
-"""
+# Seconds that a call may wait: for a stream that adds little to the reply, and otherwise more than it needs.
+SHORT, LONG = 5.0, 100.0
 
 
 def gigabyte() -> Iterator[bytes]:
@@ -129,17 +80,11 @@ CASES = [("complete", "acomplete", BODIES), ("stream", "astream", STREAMS)]
 )
 def test_hostile_reply_is_a_cheap_error(protocol: Protocol, mode: str, name: str) -> None:
     make_act = (STREAMS if "stream" in mode else BODIES)[name](protocol)
+    endless_stream = name in ("comments", "text")
     with LoopbackServer(*[make_act] * 3) as server:
-        command = [sys.executable, "-c", PROGRAM, str(protocol), server.url, mode, str(TIMEOUT)]
-        ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-    error, seconds, megabytes = ended.stdout.split()
-    others = {
-        # A stream that adds little to the reply may end at the timeout instead.
-        "comments": "ModelTimeoutError",
-        "text": "ModelTimeoutError",
-        "wrong calls": "InvalidReplyError",
-        "values of an error": "BadRequestError",
-    }
-    assert error in ("ReplyLimitError", others.get(name))
-    assert float(seconds) < TIMEOUT + 1
-    assert float(megabytes) < MOST
+        measured = measure_call(str(protocol), server.url, mode, SHORT if endless_stream else LONG)
+    others = {"wrong calls": "InvalidReplyError", "values of an error": "BadRequestError"}
+    other = "ModelTimeoutError" if endless_stream else others.get(name)
+    assert measured.error in ("ReplyLimitError", other)
+    assert measured.seconds < SECONDS
+    assert measured.megabytes < MEGABYTES

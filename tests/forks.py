@@ -1,0 +1,28 @@
+"""Processes that are forked from a warm one, which has imported other packages, but nothing of this one."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import multiprocessing
+import multiprocessing.forkserver
+from typing import Any
+
+# What the package and its tests import, but for plugins of pytest, whose assertions pytest rewrites.
+WARM = ("asyncio", "_pytest.doctest", "hypothesis.stateful", "pydantic", "httpx", "networkx", "typer", "rich.console")
+
+
+@functools.cache
+def warm_context() -> multiprocessing.context.ForkServerContext:
+    """Return the context of processes that begin warm; the server of forks starts with the first of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*WARM])
+    atexit.register(_stop)
+    return context
+
+
+def _stop() -> None:
+    """Wait for the server to end, so that its processor time is counted, as that of its children is."""
+    # Any: multiprocessing leaves the server to itself, and hides the function that its own tests stop it with.
+    server: Any = multiprocessing.forkserver._forkserver
+    server._stop()
