@@ -6,16 +6,16 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, UserMessage
-from graphexec.models import Clock, OpenAICompatible
+from graphexec.models import Clock, OpenAICompatible, WrappedModel
 from graphexec.models.http.remote import RemoteModel
 
 HELLO = ChatRequest([UserMessage("hello")])
@@ -67,14 +67,14 @@ def _fresh(response: httpx.Response) -> httpx.Response:
 
 def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTime | None = None) -> OpenAICompatible:
     """Make a model whose server returns these responses, one for each request, blocking or async."""
-    script = Script(*answers)
-    return OpenAICompatible(
-        "tiny",
-        base_url="http://127.0.0.1:1/v1",
-        client=httpx.Client(transport=script.transport),
-        async_client=httpx.AsyncClient(transport=script.transport),
-        clock=(time or FakeTime()).clock,
-    )
+    clients = clients_of(Script(*answers).transport)
+    return OpenAICompatible("tiny", base_url="http://127.0.0.1:1/v1", clock=(time or FakeTime()).clock, **clients)
+
+
+# Any: the options of a model.
+def clients_of(transport: httpx.MockTransport) -> dict[str, Any]:
+    """Return the options of a model that make it use a transport."""
+    return {"client": httpx.Client(transport=transport), "async_client": httpx.AsyncClient(transport=transport)}
 
 
 def sse(body: bytes | Iterable[bytes]) -> httpx.Response:
@@ -86,6 +86,10 @@ async def asse(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
+def split_events(body: bytes) -> list[bytes]:
+    return [event + b"\n\n" for event in body.split(b"\n\n")[:-1]]
+
+
 def read_stream(pieces: Iterator[ReplyDelta | ModelReply]) -> ModelReply:
     """Return the reply at the end of a stream, which must be the last piece and the only reply."""
     *deltas, last = pieces
@@ -94,8 +98,10 @@ def read_stream(pieces: Iterator[ReplyDelta | ModelReply]) -> ModelReply:
     return last
 
 
-async def aread_stream(model: RemoteModel, request: ModelRequest = HELLO) -> ModelReply:
-    return read_stream(iter([piece async for piece in model.astream(request)]))
+async def aread_stream(
+    model: RemoteModel | WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None
+) -> ModelReply:
+    return read_stream(iter([piece async for piece in model.astream(request, timeout=timeout)]))
 
 
 # A server's action on a connection after reading a request; returns whether to continue reading.
@@ -211,6 +217,13 @@ class LoopbackServer:
                 # A request to a proxy for a tunnel has no body.
                 length = len(head) + len(end) + next(bodies, 0)
         return True
+
+
+@contextmanager
+def serve(*acts: Act, **options: Any) -> Generator[tuple[LoopbackServer, OpenAICompatible], None, None]:
+    """Run a server that performs these acts, and make a model that calls it."""
+    with LoopbackServer(*acts) as server, OpenAICompatible("tiny", base_url=server.url, **options) as model:
+        yield server, model
 
 
 def response(body: bytes, *, status: str = "200 OK", kind: str = "application/json") -> bytes:

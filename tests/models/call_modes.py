@@ -6,40 +6,40 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-import pytest
+from typing import TypeAlias
 
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.models import WrappedModel
+from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
-from tests.models.actors import HELLO, FakeTime, read_stream
+from tests.models.actors import HELLO, FakeTime, aread_stream, read_stream
+from tests.parameters import cases
 
-Ask = Callable[..., ModelReply]
+Ask: TypeAlias = Callable[..., ModelReply]
+Called: TypeAlias = WrappedModel | RemoteModel
 
 
-def call_blocking(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+def call_blocking(model: Called, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
     return model.complete(request, timeout=timeout)
 
 
-def call_async(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+def call_async(model: Called, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
     return asyncio.run(model.acomplete(request, timeout=timeout))
 
 
-def stream_blocking(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+def stream_blocking(model: Called, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
     return read_stream(model.stream(request, timeout=timeout))
 
 
-def stream_async(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
-    async def run() -> ModelReply:
-        return read_stream(iter([piece async for piece in model.astream(request, timeout=timeout)]))
-
-    return asyncio.run(run())
+def stream_async(model: Called, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+    return asyncio.run(aread_stream(model, request, timeout=timeout))
 
 
-all_modes = pytest.mark.parametrize("ask", [call_blocking, call_async, stream_blocking, stream_async])
-"""Parametrize a test by the four modes of calling a model."""
-
-both_streams = pytest.mark.parametrize("ask", [stream_blocking, stream_async])
+MODES: tuple[Ask, ...] = (call_blocking, call_async, stream_blocking, stream_async)
+# The modes of calling a model, as cases of a test.
+all_modes = cases("ask", MODES)
+both_calls = cases("ask", MODES[:2])
+both_streams = cases("ask", MODES[2:])
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -17,46 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphexec import messages, models
 from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.errors import InputError, ServerError
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    CompletionRequest,
-    Message,
-    ModelReply,
-    ModelRequest,
-    ReplyDelta,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    Usage,
-    UserMessage,
-)
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ToolCall, ToolMessage, Usage, UserMessage
 from graphexec.messages.turns import Conversation, MessageTurn
-from graphexec.models import (
-    Anthropic,
-    Cached,
-    CacheFailed,
-    CacheStore,
-    FellBack,
-    FunctionModel,
-    LocalModel,
-    MemoryCache,
-    OpenAICompatible,
-    Price,
-    Retried,
-    ScriptedModel,
-    SQLiteCache,
-    WrappedModel,
-    cached,
-    priced,
-    rate_limited,
-    retrying,
-    with_fallbacks,
-)
-from graphexec.models.http.remote import RemoteModel
+from graphexec.models import FunctionModel, MemoryCache, ScriptedModel, SQLiteCache, cached
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import (
     Ask,
@@ -67,31 +34,31 @@ from tests.models.call_modes import (
     record_reports,
     stream_blocking,
 )
+from tests.parameters import cases
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
+MakeStore = Callable[[Path], models.CacheStore]
+all_stores = cases("make_store", [lambda _: MemoryCache(), lambda folder: SQLiteCache(folder / "replies.db")])
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> CacheStore:
-    return MemoryCache() if request.param == "memory" else SQLiteCache(tmp_path / "replies.db")
-
-
+@all_stores
 @all_modes
-def test_repeated_request_is_free(ask: Ask, store: CacheStore) -> None:
+def test_repeated_request_is_free(ask: Ask, make_store: MakeStore, tmp_path: Path) -> None:
     inner = ScriptedModel([FULL])
-    model = cached(inner, store, name="tiny")
+    model = cached(inner, make_store(tmp_path), name="tiny")
     with record_reports() as reports:
         assert ask(model) == FULL
         assert reports == []
         assert ask(model) == replace(FULL, usage=Usage(), cost=0.0)
     (notice,) = reports
-    assert isinstance(notice, Cached)
+    assert isinstance(notice, models.Cached)
     assert str(notice) == "<ScriptedModel: 0 of 1 replies left> was not called: its reply was in the cache"
     assert len(inner.requests) == 1
 
 
-def test_reply_is_found_in_all_call_modes(store: CacheStore) -> None:
-    model = cached(Typewriter(["hello"]), store)
+@all_stores
+def test_reply_is_found_in_all_call_modes(make_store: MakeStore, tmp_path: Path) -> None:
+    model = cached(Typewriter(["hello"]), make_store(tmp_path))
     assert {ask(model).content for ask in (stream_blocking, call_blocking, call_async)} == {"hello"}
 
 
@@ -107,70 +74,60 @@ def test_incomplete_stream_is_not_stored() -> None:
     inner = Typewriter(["hello", "again"])
     model = cached(inner)
     pieces = model.stream(HELLO)
-    assert next(pieces) == ReplyDelta("h")
+    assert next(pieces) == messages.ReplyDelta("h")
     pieces.close()
     assert model.complete(HELLO).content == model.complete(HELLO).content == "again"
 
 
-ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "number"}}})
-DIFFERENT: list[ModelRequest] = [
-    CompletionRequest("hello"),
-    CompletionRequest("hello", stop=("x",)),
-    CompletionRequest("hello", stop=("x", "y")),
+ADD = messages.ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "number"}}})
+DIFFERENT: list[messages.ModelRequest] = [
+    *(CompletionRequest("hello", stop=stop) for stop in [(), ("x",), ("x", "y")]),
     ChatRequest([]),
-    ChatRequest([UserMessage("hello")]),
-    ChatRequest([SystemMessage("hello")]),
-    ChatRequest([AssistantMessage("hello")]),
-    ChatRequest([AssistantMessage("hello", (ToolCall("1", "add", "{}"),))]),
-    ChatRequest([AssistantMessage("hello", (ToolCall("1", "add", "{ }"),))]),
+    *(ChatRequest([role("hello")]) for role in (UserMessage, messages.SystemMessage, messages.AssistantMessage)),
+    ChatRequest([messages.AssistantMessage("hello", (ToolCall("1", "add", "{}"),))]),
+    ChatRequest([messages.AssistantMessage("hello", (ToolCall("1", "add", "{ }"),))]),
     ChatRequest([ToolMessage("1", "hello")]),
     ChatRequest([UserMessage("hel"), UserMessage("lo")]),
-    ChatRequest([UserMessage("hello\ud800")]),
-    ChatRequest([UserMessage("hello\\ud800")]),
+    *(ChatRequest([UserMessage(text)]) for text in ("hello\ud800", "hello\\ud800")),
     ChatRequest([UserMessage("hello")], stop=("x",)),
-    ChatRequest([UserMessage("hello")], tools=(ADD,)),
-    ChatRequest([UserMessage("hello")], tools=(replace(ADD, description="adds"),)),
-    ChatRequest([UserMessage("hello")], tools=(replace(ADD, parameters={}),)),
+    *(
+        ChatRequest([UserMessage("hello")], tools=(tool,))
+        for tool in (ADD, replace(ADD, description="adds"), replace(ADD, parameters={}))
+    ),
     ChatRequest([UserMessage("hello")], tools=(ADD,), tool_choice="none"),
-    ChatRequest([UserMessage("hello")], schema={}),
-    ChatRequest([UserMessage("hello")], schema={"type": "object"}),
+    *(ChatRequest([UserMessage("hello")], schema=schema) for schema in ({}, {"type": "object"})),
 ]
 
 
 def test_different_requests_have_different_keys() -> None:
-    inner = ScriptedModel([str(number) for number in range(len(DIFFERENT))])
+    numbers = [str(number) for number in range(len(DIFFERENT))]
+    inner = ScriptedModel(numbers)
     model = cached(inner)
-    assert [model.complete(request).content for request in DIFFERENT * 2] == 2 * [
-        str(number) for number in range(len(DIFFERENT))
-    ]
+    assert [model.complete(request).content for request in DIFFERENT * 2] == numbers * 2
     inner.assert_complete()
 
 
 def test_equal_requests_have_equal_keys() -> None:
-    inner = ScriptedModel(["one", "two"])
-    model = cached(inner)
+    model = cached(ScriptedModel(["one", "two"]))
     step = AgentStep(AgentAction("add", {"a": 1}, log="l"), 1)
-    lazy = Conversation(
-        (UserMessage("hello"),),
-        Steps((step,)),
-        lambda steps, first: iter([MessageTurn(1, [ToolMessage("1", "1")])][first:]),
-    )
-    messages: list[Message] = [UserMessage("hello"), ToolMessage("1", "1")]
-    for request in (ChatRequest(lazy), ChatRequest(messages), ChatRequest(tuple(messages))):
+    turn = MessageTurn(1, [ToolMessage("1", "1")])
+    lazy = Conversation((UserMessage("hello"),), Steps((step,)), lambda steps, first: iter([turn][first:]))
+    listed: list[messages.Message] = [UserMessage("hello"), ToolMessage("1", "1")]
+    for request in (ChatRequest(lazy), ChatRequest(listed), ChatRequest(tuple(listed))):
         assert model.complete(request).content == "one"
     for schema in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, MappingProxyType({"b": (2,), "a": 1})):
         assert model.complete(ChatRequest([], schema=schema)).content == "two"
 
 
-def test_request_must_be_json() -> None:
-    for value in (object(), b"bytes", {1}):
-        with pytest.raises(InputError, match=r"a request to a cached model contains .*, which is not JSON; remove it"):
-            cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
+@cases("value", [object(), b"bytes", {1}])
+def test_request_must_be_json(value: object) -> None:
+    with pytest.raises(InputError, match=r"a request to a cached model contains .*, which is not JSON; remove it"):
+        cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
 
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(DIFFERENT), st.sampled_from([call_blocking, stream_blocking])), max_size=12))
-def test_equal_requests_have_equal_replies_in_any_order(asked: list[tuple[ModelRequest, Ask]]) -> None:
+def test_equal_requests_have_equal_replies_in_any_order(asked: list[tuple[messages.ModelRequest, Ask]]) -> None:
     inner = ScriptedModel([str(number) for number in range(len(asked))])
     model = cached(inner)
     replies: dict[int, str] = {}
@@ -206,14 +163,12 @@ def test_file_keeps_any_reply(tmp_path: Path) -> None:
     assert again == replace(reply, cost=0.0)
 
 
+BROKEN = ["", "{", "null", "[]", "3", '"text"', '{"content": 3}', '{"usage": {}}', "[" * 100_000]
+BROKEN += ['{"content": "a", "tool_calls": [1]}', '{"content": "a", "finish_reason": "?"}']
+
+
 @all_modes
-@pytest.mark.parametrize(
-    "broken",
-    [
-        *["", "{", "null", "[]", "3", '"text"', '{"content": 3}', '{"usage": {}}', "[" * 100_000],
-        *['{"content": "a", "tool_calls": [1]}', '{"content": "a", "finish_reason": "?"}'],
-    ],
-)
+@cases("broken", BROKEN)
 def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
     class Broken(MemoryCache):
         def put(self, key: str, entry: str) -> None:
@@ -223,8 +178,10 @@ def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
     assert [ask(model).content for _ in range(3)] == ["one", "two", "two"]
 
 
-def test_stored_reply_is_always_free(store: CacheStore) -> None:
+@all_stores
+def test_stored_reply_is_always_free(make_store: MakeStore, tmp_path: Path) -> None:
     expensive = ModelReply("a reply", usage=Usage(prompt_tokens=9, completion_tokens=9), cost=9.0)
+    store = make_store(tmp_path)
     assert cached(FunctionModel(lambda _: expensive), store, name="a").complete(HELLO) == expensive
     assert cached(ScriptedModel([]), store, name="a").complete(HELLO) == ModelReply("a reply", cost=0.0)
 
@@ -239,7 +196,7 @@ def test_damaged_entry_is_a_reported_miss() -> None:
     with record_reports() as reports:
         assert [model.complete(HELLO).content for _ in range(2)] == ["right", "right"]
     (failed,) = reports
-    assert isinstance(failed, CacheFailed)
+    assert isinstance(failed, models.CacheFailed)
     assert "its checksum is wrong" in str(failed)
 
 
@@ -257,7 +214,10 @@ def test_entry_of_another_request_is_a_miss() -> None:
     assert model.complete(HELLO).content != model.complete(CompletionRequest("Bye")).content
 
 
-def test_identity_and_name_distinguish_models_in_a_store(store: CacheStore) -> None:
+@all_stores
+def test_identity_and_name_distinguish_models_in_a_store(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+
     def answer(inner: Typewriter | ScriptedModel, name: str) -> str:
         return cached(inner, store, name=name).complete(HELLO).content
 
@@ -268,11 +228,12 @@ def test_identity_and_name_distinguish_models_in_a_store(store: CacheStore) -> N
     assert answer(Typewriter([], identity="tiny, temperature 0"), "") == "a"
 
 
-def test_shared_store_requires_identity_or_name(store: CacheStore) -> None:
+@all_stores
+def test_shared_store_requires_identity_or_name(make_store: MakeStore, tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"cached\(...\) cannot distinguish <ScriptedModel.*> from other models in the store; pass n"
+        InputError, match=r"cannot distinguish <ScriptedModel.*> from other models in the store; pass n"
     ):
-        cached(ScriptedModel([]), store)
+        cached(ScriptedModel([]), make_store(tmp_path))
 
 
 def test_default_stores_are_separate() -> None:
@@ -302,23 +263,14 @@ def test_memory_keeps_recently_used_entries(most: int | None, acts: list[tuple[s
 
 def run_threads(*calls: Callable[[], object]) -> None:
     """Run the functions concurrently in threads; raise an exception of one of them."""
-    errors: list[BaseException] = []
     start = threading.Barrier(len(calls))
 
     def run(call: Callable[[], object]) -> None:
-        try:
-            start.wait(10)
-            call()
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            errors.append(error)
+        start.wait(10)
+        call()
 
-    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(len(calls)) as threads:
+        list(threads.map(run, calls, timeout=30))
 
 
 def test_threads_share_memory() -> None:
@@ -374,18 +326,25 @@ def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> No
     with record_reports() as reports:
         assert ask(model).content == "two"
     read, written = reports
-    assert isinstance(read, CacheFailed)
-    assert isinstance(written, CacheFailed)
+    assert isinstance(read, models.CacheFailed)
+    assert isinstance(written, models.CacheFailed)
     assert str(read) == "the cache failed with DatabaseError: file is not a database; the run continues without it"
 
 
-def test_invalid_file_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("this is no database, and long enough to be seen as none" * 100)
-    for path in (tmp_path / "text", tmp_path / "missing" / "c", tmp_path):
-        with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):
-            SQLiteCache(path)
-    with pytest.raises(InputError, match=r"use MemoryCache\(\)"):
-        SQLiteCache(":memory:")
+@cases(
+    ("name", "match"),
+    [
+        *(
+            (name, r"the cache .* cannot be used: .*; pass a file in a writable folder")
+            for name in ("c", "missing/c", "")
+        ),
+        (None, r"use MemoryCache\(\)"),
+    ],
+)
+def test_invalid_file_is_rejected(tmp_path: Path, name: str | None, match: str) -> None:
+    (tmp_path / "c").write_text("this is no database, and long enough to be seen as none" * 100)
+    with pytest.raises(InputError, match=match):
+        SQLiteCache(":memory:" if name is None else tmp_path / name)
 
 
 def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,23 +372,22 @@ def test_instant_needs_instant_model_and_store(tmp_path: Path) -> None:
 
 
 TIME = FakeTime()
-Wrap = Callable[[WrappedModel], WrappedModel]
-WRAPS: dict[str, Wrap] = {
+WRAPS: dict[str, Callable[[models.WrappedModel], models.WrappedModel]] = {
     "cached": cached,
-    "retrying": lambda model: retrying(model, clock=TIME.clock),
-    "with_fallbacks": lambda model: with_fallbacks(model, Typewriter(["fallen"])),
-    "rate_limited": lambda model: rate_limited(model, per_second=100, at_once=1, clock=TIME.clock),
-    "priced": lambda model: priced(model, Price(1_000_000, 0)),
+    "retrying": lambda model: models.retrying(model, clock=TIME.clock),
+    "with_fallbacks": lambda model: models.with_fallbacks(model, Typewriter(["fallen"])),
+    "rate_limited": lambda model: models.rate_limited(model, per_second=100, at_once=1, clock=TIME.clock),
+    "priced": lambda model: models.priced(model, models.Price(1_000_000, 0)),
 }
 
 
 @all_modes
 @settings(max_examples=30)
-@given(st.permutations(sorted(WRAPS)))
+@given(order=st.permutations(sorted(WRAPS)))
 def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     inner = Typewriter([ServerError("down"), "up"])
     # The innermost wrapper wraps the model itself; each of the others wraps a wrapped model.
-    model = priced(inner, Price(0, 0))
+    model = models.priced(inner, models.Price(0, 0))
     for name in order:
         model = WRAPS[name](model)
     with record_reports() as reports:
@@ -440,16 +398,16 @@ def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     assert second.content == third.content
     assert (third.usage, third.cost) == (Usage(), 0)
     recovery, *others = [type(notice) for notice in reports]
-    assert recovery is (FellBack if falls else Retried)
-    assert set(others) == {Cached}
+    assert recovery is (models.FellBack if falls else models.Retried)
+    assert set(others) == {models.Cached}
     assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)
 
 
 def test_identity_does_not_contain_the_key() -> None:
-    cold = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)
-    warm = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=1)
-    other = Anthropic("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)
-    models: list[RemoteModel | LocalModel] = [cold, warm, other, LocalModel(temperature=0), LocalModel(temperature=1)]
-    identities = [model.identity for model in models]
-    assert len(set(identities)) == len(identities)
+    made = [
+        kind("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=temperature).identity
+        for kind, temperature in ((models.OpenAICompatible, 0), (models.OpenAICompatible, 1), (models.Anthropic, 0))
+    ]
+    identities = [*made, *(models.LocalModel(temperature=temperature).identity for temperature in (0, 1))]
+    assert len(set(identities)) == 5
     assert "secret-key" not in "".join(identities)

@@ -7,9 +7,9 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -17,38 +17,26 @@ import httpx2
 import pytest
 
 from graphexec.errors import InvalidReplyError, ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
-from graphexec.messages import ModelReply, ReplyDelta
+from graphexec.messages import ReplyDelta
 from graphexec.models import OpenAICompatible
 from graphexec.models.http.connections import Connections
 from graphexec.runtime.calls import ForkSafeLock
 from tests.models import actors
+from tests.models.call_modes import Ask, both_calls, both_streams, call_async, call_blocking, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
-EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
+EVENTS = actors.split_events(STREAM)
 GOOD = actors.send(actors.response(CHAT))
 # The beginning of a streamed reply.
 BEGINNING = actors.chunks(*EVENTS[:2], end=False)
 STREAMED = actors.send(actors.chunks(*EVENTS))
 
 
-def ask(model: OpenAICompatible) -> ModelReply:
-    return model.complete(actors.HELLO)
-
-
-def ask_async(model: OpenAICompatible) -> ModelReply:
-    return asyncio.run(model.acomplete(actors.HELLO))
-
-
 def test_one_connection_serves_many_calls_and_streams() -> None:
-    with (
-        actors.LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server,
-        OpenAICompatible("tiny", base_url=server.url) as model,
-    ):
-        assert model.complete(actors.HELLO) == CHAT_REPLY
-        assert actors.read_stream(model.stream(actors.HELLO)) == CHAT_REPLY
-        assert model.complete(actors.HELLO) == CHAT_REPLY
-        assert actors.read_stream(model.stream(actors.HELLO)) == CHAT_REPLY
+    with actors.serve(GOOD, STREAMED, GOOD, STREAMED) as (server, model):
+        for ask in (call_blocking, stream_blocking) * 2:
+            assert ask(model) == CHAT_REPLY
         assert server.connections == 1
 
 
@@ -58,17 +46,16 @@ def test_async_calls_share_one_connection() -> None:
         assert await actors.aread_stream(model) == CHAT_REPLY
         assert await model.acomplete(actors.HELLO) == CHAT_REPLY
 
-    with actors.LoopbackServer(GOOD, STREAMED, GOOD) as server:
-        asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
+    with actors.serve(GOOD, STREAMED, GOOD) as (server, model):
+        asyncio.run(talk(model))
         assert server.connections == 1
 
 
 def test_each_event_loop_closes_its_own_connections() -> None:
-    with actors.LoopbackServer(GOOD, GOOD, GOOD) as server:
-        model = OpenAICompatible("tiny", base_url=server.url)
+    with actors.serve(GOOD, GOOD, GOOD) as (server, model):
         for run in range(1, 4):
             server.gone.clear()
-            assert ask_async(model) == CHAT_REPLY
+            assert call_async(model) == CHAT_REPLY
             assert server.connections == run
             # The end of the event loop closed them, without a call of aclose.
             assert server.gone.wait(10)
@@ -80,51 +67,38 @@ def test_many_tasks_share_the_client_of_their_loop() -> None:
         await model.aclose()
         assert await model.acomplete(actors.HELLO) == CHAT_REPLY
 
-    with actors.LoopbackServer(*[GOOD] * 6) as server:
-        asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
+    with actors.serve(*[GOOD] * 6) as (_, model):
+        asyncio.run(talk(model))
 
 
 def test_many_threads_share_one_model() -> None:
-    replies: list[ModelReply] = []
-    with actors.LoopbackServer(*[GOOD] * 8) as server, OpenAICompatible("tiny", base_url=server.url) as model:
-        threads = [threading.Thread(target=lambda: replies.append(model.complete(actors.HELLO))) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert replies == [CHAT_REPLY] * 8
+    with actors.serve(*[GOOD] * 8) as (_, model), ThreadPoolExecutor(8) as threads:
+        assert [*threads.map(call_blocking, [model] * 8)] == [CHAT_REPLY] * 8
 
 
 def test_model_can_be_used_after_close() -> None:
-    with actors.LoopbackServer(GOOD, GOOD) as server:
-        model = OpenAICompatible("tiny", base_url=server.url)
-        assert model.complete(actors.HELLO) == CHAT_REPLY
+    with actors.serve(GOOD, GOOD) as (server, model):
+        assert call_blocking(model) == CHAT_REPLY
         model.close()
         model.close()
         assert server.gone.wait(10)
-        assert model.complete(actors.HELLO) == CHAT_REPLY
-        model.close()
+        assert call_blocking(model) == CHAT_REPLY
         assert server.connections == 2
 
 
 def test_close_does_not_leave_a_call_waiting() -> None:
-    with actors.LoopbackServer() as server:
+    with actors.serve() as (server, model), ThreadPoolExecutor(1) as thread:
         server.add_acts(server.stall(), GOOD)
-        model = OpenAICompatible("tiny", base_url=server.url)
-        replies: list[ModelReply] = []
-        thread = threading.Thread(target=lambda: replies.append(model.complete(actors.HELLO)), daemon=True)
-        thread.start()
+        call = thread.submit(call_blocking, model)
         assert server.asked.wait(10)
         model.close()
         # The call sends its request again, in a connection of its own.
-        thread.join(10)
-        assert replies == [CHAT_REPLY]
-        model.close()
+        assert call.result(10) == CHAT_REPLY
 
 
 def test_collected_model_closes_its_connections() -> None:
     with actors.LoopbackServer(GOOD) as server:
-        OpenAICompatible("tiny", base_url=server.url).complete(actors.HELLO)
+        call_blocking(OpenAICompatible("tiny", base_url=server.url))
         gc.collect()
         assert server.gone.wait(10)
 
@@ -168,12 +142,8 @@ time.sleep(0.1)
 
 def test_dropped_idle_connection_is_replaced_at_once() -> None:
     time = actors.FakeTime()
-    with (
-        actors.LoopbackServer(GOOD, actors.send_and_drop(), GOOD) as server,
-        OpenAICompatible("tiny", base_url=server.url, clock=time.clock, max_retries=0) as model,
-    ):
-        assert model.complete(actors.HELLO) == CHAT_REPLY
-        assert model.complete(actors.HELLO) == CHAT_REPLY
+    with actors.serve(GOOD, actors.send_and_drop(), GOOD, clock=time.clock, max_retries=0) as (server, model):
+        assert [call_blocking(model), call_blocking(model)] == [CHAT_REPLY] * 2
         assert server.connections == 2
     assert time.slept == [0.0]
 
@@ -181,135 +151,110 @@ def test_dropped_idle_connection_is_replaced_at_once() -> None:
 HALF = actors.response(CHAT)[: -len(CHAT) // 2]
 
 
-@cases("way", [ask, ask_async])
-def test_connection_dropped_during_reply_is_retried(
-    way: Callable[[OpenAICompatible], ModelReply],
-) -> None:
+@both_calls
+def test_connection_dropped_during_reply_is_retried(ask: Ask) -> None:
     time = actors.FakeTime()
-    with (
-        actors.LoopbackServer(actors.send_and_drop(HALF), GOOD) as server,
-        OpenAICompatible("tiny", base_url=server.url, clock=time.clock) as model,
-    ):
-        assert way(model) == CHAT_REPLY
+    with actors.serve(actors.send_and_drop(HALF), GOOD, clock=time.clock) as (_, model):
+        assert ask(model) == CHAT_REPLY
     assert len(time.slept) == 1
 
 
 def test_connection_dropped_during_stream_is_an_error() -> None:
-    with (
-        actors.LoopbackServer(actors.send_and_drop(actors.chunks(*EVENTS[:3], end=False))) as server,
-        OpenAICompatible("tiny", base_url=server.url) as model,
-    ):
+    with actors.serve(actors.send_and_drop(actors.chunks(*EVENTS[:3], end=False))) as (_, model):
         pieces = model.stream(actors.HELLO)
-        assert next(pieces) == ReplyDelta("Café")
-        assert next(pieces) == ReplyDelta(" costs €4.")
+        assert [next(pieces), next(pieces)] == [ReplyDelta("Café"), ReplyDelta(" costs €4.")]
         with pytest.raises(ModelConnectionError, match="broke"):
             next(pieces)
 
 
 def test_stream_that_ends_too_early_is_invalid() -> None:
-    with (
-        actors.LoopbackServer(actors.send(actors.chunks(*EVENTS[:3]))) as server,
-        OpenAICompatible("tiny", base_url=server.url) as model,
-        pytest.raises(InvalidReplyError, match="ended its stream before the reply was complete"),
-    ):
-        actors.read_stream(model.stream(actors.HELLO))
+    ended = pytest.raises(InvalidReplyError, match="ended its stream before the reply was complete")
+    with actors.serve(actors.send(actors.chunks(*EVENTS[:3]))) as (_, model), ended:
+        stream_blocking(model)
 
 
-@cases("way", [ask, ask_async])
-def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], ModelReply]) -> None:
+@both_calls
+def test_error_asks_if_the_server_is_running(ask: Ask) -> None:
     with actors.LoopbackServer() as server:
         url = server.url
     time = actors.FakeTime()
     model = OpenAICompatible("tiny", base_url=url, clock=time.clock)
     with model, pytest.raises(ModelConnectionError, match="is the server running at http://127"):
-        way(model)
+        ask(model)
     assert len(time.slept) == 2
 
 
 @pytest.mark.medium
 @cases("sent", [b"", HALF])
-def test_slow_server_is_a_timeout(sent: bytes) -> None:
-    with actors.LoopbackServer() as server:
-        server.add_acts(server.stall(sent), server.stall(sent), server.stall(sent))
-        # The request is sent in this time on a busy machine, too.
-        with OpenAICompatible("tiny", base_url=server.url, timeout=1.5) as model:
-            with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
-                model.complete(actors.HELLO)
-            assert server.gone.wait(10)
-        with OpenAICompatible("tiny", base_url=server.url) as model:
-            with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
-                model.complete(actors.HELLO, timeout=1.5)
-            with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
-                asyncio.run(model.acomplete(actors.HELLO, timeout=1.5))
+@cases(("ask", "own", "timeout"), [(call_blocking, 1.5, None), (call_blocking, 60, 1.5), (call_async, 60, 1.5)])
+def test_slow_server_is_a_timeout(sent: bytes, ask: Ask, own: float, timeout: float | None) -> None:
+    # The request is sent in this time on a busy machine, too.
+    with actors.serve(timeout=own) as (server, model):
+        server.add_acts(server.stall(sent))
+        with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
+            ask(model, timeout=timeout)
+        assert server.gone.wait(10)
 
 
-def test_stalled_stream_is_a_timeout() -> None:
-    with actors.LoopbackServer() as server:
-        server.add_acts(*[server.stall(BEGINNING)] * 2)
-        with OpenAICompatible("tiny", base_url=server.url, timeout=0.3) as model:
-            with pytest.raises(ModelTimeoutError):
-                actors.read_stream(model.stream(actors.HELLO))
-            with pytest.raises(ModelTimeoutError):
-                asyncio.run(actors.aread_stream(model))
+@both_streams
+def test_stalled_stream_is_a_timeout(ask: Ask) -> None:
+    with actors.serve(timeout=0.3) as (server, model):
+        server.add_acts(server.stall(BEGINNING))
+        with pytest.raises(ModelTimeoutError):
+            ask(model)
 
 
 def test_closing_a_stream_early_closes_its_connection() -> None:
-    with actors.LoopbackServer() as server:
+    with actors.serve() as (server, model):
         server.add_acts(server.stall(BEGINNING))
-        with OpenAICompatible("tiny", base_url=server.url) as model:
-            pieces = model.stream(actors.HELLO)
-            assert next(pieces) == ReplyDelta("Café")
-            pieces.close()
-            assert server.gone.wait(10)
-            assert list(pieces) == []
+        pieces = model.stream(actors.HELLO)
+        assert next(pieces) == ReplyDelta("Café")
+        pieces.close()
+        assert server.gone.wait(10)
+        assert list(pieces) == []
 
 
 def test_closing_an_async_stream_closes_its_connection() -> None:
-    with actors.LoopbackServer() as server:
+    async def talk(server: actors.LoopbackServer, model: OpenAICompatible) -> None:
+        pieces = model.astream(actors.HELLO)
+        assert await anext(pieces) == ReplyDelta("Café")
+        await pieces.aclose()
+        assert await asyncio.to_thread(server.gone.wait, 10)
+
+    with actors.serve() as (server, model):
         server.add_acts(server.stall(BEGINNING))
-
-        async def talk() -> None:
-            pieces = OpenAICompatible("tiny", base_url=server.url).astream(actors.HELLO)
-            assert await anext(pieces) == ReplyDelta("Café")
-            await pieces.aclose()
-            assert await asyncio.to_thread(server.gone.wait, 10)
-
-        asyncio.run(talk())
+        asyncio.run(talk(server, model))
 
 
 def test_collected_stream_closes_its_connection() -> None:
-    with actors.LoopbackServer() as server:
+    async def talk(server: actors.LoopbackServer, model: OpenAICompatible) -> None:
+        async for _ in model.astream(actors.HELLO):
+            break
+        gc.collect()
+        assert await asyncio.to_thread(server.gone.wait, 10)
+
+    with actors.serve() as (server, model):
         server.add_acts(*[server.stall(BEGINNING)] * 2)
-        model = OpenAICompatible("tiny", base_url=server.url)
-
-        async def talk() -> None:
-            async for _ in model.astream(actors.HELLO):
-                break
-            gc.collect()
-            assert await asyncio.to_thread(server.gone.wait, 10)
-
-        asyncio.run(talk())
+        asyncio.run(talk(server, model))
         server.gone.clear()
         for _ in model.stream(actors.HELLO):
             break
         gc.collect()
         assert server.gone.wait(10)
-        model.close()
 
 
 def test_cancelling_a_call_closes_its_connection() -> None:
-    with actors.LoopbackServer() as server:
+    async def talk(server: actors.LoopbackServer, model: OpenAICompatible) -> None:
+        call = asyncio.ensure_future(model.acomplete(actors.HELLO))
+        assert await asyncio.to_thread(server.asked.wait, 10)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await asyncio.to_thread(server.gone.wait, 10)
+
+    with actors.serve() as (server, model):
         server.add_acts(server.stall())
-
-        async def talk() -> None:
-            call = asyncio.ensure_future(OpenAICompatible("tiny", base_url=server.url).acomplete(actors.HELLO))
-            assert await asyncio.to_thread(server.asked.wait, 10)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert await asyncio.to_thread(server.gone.wait, 10)
-
-        asyncio.run(talk())
+        asyncio.run(talk(server, model))
 
 
 class TestForks:
@@ -355,72 +300,57 @@ class TestProxies:
             monkeypatch.delenv("no_proxy", raising=False)
             yield proxy
 
-    @pytest.mark.parametrize("way", [ask, ask_async])
-    @pytest.mark.parametrize(
-        "host",
-        [
-            "127.0.0.1",
-            "127.8.9.1",
-            "localhost",
-            "tiny.localhost",
-            "[::ffff:127.0.0.1]",
-            "127.1",
-            "0x7f.0.0.1",
-            "2130706433",
-            "0",
-        ],
+    @both_calls
+    @cases(
+        "host", "127.0.0.1 127.8.9.1 localhost tiny.localhost [::ffff:127.0.0.1] 127.1 0x7f.0.0.1 2130706433 0".split()
     )
-    def test_loopback_server_is_called_directly(
-        self, proxy: actors.LoopbackServer, host: str, way: Callable[[OpenAICompatible], ModelReply]
-    ) -> None:
+    def test_loopback_server_is_called_directly(self, proxy: actors.LoopbackServer, host: str, ask: Ask) -> None:
         with actors.LoopbackServer(GOOD) as server:
-            model = OpenAICompatible("tiny", base_url=server.url.replace("127.0.0.1", host), max_retries=0)
-            try:
-                assert way(model) == CHAT_REPLY
-            except ModelConnectionError:
-                # This machine may not resolve the name, or not have the address.
-                assert server.connections == 0
-            model.close()
+            url = server.url.replace("127.0.0.1", host)
+            with OpenAICompatible("tiny", base_url=url, max_retries=0) as model:
+                try:
+                    assert ask(model) == CHAT_REPLY
+                except ModelConnectionError:
+                    # This machine may not resolve the name, or not have the address.
+                    assert server.connections == 0
         assert proxy.connections == 0
 
-    @pytest.mark.parametrize("way", [ask, ask_async])
+    @pytest.mark.parametrize("ask", [call_blocking, call_async])
     def test_other_servers_are_called_through_the_proxy(
-        self,
-        proxy: actors.LoopbackServer,
-        way: Callable[[OpenAICompatible], ModelReply],
-        monkeypatch: pytest.MonkeyPatch,
+        self, proxy: actors.LoopbackServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         options: dict[str, Any] = {"base_url": "http://models.invalid/v1", "api_key": "k" * 8, "max_retries": 0}
         with OpenAICompatible("tiny", **options) as model, pytest.raises(ServerError, match="502"):
-            way(model)
+            ask(model)
         assert proxy.connections == 1
         monkeypatch.setenv("NO_PROXY", "models.invalid")
         monkeypatch.setenv("no_proxy", "models.invalid")
         with OpenAICompatible("tiny", **options) as model, pytest.raises(ModelConnectionError):
-            way(model)
+            ask(model)
         assert proxy.connections == 1
 
-    @cases("way", [ask, ask_async])
-    def test_unusable_proxy_is_an_error_without_its_password(
-        self, way: Callable[[OpenAICompatible], ModelReply], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("ALL_PROXY", "gopher://me:hunter2-at-home@127.0.0.1:9")
-        monkeypatch.setenv("all_proxy", "gopher://me:hunter2-at-home@127.0.0.1:9")
+    @both_calls
+    def test_unusable_proxy_is_an_error_without_its_password(self, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, "gopher://me:hunter2-at-home@127.0.0.1:9")
         model = OpenAICompatible("tiny", base_url="http://models.invalid/v1", api_key="")
         with model, pytest.raises(ModelConnectionError, match="the proxy of the environment cannot be used") as caught:
-            way(model)
+            ask(model)
         assert "hunter2" not in "".join(traceback.format_exception(caught.value))
-        with actors.LoopbackServer(GOOD) as server, OpenAICompatible("tiny", base_url=server.url) as model:
-            assert way(model) == CHAT_REPLY
+        with actors.serve(GOOD) as (_, model):
+            assert ask(model) == CHAT_REPLY
 
 
 class TestClientsOfTheUsers:
     def test_passed_client_is_used_and_stays_open(self) -> None:
-        with actors.LoopbackServer(GOOD, GOOD) as server, httpx.Client(headers={"X-Mine": "yes"}) as client:
-            with OpenAICompatible("tiny", base_url=server.url, client=client) as model:
-                assert model.complete(actors.HELLO) == CHAT_REPLY
+        with (
+            httpx.Client(headers={"X-Mine": "yes"}) as client,
+            actors.serve(GOOD, GOOD, client=client) as (server, model),
+        ):
+            with model:
+                assert call_blocking(model) == CHAT_REPLY
             assert not client.is_closed
-            assert OpenAICompatible("tiny", base_url=server.url, client=client).complete(actors.HELLO) == CHAT_REPLY
+            assert call_blocking(OpenAICompatible("tiny", base_url=server.url, client=client)) == CHAT_REPLY
             assert server.connections == 1
 
     def test_httpx2_client_is_supported(self) -> None:
@@ -432,30 +362,25 @@ class TestClientsOfTheUsers:
                 await model.aclose()
                 assert not client.is_closed
 
-        with actors.LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server:
-            with httpx2.Client() as client:
-                model = OpenAICompatible("tiny", base_url=server.url, client=client)
-                assert model.complete(actors.HELLO) == CHAT_REPLY
-                assert actors.read_stream(model.stream(actors.HELLO)) == CHAT_REPLY
+        with httpx2.Client() as client, actors.serve(GOOD, STREAMED, GOOD, STREAMED, client=client) as (server, model):
+            assert call_blocking(model) == stream_blocking(model) == CHAT_REPLY
             asyncio.run(talk(server.url))
             assert server.connections == 2
 
     def test_httpx2_exceptions_have_the_same_errors(self) -> None:
         time = actors.FakeTime()
         busy = actors.send(actors.response(b"", status="429 Too Many Requests"))
-        with actors.LoopbackServer() as server, httpx2.Client() as client:
+        with httpx2.Client() as client, actors.serve(client=client, clock=time.clock) as (server, model):
             server.add_acts(busy, GOOD, actors.send_and_drop(), server.stall(), GOOD, busy)
-            model = OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock)
-            assert model.complete(actors.HELLO) == CHAT_REPLY
+            assert call_blocking(model) == CHAT_REPLY
             with pytest.raises(ModelTimeoutError):
-                model.complete(actors.HELLO, timeout=0.05)
-            assert model.complete(actors.HELLO) == CHAT_REPLY
+                call_blocking(model, timeout=0.05)
+            assert call_blocking(model) == CHAT_REPLY
             with pytest.raises(RateLimitError):
-                OpenAICompatible("tiny", base_url=server.url, client=client, max_retries=0).complete(actors.HELLO)
-        with httpx2.Client() as client, pytest.raises(ModelConnectionError, match="is the server running"):
-            OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock).complete(actors.HELLO)
-        with httpx2.Client() as client, pytest.raises(ModelConnectionError, match="must be an address"):
-            OpenAICompatible("tiny", base_url="nonsense", api_key="", client=client).complete(actors.HELLO)
+                call_blocking(OpenAICompatible("tiny", base_url=server.url, client=client, max_retries=0))
+        for url, words in ((server.url, "is the server running"), ("nonsense", "must be an address")):
+            with httpx2.Client() as client, pytest.raises(ModelConnectionError, match=words):
+                call_blocking(OpenAICompatible("tiny", base_url=url, api_key="", client=client, clock=time.clock))
 
 
 def test_import_loads_neither_http_client_nor_llama() -> None:
