@@ -30,6 +30,9 @@ def turn(name: str, **arguments: Any) -> ModelReply:
     return ModelReply("", (call(name, **arguments),))
 
 
+FAILURES = [turn("fail", text=str(number)) for number in range(9)]
+
+
 def make_executor(weak: ScriptedModel, strong: ScriptedModel, **options: Any) -> AgentExecutor:
     piece = escalate(strong, **{name: options.pop(name) for name in ("times", "when") if name in options})
     agent = create_tool_calling_agent(weak, [echo, fail])
@@ -49,33 +52,26 @@ def test_stronger_model_decides_after_two_failures(run: Running) -> None:
 
 
 @HOW
-def test_stronger_model_decides_after_an_unreadable_reply(run: Running) -> None:
-    weak, strong = ScriptedModel([UNREADABLE]), ScriptedModel(["better"])
-    assert run(make_executor(weak, strong)).output == "better"
-
-
-@HOW
-def test_agent_goes_on_when_escalations_are_used_up(run: Running) -> None:
-    weak = ScriptedModel([turn("fail", text=str(number)) for number in range(9)], repeat_last=True)
-    strong = ScriptedModel([turn("fail", text="strong")], repeat_last=True)
-    executor = make_executor(weak, strong, max_iterations=5)
-    result = run(executor)
-    assert (len(weak.requests), len(strong.requests)) == (5, 2)
-    assert (result.reason, result.spent["model_calls"]) == ("iterations", 7)
-
-
-@HOW
-def test_failure_of_the_stronger_model_changes_nothing(run: Running) -> None:
-    weak, strong = ScriptedModel([UNREADABLE, "done"]), ScriptedModel([ServerError("down")])
-    result = run(make_executor(weak, strong, times=1))
-    assert (result.output, result.spent["model_calls"], len(weak.requests)) == ("done", 3, 2)
-
-
-@HOW
-def test_limits_hold_for_the_stronger_model(run: Running) -> None:
-    weak, strong = ScriptedModel([UNREADABLE]), ScriptedModel(["better"])
-    result = run(make_executor(weak, strong, max_model_calls=1))
-    assert (result.reason, strong.requests) == ("model_calls", [])
+@cases(
+    ("weak", "strong", "options", "ending", "asked"),
+    [
+        ([UNREADABLE], ["better"], {}, ("finished", "better"), (1, 1)),
+        # The agent goes on when the escalations are used up.
+        (FAILURES, FAILURES, {"max_iterations": 5}, ("iterations", "Agent stopped"), (5, 2)),
+        # A failure of the stronger model changes nothing.
+        ([UNREADABLE, "done"], [ServerError("down")], {"times": 1}, ("finished", "done"), (2, 1)),
+        ([UNREADABLE], ["better"], {"max_model_calls": 1}, ("model_calls", "Agent stopped"), (1, 0)),
+        (["weak"], ["strong"], {"when": lambda run: not run.steps}, ("finished", "strong"), (0, 1)),
+    ],
+)
+def test_stronger_model_is_asked_within_the_limits(
+    run: Running, weak: Any, strong: Any, options: Any, ending: tuple[str, str], asked: tuple[int, int]
+) -> None:
+    models = ScriptedModel(weak, repeat_last=True), ScriptedModel(strong, repeat_last=True)
+    result = run(make_executor(*models, **options))
+    assert (result.reason, result.output[: len(ending[1])]) == ending
+    assert tuple(len(model.requests) for model in models) == asked
+    assert result.spent["model_calls"] == sum(asked)
 
 
 def test_key_of_the_stronger_model_is_checked_first() -> None:
@@ -86,17 +82,6 @@ def test_key_of_the_stronger_model_is_checked_first() -> None:
     weak = ScriptedModel(["done"])
     with pytest.raises(MissingAPIKeyError):
         make_executor(weak, Locked([])).run("q")
-    assert weak.requests == []
-
-
-@HOW
-def test_test_of_the_user_decides(run: Running) -> None:
-    weak, strong = ScriptedModel(["weak"]), ScriptedModel(["strong"])
-
-    def is_first(run: Run) -> bool:
-        return not run.steps
-
-    assert run(make_executor(weak, strong, when=is_first)).output == "strong"
     assert weak.requests == []
 
 
@@ -130,8 +115,8 @@ def test_two_failures_are_a_reason(statuses: list[StepStatus], stuck: bool) -> N
 
 @cases(("iterations", "times"), [(5, 2), (3, 1), (1, 4)])
 def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int) -> None:
-    weak, strong = ScriptedModel(["done"], repeat_last=True), ScriptedModel(["done"], repeat_last=True)
-    executor = make_executor(weak, strong, times=times, max_iterations=iterations)
+    model = ScriptedModel(["done"], repeat_last=True)
+    executor = make_executor(model, model, times=times, max_iterations=iterations)
     certificate = executor.verify().certificate
     assert certificate is not None
     check(certificate, executor.graph)
@@ -141,8 +126,8 @@ def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int)
 
 
 def test_every_run_ends() -> None:
-    weak, strong = ScriptedModel(["done"], repeat_last=True), ScriptedModel(["done"], repeat_last=True)
-    verify_termination(make_executor(weak, strong, max_iterations=2), examples=5)
+    model = ScriptedModel(["done"], repeat_last=True)
+    verify_termination(make_executor(model, model, max_iterations=2), examples=5)
 
 
 def test_run_is_stored_and_resumed_after_each_request() -> None:
