@@ -43,7 +43,7 @@ def test_limit_bounds_the_entries_of_a_metered_node(limit: int) -> None:
 
 
 def test_default_limit_is_fifteen_iterations() -> None:
-    assert gx.Limits().iterations == 15
+    assert gx.Limits().iterations == make_run_context({}).limits.iterations == 15
     assert run_script(lambda: Script(CLOCK, Tick(), without_handlers())).outcome.at == Tick(15)
 
 

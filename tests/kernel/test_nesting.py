@@ -1,7 +1,7 @@
 """Subgraphs are inlined into one flat table; their budgets are their own or shared."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,10 +9,22 @@ import pytest
 
 import graphexec as gx
 from graphexec.errors import InputError, NodeError
-from graphexec.kernel import ITERATIONS, PendingEffect
-from graphexec.runtime import RunContext
-from tests.drivers import Script, run_script
-from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, reporter, without_handlers
+from graphexec.kernel import ITERATIONS
+from tests.kernel.machines import (
+    CLOCK,
+    Question,
+    Tick,
+    check_refusal,
+    error_message,
+    faults_of,
+    limited,
+    machine_of,
+    pending,
+    reload,
+    reporter,
+    run_machine,
+    without_handlers,
+)
 from tests.parameters import cases
 
 # ---- the child: it attempts each task up to a number of tries
@@ -91,10 +103,10 @@ def apologise(failed: Failed) -> Report:
     return Report(f"{type(failed.at).__name__} {failed.at.tries}: {failed.limit}")
 
 
-def office(solve: gx.Node[Task, Any]) -> gx.Graph[Task, Report]:
+def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, Report]:
     """Return a loop over tasks; the child solves each one."""
     machine: gx.Graph[Task, Report] = gx.graph(
-        loosely(solve, gx.on(Solved, deliver) | gx.on(Failed, apologise))
+        loosely(solve, gx.on(Solved, deliver, resets=resets) | gx.on(Failed, apologise, resets=resets))
         | gx.edges(deliver, gx.on(Task, solve) | gx.on(Report, gx.END))
         | gx.edges(apologise, gx.on(Report, gx.END)),
         start=solve,
@@ -102,34 +114,168 @@ def office(solve: gx.Node[Task, Any]) -> gx.Graph[Task, Report]:
     return machine
 
 
-def run_office(machine: gx.Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
-    outcome = run_script(lambda: Script(machine, Task(tries), within or without_handlers())).outcome
-    assert isinstance(outcome, Report)
-    return outcome.text
+@gx.node
+def hand_out(task: Task) -> Task:
+    return task
+
+
+def hand_out_to(solve: Any, budget: gx.Budget) -> gx.Graph[Task, Any]:
+    """Return a graph with a metered node before the child."""
+    costly = gx.metered(when_spent=Failed, budget=budget)(hand_out)
+    return gx.graph(
+        loosely(costly, gx.on(Task, solve) | gx.on(Failed, gx.END))
+        | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
+        start=costly,
+    )
+
+
+@gx.node
+def again(solved: Solved) -> Task:
+    return Task(solved.left)
+
+
+def solve_twice() -> gx.Graph[Task, Any]:
+    first: Any = gx.embed(solver(TRIES), "first", own=[TRIES])
+    second: Any = gx.embed(solver(TRIES), "second", own=[gx.Budget("tries", 1)])
+    return gx.graph(
+        loosely(first, gx.on(Solved, again) | gx.on(Failed, apologise))
+        | gx.edges(again, gx.on(Task, second))
+        | loosely(second, gx.on(Solved, gx.END) | gx.on(Failed, apologise))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
+        start=first,
+    )
+
+
+@gx.node
+def begin_again(solved: Solved) -> Task | Report:
+    return Task(solved.left) if solved.left else Report("done")
+
+
+def choose_next() -> gx.Graph[Task, Any]:
+    """Return two graphs that lead to each other."""
+    choose: Any = gx.embed(machine_of(begin_again), "choose")
+    return gx.graph(
+        loosely(SOLVE, gx.on(Solved, choose) | gx.on(Failed, apologise))
+        | loosely(choose, gx.on(Task, SOLVE) | gx.on(Report, gx.END))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
+        start=SOLVE,
+    )
+
+
+@gx.node
+def another(report: Report) -> Task:
+    return Task((2,))
+
+
+def two_offices() -> gx.Graph[Task, Report]:
+    """Return two graphs with a subgraph, which has a budget of its own in each."""
+
+    def inner(name: str, tries: int) -> Any:
+        return gx.embed(office(gx.embed(solver(TRIES), "solve", own=[gx.Budget("tries", tries)])), name)
+
+    first, second = inner("first", 3), inner("second", 1)
+    return gx.graph(
+        loosely(first, gx.on(Report, another))
+        | gx.edges(another, gx.on(Task, second))
+        | loosely(second, gx.on(Report, gx.END)),
+        start=first,
+    )
+
+
+@gx.metered(when_spent=Failed, budget=SHARED)
+@gx.metered(when_spent=Failed, budget=TRIES)
+@gx.node
+def once(task: Task) -> Solved:
+    return Solved(task.tries)
+
+
+def leave_with_resets() -> gx.Graph[Task, Report]:
+    child: gx.Graph[Task, Any] = gx.graph(
+        loosely(once, gx.on(Solved, gx.END, resets=[TRIES, SHARED]) | gx.on(Failed, gx.END, resets=[TRIES])), start=once
+    )
+    return office(gx.embed(child, "inner", own=[TRIES]), resets=[SHARED])
+
+
+@gx.metered(when_spent=Failed, budget=TRIES)
+@gx.node
+def turn(task: Task) -> Task | Solved:
+    return Task((task.tries[0] - 1,)) if task.tries[0] else Solved(())
+
+
+SOLVE: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
+OFFICE, SHARING = office(SOLVE), office(gx.embed(solver(TRIES), "solve"))
+OWN_ITERATIONS = office(gx.embed(solver(ITERATIONS), "solve", own=[gx.Budget("iterations", 3)]))
+SHARED_ITERATIONS = office(gx.embed(solver(ITERATIONS), "solve"))
+RESETTING = office(gx.embed(solver(TRIES, SHARED, resets=[TRIES, SHARED]), "solve", own=[TRIES]))
+REFILLING = office(gx.embed(solver(TRIES), "solve"), resets=[TRIES])
+TWICE, CHOOSING, TWO_OFFICES = solve_twice(), choose_next(), two_offices()
+NESTED = machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]))
 
 
 # ---- the table
 
 
-def test_subgraph_nodes_are_inlined_with_a_prefix() -> None:
-    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
-    assert list(machine.nodes) == ["solve.look", "solve.attempt", "deliver", "apologise"]
-    assert machine.start == "solve.look"
-    assert str(machine).splitlines() == [
-        "solve.look --Trying--> solve.attempt",
-        "solve.attempt --Trying--> solve.attempt",
-        "solve.attempt --Solved--> deliver",
-        "solve.attempt --Failed--> apologise",
-        "deliver --Task (resets solve.tries)--> solve.look",
-        "deliver --Report--> END",
-        "apologise --Report--> END",
-    ]
+@cases(
+    ("machine", "lines"),
+    [
+        (
+            OFFICE,
+            [
+                "solve.look --Trying--> solve.attempt",
+                "solve.attempt --Trying--> solve.attempt",
+                "solve.attempt --Solved--> deliver",
+                "solve.attempt --Failed--> apologise",
+                "deliver --Task (resets solve.tries)--> solve.look",
+                "deliver --Report--> END",
+                "apologise --Report--> END",
+            ],
+        ),
+        (RESETTING, ["solve.look --Trying (resets solve.tries, shared)--> solve.attempt"]),
+        (REFILLING, ["solve.attempt --Solved (resets tries)--> deliver"]),
+        (CHOOSING, ["choose.begin_again --Task (resets solve.tries)--> solve.look"]),
+        (hand_out_to(SOLVE, ITERATIONS), ["hand_out --Task (resets solve.tries)--> solve.look"]),
+        # A leaving edge combines both resets.
+        (
+            leave_with_resets(),
+            [
+                "inner.once --Solved (resets inner.tries, shared)--> deliver",
+                "inner.once --Failed (resets inner.tries, shared)--> apologise",
+            ],
+        ),
+    ],
+)
+def test_edges_of_a_subgraph_are_inlined_with_its_resets(machine: gx.Graph[Any, Any], lines: list[str]) -> None:
+    assert [one for one in str(machine).splitlines() if one in lines] == lines
 
 
-def test_only_own_budgets_get_the_prefix() -> None:
-    machine = office(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]))
-    assert machine.budgets == {"solve.tries": 3, "shared": 100}
-    assert machine["solve.attempt"].meters == (gx.Budget("solve.tries", 3), SHARED)
+@cases(
+    ("machine", "nodes"),
+    [
+        (OFFICE, ["solve.look", "solve.attempt", "deliver", "apologise"]),
+        (NESTED, ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]),
+        (hand_out_to(SOLVE, ITERATIONS), ["hand_out", "solve.look", "solve.attempt"]),
+    ],
+)
+def test_subgraph_nodes_are_inlined_with_a_prefix(machine: gx.Graph[Any, Any], nodes: list[str]) -> None:
+    assert list(machine.nodes) == nodes
+    assert machine.start == nodes[0]
+
+
+@cases(
+    ("machine", "budgets"),
+    [
+        (office(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES])), {"solve.tries": 3, "shared": 100}),
+        (SHARING, {"tries": 3}),
+        (OWN_ITERATIONS, {"solve.iterations": 3}),
+        (TWICE, {"first.tries": 3, "second.tries": 1}),
+        (NESTED, {"work.solve.tries": 2}),
+        (TWO_OFFICES, {"first.solve.tries": 3, "second.solve.tries": 1}),
+        (hand_out_to(SOLVE, gx.Budget("tries", 9)), {"tries": 9, "solve.tries": 3}),
+    ],
+)
+def test_only_own_budgets_get_the_prefix(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
+    assert machine.budgets == budgets
+    assert {one.name: one.limit for node in machine for one in node.meters if one != ITERATIONS} == budgets
 
 
 def test_inlined_nodes_belong_to_a_piece() -> None:
@@ -141,194 +287,70 @@ def test_inlined_nodes_belong_to_a_piece() -> None:
     assert {one.group for one in office(owned) if one.name.startswith("solve.")} == {"helper"}
 
 
-def test_subgraph_may_follow_an_ordinary_node() -> None:
-    @gx.node
-    def accept(report: Report) -> Task:
-        return Task((1, 2))
-
-    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
-    machine: gx.Graph[Report, Any] = gx.graph(
-        gx.edges(accept, gx.on(Task, solve)) | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
-        start=accept,
-    )
-    assert machine.start == "accept"
-    assert "accept --Task (resets solve.tries)--> solve.look" in str(machine).splitlines()
-    result = run_script(lambda: Script(machine, Report(""), without_handlers()))
-    assert (result.outcome, result.spent.budgets) == (Solved((2,)), {"solve.tries": 2})
-
-
 def test_embedded_node_has_the_types_of_its_graph() -> None:
-    solve = gx.embed(solver(TRIES), "solve", own=[TRIES])
-    assert repr(solve) == "<node solve: Task -> Solved | Failed>"
-    assert (solve.returns, solve.kind, solve.metered, solve.least, solve.most) == (
-        (Solved, Failed),
-        "pure",
-        False,
-        0,
-        None,
-    )
-    stray: Any = solve.function
+    assert repr(SOLVE) == "<node solve: Task -> Solved | Failed>"
+    assert (SOLVE.returns, SOLVE.kind, SOLVE.metered) == ((Solved, Failed), "pure", False)
+    assert (SOLVE.least, SOLVE.most) == (0, None)
     with pytest.raises(AssertionError, match="solve is inlined, so it cannot be called with 3"):
-        stray(3)
+        SOLVE.function(3)
 
 
 # ---- runs and their spending
 
 
-def test_subgraph_runs_like_its_inlined_nodes() -> None:
-    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
-    assert run_office(machine, 2, 0, 1) == "all solved"
+@cases(
+    ("machine", "tries", "limits", "outcome", "spent"),
+    [
+        (OFFICE, (2, 0, 1), {}, "all solved", {"solve.tries": 2}),
+        # Each entry resets own budgets, and the limits of the run use their full names; other budgets are shared.
+        (OFFICE, (2, 2, 2, 2), {}, "all solved", {"solve.tries": 3}),
+        (OFFICE, (2, 3), {}, "Trying (0,): the limit of 3 solve.tries was reached (3 spent)", {"solve.tries": 3}),
+        (OFFICE, (4, 4), {"solve.tries": 5}, "all solved", {"solve.tries": 5}),
+        (SHARING, (2, 2), {}, "Trying (2,): the limit of 3 tries was reached (3 spent)", {"tries": 3}),
+        (REFILLING, (2, 2, 2), {}, "all solved", {"tries": 0}),
+        (RESETTING, (2, 2), {}, "all solved", {"solve.tries": 3, "shared": 3}),
+        (OWN_ITERATIONS, (2, 2, 2), {"iterations": 1}, "all solved", {"solve.iterations": 3}),
+        (
+            SHARED_ITERATIONS,
+            (2, 2),
+            {"iterations": 4},
+            "Trying (1,): the limit of 4 iterations was reached (4 spent)",
+            {"iterations": 4},
+        ),
+        # Several and nested subgraphs.
+        (hand_out_to(SOLVE, ITERATIONS), (1, 2), {}, Solved((2,)), {"iterations": 1, "solve.tries": 2}),
+        (TWICE, (2, 0), {}, Solved(()), {"first.tries": 3, "second.tries": 1}),
+        (TWICE, (2, 1), {}, "Trying (0,): the limit of 1 second.trie was reached (1 spent)", TWICE.budgets),
+        (CHOOSING, (2, 2, 2), {}, "done", {"solve.tries": 3}),
+        (NESTED, (1, 1), {}, "all solved", {"work.solve.tries": 2}),
+        (NESTED, (1, 2), {}, "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)", NESTED.budgets),
+        (
+            TWO_OFFICES,
+            (2,),
+            {},
+            "Trying (1,): the limit of 1 second.solve.trie was reached (1 spent)",
+            {"first.solve.tries": 3, "second.solve.tries": 1},
+        ),
+    ],
+)
+def test_run_spends_the_budgets_of_its_subgraphs(
+    machine: Any, tries: Any, limits: Any, outcome: Any, spent: Any
+) -> None:
+    budgets = {name: limit for name, limit in limits.items() if name != "iterations"}
+    context = without_handlers(gx.Limits(iterations=limits.get("iterations", 15), budgets=budgets))
+    result = run_machine(machine, Task(tries), context)
+    assert result.outcome == (Report(outcome) if isinstance(outcome, str) else outcome)
+    own = {name: count for name, count in spent.items() if name != "iterations"}
+    assert result.spent == gx.Spent(iterations=spent.get("iterations", 0), budgets=own)
 
 
-def test_each_entry_resets_own_budgets() -> None:
-    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
-    assert run_office(machine, 2, 2, 2, 2) == "all solved"
-    assert run_office(machine, 2, 3) == "Trying (0,): the limit of 3 solve.tries was reached (3 spent)"
-
-
-def test_other_budgets_are_shared_with_the_outer_graph() -> None:
-    machine = office(gx.embed(solver(TRIES), "solve"))
-    assert machine.budgets == {"tries": 3}
-    assert run_office(machine, 2, 2) == "Trying (2,): the limit of 3 tries was reached (3 spent)"
-
-
-def test_limits_use_the_full_names_of_own_budgets() -> None:
-    machine = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
-    assert run_office(machine, 4, 4, within=without_handlers(gx.Limits(budgets={"solve.tries": 5}))) == "all solved"
-
-
-def test_subgraph_may_own_iterations() -> None:
-    machine = office(gx.embed(solver(ITERATIONS), "solve", own=[gx.Budget("iterations", 3)]))
-    assert machine.budgets == {"solve.iterations": 3}
-    result = run_script(lambda: Script(machine, Task((2, 2, 2)), limited(iterations=1)))
-    assert (result.outcome, result.spent) == (Report("all solved"), gx.Spent(budgets={"solve.iterations": 3}))
-    shared = office(gx.embed(solver(ITERATIONS), "solve"))
-    assert run_office(shared, 2, 2, within=limited(iterations=4)) == (
-        "Trying (1,): the limit of 4 iterations was reached (4 spent)"
+def test_subgraph_may_lead_to_itself() -> None:
+    turning: Any = gx.graph(
+        gx.edges(turn, gx.on(Task, gx.END) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=turn
     )
-
-
-def test_inner_edge_resets_own_budgets_by_full_name() -> None:
-    inner = solver(TRIES, SHARED, resets=[TRIES, SHARED])
-    machine = office(gx.embed(inner, "solve", own=[TRIES]))
-    assert "solve.look --Trying (resets solve.tries, shared)--> solve.attempt" in str(machine).splitlines()
-    result = run_script(lambda: Script(machine, Task((2, 2)), without_handlers()))
-    assert result.spent.budgets == {"solve.tries": 3, "shared": 3}
-
-
-def test_leaving_edge_combines_both_resets() -> None:
-    @gx.metered(when_spent=Failed, budget=SHARED)
-    @gx.metered(when_spent=Failed, budget=TRIES)
-    @gx.node
-    def once(task: Task) -> Solved:
-        return Solved(task.tries)
-
-    child: gx.Graph[Task, Any] = gx.graph(
-        loosely(once, gx.on(Solved, gx.END, resets=[TRIES, SHARED]) | gx.on(Failed, gx.END, resets=[TRIES])), start=once
-    )
-    inner: Any = gx.embed(child, "inner", own=[TRIES])
-    machine = gx.graph(
-        loosely(inner, gx.on(Solved, deliver, resets=[SHARED]) | gx.on(Failed, apologise, resets=[SHARED]))
-        | gx.edges(deliver, gx.on(Task, inner) | gx.on(Report, gx.END))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
-        start=inner,
-    )
-    assert str(machine).splitlines()[:2] == [
-        "inner.once --Solved (resets inner.tries, shared)--> deliver",
-        "inner.once --Failed (resets inner.tries, shared)--> apologise",
-    ]
-
-
-# ---- several and nested subgraphs
-
-
-def test_graph_embedded_twice_has_separate_budgets() -> None:
-    first: Any = gx.embed(solver(TRIES), "first", own=[TRIES])
-    second: Any = gx.embed(solver(TRIES), "second", own=[gx.Budget("tries", 1)])
-
-    @gx.node
-    def again(solved: Solved) -> Task:
-        return Task(solved.left)
-
-    machine: gx.Graph[Task, Any] = gx.graph(
-        loosely(first, gx.on(Solved, again) | gx.on(Failed, apologise))
-        | gx.edges(again, gx.on(Task, second))
-        | loosely(second, gx.on(Solved, gx.END) | gx.on(Failed, apologise))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
-        start=first,
-    )
-    assert machine.budgets == {"first.tries": 3, "second.tries": 1}
-    result = run_script(lambda: Script(machine, Task((2, 0)), without_handlers()))
-    assert (result.outcome, result.spent.budgets) == (Solved(()), {"first.tries": 3, "second.tries": 1})
-    assert run_office(machine, 2, 1) == "Trying (0,): the limit of 1 second.trie was reached (1 spent)"
-
-
-def test_subgraph_may_lead_to_another_or_itself() -> None:
-    @gx.node
-    def begin_again(solved: Solved) -> Task | Report:
-        return Task(solved.left) if solved.left else Report("done")
-
-    small: gx.Graph[Solved, Task | Report] = gx.graph(
-        gx.edges(begin_again, gx.on(Task, gx.END) | gx.on(Report, gx.END)), start=begin_again
-    )
-    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
-    choose: Any = gx.embed(small, "choose")
-    machine: gx.Graph[Task, Any] = gx.graph(
-        loosely(solve, gx.on(Solved, choose) | gx.on(Failed, apologise))
-        | loosely(choose, gx.on(Task, solve) | gx.on(Report, gx.END))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
-        start=solve,
-    )
-    assert "choose.begin_again --Task (resets solve.tries)--> solve.look" in str(machine).splitlines()
-    assert run_office(machine, 2, 2, 2) == "done"
-
-    @gx.metered(when_spent=Failed, budget=TRIES)
-    @gx.node
-    def turn(task: Task) -> Task | Solved:
-        return Task((task.tries[0] - 1,)) if task.tries[0] else Solved(())
-
-    turning: Any = gx.embed(
-        gx.graph(gx.edges(turn, gx.on(Task, gx.END) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=turn),
-        "turning",
-    )
-    loop: gx.Graph[Task, Any] = gx.graph(
-        loosely(turning, gx.on(Task, turning) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=turning
-    )
+    loop = machine_of(gx.embed(turning, "turning"))
     assert str(loop).splitlines()[0] == "turning.turn --Task--> turning.turn"
-    assert run_script(lambda: Script(loop, Task((2,)), without_handlers())).outcome == Solved(())
-
-
-def test_subgraphs_may_contain_subgraphs() -> None:
-    inner = office(gx.embed(solver(TRIES), "solve", own=[TRIES]))
-    work: Any = gx.embed(inner, "work", own=[gx.Budget("solve.tries", 2)])
-    machine: gx.Graph[Task, Report] = gx.graph(loosely(work, gx.on(Report, gx.END)), start=work)
-    assert list(machine.nodes) == ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]
-    assert machine.start == "work.solve.look"
-    assert machine.budgets == {"work.solve.tries": 2}
-    assert run_office(machine, 1, 1) == "all solved"
-    assert run_office(machine, 1, 2) == "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)"
-
-
-def test_inner_subgraph_keeps_its_own_budgets() -> None:
-    def inner(tries: int) -> gx.Graph[Task, Report]:
-        return office(gx.embed(solver(TRIES), "solve", own=[gx.Budget("tries", tries)]))
-
-    @gx.node
-    def another(report: Report) -> Task:
-        return Task((2,))
-
-    first: Any = gx.embed(inner(3), "first")
-    second: Any = gx.embed(inner(1), "second")
-    machine: gx.Graph[Task, Report] = gx.graph(
-        loosely(first, gx.on(Report, another))
-        | gx.edges(another, gx.on(Task, second))
-        | loosely(second, gx.on(Report, gx.END)),
-        start=first,
-    )
-    assert machine.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
-    result = run_script(lambda: Script(machine, Task((2,)), without_handlers()))
-    assert result.outcome == Report("Trying (1,): the limit of 1 second.solve.trie was reached (1 spent)")
-    assert result.spent.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
+    assert run_machine(loop, Task((2,))).outcome == Solved(())
 
 
 def test_run_in_a_subgraph_can_be_resumed() -> None:
@@ -339,153 +361,87 @@ def test_run_in_a_subgraph_can_be_resumed() -> None:
         yield from gx.ask(Question("really?"))
         return Solved(task.tries[1:])
 
-    asking: Any = gx.embed(
-        gx.graph(gx.edges(consult, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=consult), "asking"
-    )
-    machine = office(asking)
-    state = gx.advance(machine, gx.begin(machine, Task((1, 1))), gx.Limits())
-    assert isinstance(state, PendingEffect)
+    machine = office(gx.embed(machine_of(consult), "asking"))
+    state = pending(machine, Task((1, 1)))
     assert (state.snapshot.node, state.effect) == ("asking.consult", Question("how?"))
-    again = gx.Snapshot.from_json(state.reply("so").to_json(), machine)
-    result = run_script(lambda: Script(machine, again, reporter()))
-    assert result.outcome == Report("all solved")
+    again = reload(state.reply("so"), machine)
+    assert run_machine(machine, again, reporter()).outcome == Report("all solved")
+
+
+def test_embedded_clock_runs_as_it_does_alone() -> None:
+    alone, nested = (
+        run_machine(machine, Tick(), limited(iterations=3)) for machine in (CLOCK, machine_of(gx.embed(CLOCK, "clock")))
+    )
+    assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
 
 
 # ---- proofs
 
 
 def test_nested_loops_are_proved_together() -> None:
-    @gx.metered(when_spent=Failed)
-    @gx.node
-    def hand_out(task: Task) -> Task:
-        return task
-
-    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
-
-    def machine(entry: Any, row: Any) -> Any:
-        return gx.graph(
-            row
-            | loosely(solve, gx.on(Solved, deliver) | gx.on(Failed, apologise))
-            | gx.edges(deliver, gx.on(Task, entry) | gx.on(Report, gx.END))
-            | gx.edges(apologise, gx.on(Report, gx.END)),
-            start=entry,
-        )
-
-    bounded = machine(hand_out, loosely(hand_out, gx.on(Task, solve) | gx.on(Failed, apologise)))
+    costly = gx.metered(when_spent=Failed)(hand_out)
+    bounded: Any = gx.graph(
+        loosely(costly, gx.on(Task, SOLVE) | gx.on(Failed, apologise))
+        | loosely(SOLVE, gx.on(Solved, deliver) | gx.on(Failed, apologise))
+        | gx.edges(deliver, gx.on(Task, costly) | gx.on(Report, gx.END))
+        | gx.edges(apologise, gx.on(Report, gx.END)),
+        start=costly,
+    )
     assert bounded.verify(gx.Limits(iterations=4)).proved
     # Nothing limits its entries, and each entry resets its budget.
-    assert not office(solve).verify().proved
+    assert not OFFICE.verify().proved
 
 
 # ---- invalid subgraphs
 
-
-@cases("name", ["", "a b", "a.b", "1st"])
-def test_invalid_subgraph_name_is_refused(name: str) -> None:
-    with pytest.raises(NodeError, match="a node cannot be named"):
-        gx.embed(solver(TRIES), name)
+NOT_OWN = "solve cannot own {}, which meters none of its nodes; own one"
 
 
-def test_own_budget_must_meter_an_inner_node() -> None:
-    def text(child: gx.Graph[Any, Any], *own: gx.Budget) -> str:
-        with pytest.raises(NodeError) as caught:
-            gx.embed(child, "solve", own=own)
-        return str(caught.value)
-
-    assert text(solver(TRIES), gx.Budget("trys", 3)) == (
-        "solve cannot own trys, which meters none of its nodes; own one of tries"
-    )
-    assert text(solver(TRIES, SHARED), gx.Budget("trys", 3)).endswith(("own one of tries, shared", "shared, tries"))
-    assert text(solver(ITERATIONS), ITERATIONS, TRIES) == (
-        "solve cannot own tries, which meters none of its nodes; own one of iterations"
-    )
-    unmetered: gx.Graph[Failed, Report] = gx.graph(gx.edges(apologise, gx.on(Report, gx.END)), start=apologise)
-    assert text(unmetered, TRIES) == "solve cannot own tries, which meters none of its nodes; own one of none"
+@cases(
+    ("child", "name", "own", "facts"),
+    [
+        *((solver(TRIES), name, [], ["a node cannot be named"]) for name in ("", "a b", "a.b", "1st")),
+        (solver(TRIES), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
+        (solver(TRIES, SHARED), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "tries", "shared"]),
+        (solver(ITERATIONS), "solve", [ITERATIONS, TRIES], [NOT_OWN.format("tries"), "of iterations"]),
+        (machine_of(apologise), "solve", [TRIES], [NOT_OWN.format("tries"), "of none"]),
+    ],
+)
+def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.Budget], facts: list[str]) -> None:
+    check_refusal(NodeError, facts, lambda: gx.embed(child, name, own=own))
 
 
-def faults(build: Any) -> list[str]:
-    with pytest.raises(gx.GraphError) as caught:
-        build()
-    return [f"{fault.code} {fault.node}: {fault.text}" for fault in caught.value.faults]
+@cases(
+    ("build", "fault"),
+    [
+        (
+            lambda: gx.graph(loosely(SOLVE, gx.on(Solved, gx.END)), start=SOLVE),
+            "GX002 solve Failed: solve may return Failed, which no edge takes; add on(Failed, ...)",
+        ),
+        (
+            lambda: hand_out_to(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]), gx.Budget("shared", 5)),
+            "GX011 solve None: solve is metered by shared with the limit 100, but another node has the limit 5; "
+            "use one Budget for both",
+        ),
+    ],
+)
+def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: str) -> None:
+    assert faults_of(build) == [fault]
 
 
-def test_row_of_a_subgraph_must_be_total() -> None:
-    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
-    assert faults(lambda: gx.graph(loosely(solve, gx.on(Solved, gx.END)), start=solve)) == [
-        "GX002 solve: solve may return Failed, which no edge takes; add on(Failed, ...)"
-    ]
-
-
-def test_conflicting_budgets_of_a_subgraph_are_reported() -> None:
-    @gx.metered(when_spent=Failed, budget=gx.Budget("shared", 5))
-    @gx.node
-    def hand_out(task: Task) -> Task:
-        return task
-
-    solve: Any = gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES])
-    assert faults(
-        lambda: gx.graph(
-            loosely(hand_out, gx.on(Task, solve) | gx.on(Failed, gx.END))
-            | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
-            start=hand_out,
-        )
-    ) == [
-        "GX011 solve: solve is metered by shared with the limit 100, but another node has the limit 5; "
-        "use one Budget for both"
-    ]
-
-
-def test_outer_budget_stays_apart_from_own_budget() -> None:
-    @gx.metered(when_spent=Failed, budget=gx.Budget("tries", 9))
-    @gx.node
-    def hand_out(task: Task) -> Task:
-        return task
-
-    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
-    machine: gx.Graph[Task, Any] = gx.graph(
-        loosely(hand_out, gx.on(Task, solve) | gx.on(Failed, gx.END))
-        | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
-        start=hand_out,
-    )
-    assert machine.budgets == {"tries": 9, "solve.tries": 3}
-
-
-def test_outer_edge_may_reset_an_inner_budget() -> None:
-    solve: Any = gx.embed(solver(TRIES), "solve")
-    machine: gx.Graph[Task, Any] = gx.graph(
-        loosely(solve, gx.on(Solved, deliver, resets=[TRIES]) | gx.on(Failed, apologise))
-        | gx.edges(deliver, gx.on(Task, solve) | gx.on(Report, gx.END))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
-        start=solve,
-    )
-    assert "solve.attempt --Solved (resets tries)--> deliver" in str(machine).splitlines()
-    assert run_office(machine, 2, 2, 2) == "all solved"
+@cases("given", [None, "clock", 3])
+def test_embedding_a_value_without_a_graph_is_refused(given: Any) -> None:
+    assert "is not a graph; write embed(graph, name)" in error_message(InputError, gx.embed, given, "clock")
 
 
 # ---- drafts with subgraphs
 
 
 def test_subgraphs_of_a_draft_are_inlined() -> None:
-    solve: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
-    machine = gx.draft(loosely(solve, gx.on(Solved, gx.END)), start=solve)
+    machine = gx.draft(loosely(SOLVE, gx.on(Solved, gx.END)), start=SOLVE)
     assert str(machine).splitlines() == [
         "solve.look --Trying--> solve.attempt",
         "solve.attempt --Trying--> solve.attempt",
         "solve.attempt --Solved--> END",
     ]
     assert machine.start == "solve.look"
-
-
-def test_embedded_clock_runs_as_it_does_alone() -> None:
-    clock: Any = gx.embed(CLOCK, "clock")
-    machine: gx.Graph[Tick, Any] = gx.graph(loosely(clock, gx.on(Stopped, gx.END)), start=clock)
-    alone = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=3)))
-    nested = run_script(lambda: Script(machine, Tick(), limited(iterations=3)))
-    assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
-
-
-def test_embedding_a_value_without_a_graph_is_refused() -> None:
-    given: Any
-    for given in (None, "clock", 3):
-        with pytest.raises(InputError, match=r"is not a graph; write embed\(graph, name\)"):
-            gx.embed(given, "clock")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import math
 import threading
@@ -10,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,13 +19,23 @@ from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGEN
 from graphexec.executor.result import Ending
 from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserved
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime import RunContext, arun, astream, make_run_context, run, stream
+from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
-from tests.drivers import FakeClock, Script, run_script
-from tests.kernel.machines import Prompt, Stopped
+from tests.drivers import LIVE, Driver, FakeClock, Script, drive_async, drive_sync, run_script
+from tests.kernel.machines import (
+    Prompt,
+    Stopped,
+    check_refusal,
+    error_message,
+    finish,
+    machine_of,
+    pending,
+    reload,
+    run_machine,
+)
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 from tests.verify.execution import execute
@@ -108,24 +116,22 @@ def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
     ],
 )
 def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: int) -> None:
-    result = run_script(lambda: Script(LAST_WORDS, Prompt(), office(limits, cost=1.0)))
-    assert result.outcome == Summary(
-        ("re: sum up", "re: in a word", "sent re: sum up", "sent re: in a word"),
-    )
+    result = run_machine(LAST_WORDS, Prompt(), office(limits, cost=1.0))
+    assert result.outcome == Summary(("re: sum up", "re: in a word", "sent re: sum up", "sent re: in a word"))
     assert (result.spent["model_calls"], result.spent["tool_calls"]) == (calls + 2, 2)
     assert reported_tokens(result.spent) == 7 * (calls + 2)
     assert result.spent["cost"] == calls + 2
 
 
-def test_too_many_restarts_stop_reserved_calls() -> None:
-    crashed = gx.Snapshot("conclude", Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0)), spent=Spent(restarts=2))
-    result = run_script(lambda: Script(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1))))
-    assert result.outcome == Silent(
-        Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0)), gx.Exhausted("restarts", 1, 2)
-    )
-    assert result.spent["model_calls"] == 0
-    once = gx.Snapshot("conclude", Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0)), spent=Spent(restarts=1))
-    assert isinstance(run(LAST_WORDS, once, office(agent_limits(model_calls=0, restarts=1))).outcome, Summary)
+@cases(("restarts", "outcome"), [(1, Summary), (2, Silent)])
+def test_too_many_restarts_stop_reserved_calls(restarts: int, outcome: type) -> None:
+    stopped = Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0))
+    crashed = gx.Snapshot("conclude", stopped, spent=Spent(restarts=restarts))
+    result = run_machine(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1)))
+    assert type(result.outcome) is outcome
+    if outcome is Silent:
+        assert result.outcome == Silent(stopped, gx.Exhausted("restarts", 1, 2))
+        assert result.spent["model_calls"] == 0
 
 
 # ---- the deadline
@@ -134,62 +140,47 @@ def test_too_many_restarts_stop_reserved_calls() -> None:
 TEN = gx.Limits(seconds=10)
 
 
-def first_reserved_call(limits: gx.Limits = TEN, *, at: float = 11.0) -> PendingEffect:
+# The reserved calls begin at 11 seconds, and are stopped at 12.
+GIVEN_UP = Silent(Stopped(Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0))
+
+
+def first_reserved_call() -> PendingEffect:
     """Return the run at its first reserved call, after the deadline."""
-    first = gx.advance(LAST_WORDS, gx.begin(LAST_WORDS, Prompt()), limits)
-    assert isinstance(first, PendingEffect)
-    assert first.deadline == limits.seconds
-    last = gx.advance(
-        LAST_WORDS, gx.Snapshot.from_json(first.reply(ModelReply(""), at=at).to_json(), LAST_WORDS), limits
-    )
-    assert isinstance(last, PendingEffect)
+    first = pending(LAST_WORDS, Prompt(), TEN)
+    assert first.deadline == TEN.seconds
+    last = pending(LAST_WORDS, reload(first.reply(ModelReply(""), at=11.0), LAST_WORDS), TEN)
     assert last.snapshot.node == "conclude"
     return last
 
 
 def test_grace_extends_the_deadline() -> None:
     assert first_reserved_call().deadline == 12
-    other = gx.advance(LAST_WORDS, gx.begin(LAST_WORDS, Prompt()), agent_limits(model_calls=0))
-    assert isinstance(other, PendingEffect)
-    assert other.deadline is None
+    assert pending(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN).deadline == 12
 
 
-def test_cut_after_the_grace_reports_the_runs_limit() -> None:
-    settled = first_reserved_call().cut(at=11.5)
-    done = gx.advance(LAST_WORDS, gx.Snapshot.from_json(settled.to_json(), LAST_WORDS), TEN)
-    assert done == gx.advance(LAST_WORDS, settled, TEN)
-    assert not isinstance(done, PendingEffect)
-    # A cut call used all remaining time, even if the clock lags slightly.
-    assert done.outcome == Silent(
-        Stopped(Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0)
-    )
-    assert done.spent.seconds == 12
-    assert done.spent["model_calls"] == 2
+def test_grace_needs_a_deadline() -> None:
+    assert pending(LAST_WORDS, Prompt(), agent_limits(model_calls=0)).deadline is None
 
 
-def test_reserved_calls_stop_after_the_grace() -> None:
-    state = gx.advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=12.0), TEN)
-    assert not isinstance(state, PendingEffect)
-    assert state.outcome == Silent(
-        Stopped(Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0)
-    )
-    assert state.spent["model_calls"] == 2
-
-
-def test_reserved_calls_continue_during_the_grace() -> None:
-    state = gx.advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN)
-    assert isinstance(state, PendingEffect)
-    assert state.deadline == 12
+@cases(
+    "settle",
+    [
+        # A cut call used all remaining time, even if the clock lags slightly.
+        lambda call: call.cut(at=11.5),
+        lambda call: call.reply(ModelReply("at last"), at=12.0),
+    ],
+)
+@cases("stored", [False, True])
+def test_reserved_calls_stop_after_the_grace(settle: Callable[[PendingEffect], gx.Snapshot], stored: bool) -> None:
+    settled = settle(first_reserved_call())
+    done = finish(LAST_WORDS, reload(settled, LAST_WORDS) if stored else settled, TEN)
+    assert (done.outcome, done.spent.seconds, done.spent["model_calls"]) == (GIVEN_UP, 12, 2)
 
 
 def test_cut_batch_keeps_finished_replies() -> None:
-    words = first_reserved_call().reply(ModelReply("a"), at=11.0)
-    second = gx.advance(LAST_WORDS, words, TEN)
-    assert isinstance(second, PendingEffect)
-    mails = gx.advance(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
-    assert isinstance(mails, PendingEffect)
-    done = gx.advance(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
-    assert not isinstance(done, PendingEffect)
+    second = pending(LAST_WORDS, first_reserved_call().reply(ModelReply("a"), at=11.0), TEN)
+    mails = pending(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
+    done = finish(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
     cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
     assert done.outcome == Summary(("a", "b", "sent", cut))
 
@@ -220,16 +211,13 @@ def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContex
     ],
 )
 def test_every_driver_enforces_the_grace(seconds: float, outcome: type, calls: int) -> None:
-    def script() -> Script[Prompt, Summary | Silent]:
-        return Script(LAST_WORDS, Prompt(), slow(FakeClock(), seconds))
-
-    result = run_script(script)
+    result = run_script(lambda: Script(LAST_WORDS, Prompt(), slow(FakeClock(), seconds)))
     assert type(result.outcome) is outcome
     assert result.spent["model_calls"] == calls
 
 
-@cases("driver", ["sync", "async"])
-def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
+@cases("drive", [drive_sync, drive_async])
+def test_hanging_call_is_cut_after_the_grace(drive: Driver) -> None:
     clock, released = FakeClock(), threading.Event()
 
     def answer(call: CallModel) -> ModelReply:
@@ -240,9 +228,8 @@ def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
             clock.advance(11.99)
         return ModelReply("so")
 
-    made = make_run_context({CallModel: answer}, limits=TEN, clock=clock)
     try:
-        done = run(LAST_WORDS, Prompt(), made) if driver == "sync" else asyncio.run(arun(LAST_WORDS, Prompt(), made))
+        done = drive(Script(LAST_WORDS, Prompt(), make_run_context({CallModel: answer}, limits=TEN, clock=clock)))
     finally:
         released.set()
     assert isinstance(done.outcome, Silent)
@@ -253,9 +240,9 @@ def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
 SOON = gx.replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
-@cases("driver", ["run", "arun", "stream", "astream"])
+@cases("drive", LIVE)
 @cases("hanging", ["sum up", "a mail"])
-def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
+def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
     """The deadline cuts a hanging call; a reserved call follows, and is cut after its grace."""
     released = threading.Event()
 
@@ -270,21 +257,9 @@ def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
         return ToolResult("sent")
 
     made = make_run_context({CallModel: answer, CallTool: send}, limits=gx.Limits(seconds=0.05))
-
-    async def last() -> Any:
-        return [event async for event in astream(SOON, Prompt(), made)][-1]
-
     try:
         with Stopwatch() as watch:
-            match driver:
-                case "run":
-                    done: Any = run(SOON, Prompt(), made)
-                case "arun":
-                    done = asyncio.run(arun(SOON, Prompt(), made))
-                case "stream":
-                    done = list(stream(SOON, Prompt(), made))[-1]
-                case _:
-                    done = asyncio.run(last())
+            done = drive(Script(SOON, Prompt(), made))
     finally:
         released.set()
     assert 0.65 <= watch.elapsed < watch.extend(3)
@@ -308,51 +283,51 @@ def words(stopped: Stopped) -> gx.Asks[CallModel, Summary]:
     return Summary((reply.content,))
 
 
+def silent(stopped: Stopped) -> Summary:
+    return Summary(())
+
+
+WORDS = gx.node(words)
+METERED = "words is reserved, so its entry costs nothing; leave out @metered"
+# Any: type checkers refuse it.
+EVERYTHING: Any = None
+
+
 @cases(
-    "written",
+    ("write", "text"),
     [
-        lambda: gx.metered(when_spent=Silent)(reserved(when_spent=Silent)(gx.node(words))),
-        lambda: reserved(when_spent=Silent)(gx.metered(when_spent=Silent)(gx.node(words))),
-        lambda: gx.metered(when_spent=Silent, budget=Budget("alpha", 1))(reserved(when_spent=Silent)(gx.node(words))),
+        (lambda: gx.metered(when_spent=Silent)(reserved(when_spent=Silent)(WORDS)), METERED),
+        (lambda: reserved(when_spent=Silent)(gx.metered(when_spent=Silent)(WORDS)), METERED),
+        (lambda: gx.metered(when_spent=Silent, budget=Budget("alpha", 1))(reserved(when_spent=Silent)(WORDS)), METERED),
+        (lambda: reserved(when_spent=Silent)(gx.node(silent)), "silent"),
+        (
+            lambda: reserved(when_spent=Silent, asks=EVERYTHING)(WORDS),
+            "is reserved and needs the number of its effects; write asks=1, or (least, most)",
+        ),
     ],
 )
-def test_reserved_node_cannot_be_metered(written: Callable[[], Any]) -> None:
-    with pytest.raises(NodeError, match="words is reserved, so its entry costs nothing; leave out @metered"):
-        written()
+def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], object], text: str) -> None:
+    assert text in error_message(NodeError, write)
 
 
 @cases("grace", [-1, -0.001, math.inf, math.nan, True, False])
 def test_invalid_grace_is_refused(grace: Any) -> None:
-    with pytest.raises(NodeError, match=f"grace is {grace}; give seconds, 0 or more"):
-        reserved(when_spent=Silent, grace=grace)
-
-
-def test_reserved_needs_a_node_that_asks() -> None:
-    def silent(stopped: Stopped) -> Summary:
-        return Summary(())
-
-    with pytest.raises(NodeError, match="silent"):
-        reserved(when_spent=Silent)(gx.node(silent))
+    check_refusal(
+        NodeError, [f"grace is {grace}; give seconds, 0 or more"], lambda: reserved(when_spent=Silent, grace=grace)
+    )
 
 
 def test_zero_grace_reserves_only_the_calls() -> None:
-    machine: Any = gx.graph(
+    without_time = reserved(when_spent=Silent, grace=0)(WORDS)
+    machine = gx.graph(
         gx.edges(prompt, gx.on(Prompt, prompt) | gx.on(Stopped, without_time))
         | gx.edges(without_time, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
         start=prompt,
     )
-    assert isinstance(run(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
+    assert isinstance(run_machine(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
     result = run_script(lambda: Script(machine, Prompt(), slow(FakeClock(), 6.0)))
-    assert result.outcome == Silent(
-        Stopped(Prompt(2), gx.Exhausted("seconds", 10, 12.0)), gx.Exhausted("seconds", 10, 12.0)
-    )
-
-
-@reserved(when_spent=Silent, grace=0)
-@gx.node
-def without_time(stopped: Stopped) -> gx.Asks[CallModel, Summary]:
-    reply = yield from gx.ask(question("sum up"))
-    return Summary((reply.content,))
+    late = gx.Exhausted("seconds", 10, 12.0)
+    assert result.outcome == Silent(Stopped(Prompt(2), late), late)
 
 
 # ---- proofs
@@ -438,9 +413,8 @@ def again(given: Prompt) -> gx.Asks[CallModel, Prompt]:
 
 
 def test_reserved_calls_alone_bound_no_loop() -> None:
-    machine = gx.graph(gx.edges(again, gx.on(Prompt, again) | gx.on(Over, gx.END)), start=again)
-    verdict = machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3))
-    assert verdict.status == "refuted"
+    machine = machine_of(again)
+    assert machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3)).status == "refuted"
     assert explore_table(machine, agent_limits(model_calls=3)).endless is not None
 
 
@@ -451,15 +425,15 @@ def perhaps(given: Prompt) -> gx.Asks[CallModel, Summary]:
     return Summary((reply.content,))
 
 
+@reserved(when_spent=Silent, asks=(0, 1))
+@gx.node
+def first(stopped: Stopped) -> gx.Asks[CallModel, Prompt]:
+    yield from gx.ask(question("sum up"))
+    return Prompt()
+
+
 def test_reserved_calls_use_up_other_limits() -> None:
     """Found by a random machine: the outcome for a limit leads back to the node that it stopped."""
-
-    @reserved(when_spent=Silent, asks=(0, 1))
-    @gx.node
-    def first(stopped: Stopped) -> gx.Asks[CallModel, Prompt]:
-        yield from gx.ask(question("sum up"))
-        return Prompt()
-
     machine = gx.graph(
         gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(Stopped, first))
         | gx.edges(first, gx.on(Prompt, perhaps) | gx.on(Silent, gx.END)),
@@ -467,7 +441,7 @@ def test_reserved_calls_use_up_other_limits() -> None:
     )
     limits = agent_limits(tokens=1)
     (finding,) = machine.verify(limits).findings
-    assert (finding.code, finding.witness is not None) == ("GX009", True)
+    assert finding.code == "GX009"
     assert finding.witness is not None
     assert execute(machine, finding.witness, 50) == 50
 
@@ -511,36 +485,37 @@ def test_audit_reports_excess_reserved_calls() -> None:
 # ---- the explorer
 
 
+GRACE: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
+FIVE_SECONDS = gx.Limits(iterations=None, seconds=5)
+
+
 def build_graph(*nodes: DrawnNode) -> gx.Graph[Any, Any]:
     return DrawnGraph(nodes).graph
 
 
 def test_explorer_tries_replies_within_the_grace() -> None:
     """Regression: the explorer tried late replies only at the end of the grace, and missed runs that continue."""
-    grace: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
     # A node that only the deadline stops leads back to the reserved node.
     machine = build_graph(
-        DrawnNode((DrawnEdge("Red", 1),), **grace),
+        DrawnNode((DrawnEdge("Red", 1),), **GRACE),
         DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=0),
     )
-    limits = gx.Limits(iterations=None, seconds=5)
-    assert explore_table(machine, limits).endless is not None
-    assert {finding.code for finding in machine.verify(limits).findings if finding.severity == "error"} == {"GX012"}
+    assert explore_table(machine, FIVE_SECONDS).endless is not None
+    assert {one.code for one in machine.verify(FIVE_SECONDS).findings if one.severity == "error"} == {"GX012"}
 
 
 def test_explorer_distinguishes_states_by_remaining_grace() -> None:
-    grace: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
     machine = build_graph(
         # A cut call returns at once, when the grace is over; a late reply takes a detour, and is in time.
-        DrawnNode((DrawnEdge("Red", 1),), **grace, spent=2),
+        DrawnNode((DrawnEdge("Red", 1),), **GRACE, spent=2),
         DrawnNode((DrawnEdge("Red", 2),)),
         DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=3),
-        DrawnNode((DrawnEdge("Red", 4),), **grace),
+        DrawnNode((DrawnEdge("Red", 4),), **GRACE),
         DrawnNode((DrawnEdge("Red", None),)),
     )
-    limits = gx.Limits(iterations=None, seconds=5)
-    certificate = proof(machine, limits)
-    assert explore_table(machine, limits, ranks=certificate.ranks).longest == certificate.bounds.transitions.number == 5
+    certificate = proof(machine, FIVE_SECONDS)
+    found = explore_table(machine, FIVE_SECONDS, ranks=certificate.ranks)
+    assert found.longest == certificate.bounds.transitions.number == 5
 
 
 @cases("restarts", [0, 1, 2])
@@ -552,8 +527,8 @@ def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
     check(certificate, machine)
     assert certificate.bounds.model_calls.number == 1 + restarts
     assert explore_table(machine, limits, ranks=certificate.ranks).model_calls == 1 + restarts
-    both = proof(GENERATING_AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=0, restarts=restarts))
-    reached = explore_table(GENERATING_AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=0, restarts=restarts))
+    limits = agent_limits(iterations=3, model_calls=0, restarts=restarts)
+    both, reached = proof(GENERATING_AGENT_EXECUTOR, limits), explore_table(GENERATING_AGENT_EXECUTOR, limits)
     assert both.bounds.model_calls.number == reached.model_calls == 1 + restarts
 
 
@@ -564,11 +539,3 @@ def test_reserved_node_that_never_asks_is_not_stopped() -> None:
     (finding,) = [one for one in machine.verify(gx.Limits(seconds=5)).findings if one.code == "GX010"]
     assert finding.witness is not None
     assert execute(machine, finding.witness, 50) == 50
-
-
-def test_reserved_calls_are_described_by_number() -> None:
-    everything: Any = None
-    with pytest.raises(
-        NodeError, match=r"is reserved and needs the number of its effects; write asks=1, or \(least, most\)$"
-    ):
-        reserved(when_spent=Silent, asks=everything)(gx.node(words))
