@@ -292,7 +292,7 @@ OWN = {"seconds", "began", "run"}
 def timeless(value: Any) -> Any:
     match value:
         case {**members}:
-            return {name: None if name in OWN else timeless(one) for name, one in members.items()}
+            return {name: timeless(one) for name, one in members.items() if name not in OWN}
         case [*items]:
             return [timeless(one) for one in items]
         case _:
