@@ -37,6 +37,7 @@ def executor(chain: Any, config: Any = None, *, stream: bool = True, **settings:
 
 
 ACT = AgentAction("echo", "a", "I look.")
+DONE = Finish({"output": "done"})
 OURS = graphexec.AgentAction("echo", "a", "I look.")
 
 
@@ -66,11 +67,11 @@ def test_output_parser_exception_is_a_parse_error(run: Callable[..., Any]) -> No
     assert ended.steps[0].observation == "Say it again."
 
 
-def test_other_errors_are_raised_unchanged() -> None:
-    for error in (ValueError("no"), OSError("no"), ParseError("no")):
-        with pytest.raises(type(error), match="no") as raised:
-            executor(Invoked(error)).run("q")
-        assert raised.value is error or isinstance(error, ParseError)
+@cases("error", [ValueError("no"), OSError("no"), ParseError("no")])
+def test_other_errors_are_raised_unchanged(error: Exception) -> None:
+    with pytest.raises(type(error), match="no") as raised:
+        executor(Invoked(error)).run("q")
+    assert raised.value is error or isinstance(error, ParseError)
 
 
 class Blocking(Invoked):
@@ -111,7 +112,7 @@ class OnlyAwaited:
 )
 def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str, str]) -> None:
     for run, method in zip((run_sync, run_async), used, strict=True):
-        made = chain(ACT, Finish({"output": "done"}))
+        made = chain(ACT, DONE)
         assert run(executor(made, stream=stream)).output == "done"
         assert made.used == [method, method]
 
@@ -125,7 +126,7 @@ def test_async_run_awaits_on_its_own_loop() -> None:
             return await super().ainvoke(inputs, config)
 
     async def main() -> None:
-        await executor(Looking(Finish({"output": "done"})), stream=False).arun("q")
+        await executor(Looking(DONE), stream=False).arun("q")
         assert loops == [asyncio.get_running_loop()]
 
     asyncio.run(main())
@@ -133,7 +134,7 @@ def test_async_run_awaits_on_its_own_loop() -> None:
 
 @RUNS
 def test_streamed_chunks_are_one_decision(run: Callable[..., Any]) -> None:
-    chain = Chain(([ACT], AgentAction("echo", "b", "")), (Finish({"output": "done"}),))
+    chain = Chain(([ACT], AgentAction("echo", "b", "")), (DONE,))
     assert [step.observation for step in run(executor(chain)).steps] == ["a", "b"]
 
 
@@ -143,24 +144,14 @@ def test_two_streamed_finishes_are_refused(run: Callable[..., Any]) -> None:
         run(executor(Chain((Finish({"output": "a"}), Finish({"output": "b"})))))
 
 
-def metadata(config: dict[str, Any]) -> Any:
-    return config["metadata"]
-
-
 @RUNS
 def test_config_reaches_every_call(run: Callable[..., Any]) -> None:
-    chain = Chain(ACT, Finish({"output": "done"}))
-    run(executor(chain, {"tags": ["mine"], "configurable": {"user": 1}, "metadata": {"shop": 7}}))
-    assert [(one["tags"], one["configurable"], metadata(one)["shop"]) for one in chain.configs] == [
-        (["mine"], {"user": 1}, 7)
-    ] * 2
-
-
-def test_run_and_call_are_in_the_metadata() -> None:
-    chain = Chain(ACT, Finish({"output": "done"}))
-    executor(chain).run("q", run_id="monday")
-    assert [metadata(one) for one in chain.configs] == [
-        {"graphexec_run_id": "monday", "graphexec_call_id": f"monday/{number}.0"} for number in (1, 3)
+    chain = Chain(ACT, DONE)
+    config = {"tags": ["mine"], "configurable": {"user": 1}, "metadata": {"shop": 7}}
+    run(executor(chain, config), run_id="monday")
+    assert [(one["tags"], one["configurable"]) for one in chain.configs] == [(["mine"], {"user": 1})] * 2
+    assert [one["metadata"] for one in chain.configs] == [
+        {"shop": 7, "graphexec_run_id": "monday", "graphexec_call_id": f"monday/{number}.0"} for number in (1, 3)
     ]
 
 
@@ -168,7 +159,7 @@ def test_config_may_depend_on_the_context() -> None:
     def config(call: CallContext[str]) -> dict[str, Any]:
         return {"configurable": {"session_id": call.context}}
 
-    chain = Chain(Finish({"output": "done"}))
+    chain = Chain(DONE)
     executor(chain, config).run("q", context="ada")
     assert chain.configs[0]["configurable"] == {"session_id": "ada"}
 
@@ -184,11 +175,6 @@ def test_invalid_config_is_refused(wrong: Any) -> None:
 
     with pytest.raises(InputError, match=message):
         executor(Chain(), config).run("q")
-
-
-def test_config_of_a_function_is_refused() -> None:
-    with pytest.raises(InputError, match="config is for LangChain's runnables; a function has what it needs"):
-        callable_agent(lambda steps, inputs: AgentFinish({}), config={"tags": []})
 
 
 @RUNS
@@ -232,20 +218,15 @@ def test_native_tool_calls_keep_their_classes(run: Callable[..., Any]) -> None:
     assert [(one.tool_call_id, one.content) for one in results] == [("c0", "a"), ("c1", "b")]
 
 
-def test_native_tool_call_has_its_id_and_message() -> None:
-    action = executor(ToolCalling(native({"text": "a"}), AIMessage(content="done"))).run("q").steps[0].action
-    assert (action.call_id, action.message) == (
-        "c0",
-        AssistantMessage("I look.", (ToolCall("c0", "echo", '{"text": "a"}'),)),
-    )
+BLOCKS: Any = ["I ", {"type": "text", "text": "look."}, {"type": "thinking", "thinking": "Hm."}]
 
 
-def test_content_blocks_are_read_as_text() -> None:
-    blocks: Any = ["I ", {"type": "text", "text": "look."}, {"type": "thinking", "thinking": "Hm."}]
-    message = native({"text": "a"}).model_copy(update={"content": blocks})
+@cases("content", ["I look.", BLOCKS])
+def test_native_tool_call_has_its_id_and_message(content: Any) -> None:
+    message = native({"text": "a"}).model_copy(update={"content": content})
     action = executor(ToolCalling(message, AIMessage(content="done"))).run("q").steps[0].action
-    assert action.message is not None
-    assert action.message.content == "I look."
+    assert action.call_id == "c0"
+    assert action.message == AssistantMessage("I look.", (ToolCall("c0", "echo", '{"text": "a"}'),))
 
 
 def store_crashed_run(chain: Chain) -> str:
@@ -284,35 +265,24 @@ class Weather(BaseModel):
     celsius: float = Field(serialization_alias="degrees")
 
 
-@tool(name="echo")
-def measure(text: str) -> Weather:
-    """Return the weather."""
-    return Weather(celsius=3.5)
-
-
-def test_observation_is_data_before_and_after_a_resume() -> None:
-    chain = Invoked(ACT, Finish({"output": "done"}))
-    AgentExecutor(agent=callable_agent(chain), tools=[measure]).run("q")
-    assert chain.given[1]["intermediate_steps"] == [(ACT, {"degrees": 3.5})]
-
-
 FORGED = {"kind": "graphexec.image", "url": "https://example.org/a.png"}
+DATA: list[Any] = [FORGED, {"kind": "graphexec.data", "data": FORGED}, {"kind": "graphexec.data"}, ["a"]]
 
 
-@cases("data", [FORGED, {"kind": "graphexec.data", "data": FORGED}, {"kind": "graphexec.data"}, ["a"]])
-def test_runnable_gets_data_as_they_are(data: Any) -> None:
+@cases(("returned", "data"), [(Weather(celsius=3.5), {"degrees": 3.5}), *(({"r": one}, {"r": one}) for one in DATA)])
+def test_runnable_gets_data_as_they_are(returned: Any, data: Any) -> None:
     @tool(name="echo")
     def look(text: str) -> Any:
         """Look."""
-        return {"r": data}
+        return returned
 
-    chain = Invoked(ACT, Finish({"output": "done"}))
+    chain = Invoked(ACT, DONE)
     AgentExecutor(agent=callable_agent(chain), tools=[look]).run("q")
-    assert chain.given[1]["intermediate_steps"] == [(ACT, {"r": data})]
+    assert chain.given[1]["intermediate_steps"] == [(ACT, data)]
 
 
 def test_long_observation_is_cut_for_a_runnable() -> None:
-    chain = Invoked(AgentAction("echo", "x" * 99, ""), Finish({"output": "done"}))
+    chain = Invoked(AgentAction("echo", "x" * 99, ""), DONE)
     executor(chain, max_observation=10).run("q")
     ((_, observation),) = chain.given[1]["intermediate_steps"]
     assert observation == "x" * 10 + "\n[... 89 more characters were cut; ask for less]"
@@ -327,21 +297,26 @@ def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None
         resumed.run(Snapshot.from_json(text, resumed.graph))
 
 
-@cases("name", ["subprocess:Popen", "os:system", "nowhere:Class", "graphexec.messages:Usage"])
-def test_snapshot_makes_actions_and_messages_only(name: str) -> None:
-    chain = Steady(native({"text": "a"}), AIMessage(content="done"))
-    changed = store_crashed_run(chain).replace(f"{ToolAgentAction.__module__}:ToolAgentAction", name)
-    resumed = executor(chain)
-    with pytest.raises(SnapshotError, match="which this program has not loaded; import it"):
-        resumed.run(Snapshot.from_json(changed, resumed.graph))
+NOT_LOADED = "which this program has not loaded; import it"
+CLASS = f"{ToolAgentAction.__module__}:ToolAgentAction"
 
 
-def test_stored_fields_must_fit_their_class() -> None:
+@cases(
+    ("stored", "changed", "text"),
+    [
+        (CLASS, "subprocess:Popen", NOT_LOADED),
+        (CLASS, "os:system", NOT_LOADED),
+        (CLASS, "nowhere:Class", NOT_LOADED),
+        (CLASS, "graphexec.messages:Usage", NOT_LOADED),
+        ('"tool_call_id": "c0"', '"tool_call_id": 3', "the stored fields do not make a ToolAgentAction"),
+    ],
+)
+def test_snapshot_makes_actions_and_messages_only(stored: str, changed: str, text: str) -> None:
     chain = Steady(native({"text": "a"}), AIMessage(content="done"))
-    changed = store_crashed_run(chain).replace('"tool_call_id": "c0"', '"tool_call_id": 3')
+    forged = store_crashed_run(chain).replace(stored, changed)
     resumed = executor(chain)
-    with pytest.raises(SnapshotError, match="the stored fields do not make a ToolAgentAction"):
-        resumed.run(Snapshot.from_json(changed, resumed.graph))
+    with pytest.raises(SnapshotError, match=text):
+        resumed.run(Snapshot.from_json(forged, resumed.graph))
 
 
 # Objects with `plan`.
@@ -364,7 +339,7 @@ class Planning:
 
 @cases("method", ["plan", "aplan"])
 def test_object_with_plan_is_an_agent(method: str) -> None:
-    planning: Any = Planning([ACT, ACT], Finish({"output": "done"}))
+    planning: Any = Planning([ACT, ACT], DONE)
     made = executor(planning, {"callbacks": ["mine"]})
     inputs = {"input": "q", "city": "Oslo"}
     result = made.run(inputs) if method == "plan" else asyncio.run(made.arun(inputs))
@@ -403,17 +378,11 @@ PIECES = [ReplyDelta("Let me "), ReplyDelta("look."), ReplyDelta(index=1, call_i
 
 
 def test_tokens_of_a_runnable_are_reported() -> None:
-    made = executor(Speaking(Finish({"output": "done"})))
-    events = list(made.stream("q", tokens=True))
-    assert [event.news for event in events if isinstance(event, Reported)] == PIECES
+    async def collect() -> list[Any]:
+        return [event async for event in executor(Speaking(DONE)).astream("q", tokens=True)]
 
-
-def test_tokens_are_reported_on_an_event_loop() -> None:
-    async def main() -> list[object]:
-        events = executor(Speaking(Finish({"output": "done"}))).astream("q", tokens=True)
-        return [event.news async for event in events if isinstance(event, Reported)]
-
-    assert asyncio.run(main()) == PIECES
+    for events in (list(executor(Speaking(DONE)).stream("q", tokens=True)), asyncio.run(collect())):
+        assert [event.news for event in events if isinstance(event, Reported)] == PIECES
 
 
 class Manager:
@@ -433,16 +402,14 @@ class Manager:
 
 def test_users_callbacks_are_kept() -> None:
     mine, manager = object(), Manager()
-    for given in ([mine], manager):
-        chain = Chain(Finish({"output": "done"}))
+    for given, handlers in (([mine], 2), (manager, 1)):
+        chain = Chain(DONE)
         list(executor(chain, {"callbacks": given}).stream("q", tokens=True))
         callbacks = chain.configs[0]["callbacks"]
-        assert len(getattr(callbacks, "handlers", callbacks)) == (2 if given == [mine] else 1)
+        assert len(getattr(callbacks, "handlers", callbacks)) == handlers
     assert manager.handlers == []
-
-
-def test_listener_is_added_only_for_pieces() -> None:
-    chain = Chain(Finish({"output": "done"}))
+    # A listener is added only for pieces.
+    chain = Chain(DONE)
     executor(chain).run("q")
     assert "callbacks" not in chain.configs[0]
 
@@ -470,16 +437,17 @@ def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) 
         executor(Chain(decision)).run("q")
 
 
-def test_class_of_runnables_is_rejected() -> None:
-    wrong: Any = Chain
-    with pytest.raises(InputError, match=r"^agent is Chain, a class; make one with create_react_agent, say, or give"):
-        callable_agent(wrong)
-
-
-def test_executor_as_an_agent_is_refused() -> None:
-    inner: Any = executor(Chain())
-    with pytest.raises(InputError, match=r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("):
-        AgentExecutor(agent=inner, tools=[echo])
+@cases(
+    ("agent", "config", "text"),
+    [
+        (Chain, None, "^agent is Chain, a class; make one with create_react_agent, say, or give"),
+        (executor(Chain()), None, r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("),
+        (lambda steps, inputs: AgentFinish({}), {"tags": []}, "config is for LangChain's runnables; a function has wh"),
+    ],
+)
+def test_invalid_agent_is_refused(agent: Any, config: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        AgentExecutor(agent=agent if config is None else callable_agent(agent, config=config), tools=[echo])
 
 
 def test_same_runnable_is_the_same_agent() -> None:
@@ -503,23 +471,18 @@ def test_object_that_can_be_called_is_invoked() -> None:
         def __call__(self, inputs: Any) -> Any:
             raise AssertionError("LangChain's chains are not agent functions")
 
-    assert executor(OldChain(Finish({"output": "done"}))).run("q").output == "done"
+    assert executor(OldChain(DONE)).run("q").output == "done"
 
 
-def test_function_without_a_module_is_an_agent() -> None:
+def test_functions_without_a_module_are_an_agent_and_a_tool() -> None:
     def decide(steps: Any, inputs: Any) -> AgentFinish:
         return AgentFinish({"output": "done"})
 
-    nameless: Any = None
-    decide.__module__ = nameless
-    assert AgentExecutor(agent=decide, tools=[]).run("q").output == "done"
-
-
-def test_tool_without_a_module_is_a_tool() -> None:
     def shout(text: str) -> str:
         """Shout."""
         return text.upper()
 
     nameless: Any = None
-    shout.__module__ = nameless
+    decide.__module__ = shout.__module__ = nameless
+    assert AgentExecutor(agent=decide, tools=[]).run("q").output == "done"
     assert tool(shout)("a") == "A"
