@@ -1,7 +1,8 @@
-"""What must be green, in sessions: `nox -f .ci/noxfile.py -s lint`, say; without `-s`, all of them.
+"""What must be green, in sessions: `nox -f .ci/noxfile.py -s lint`, say; without `-s`, what `.ci/run` runs of them.
 
-They run in the environment of the nox that runs them, which the README's test block makes; `thorough` makes its own.
-`.ci/run` runs them for the oldest and the newest Python of the machine.
+They run in the environment of the nox that runs them, which `pip install --editable ".[dev]"` makes; `lowest` makes its
+own. `-- full` after a session runs it as `.ci/full` does: with everything that it has, and many examples, drawn anew. A
+number after it is the seed of these.
 """
 
 import os
@@ -11,32 +12,24 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["all"]
+nox.options.sessions = ["lint", "weight", "mypy", "pyright", "site", "lowest", "medium", "long", "browser", "models"]
 
 TOP = Path(__file__).parent.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-THOROUGH = "--hypothesis-profile=thorough"
-# The usual tests, and those of medium length, which `pytest` alone leaves out.
+# Some long tests wait for other processes.
+PARALLEL = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")
 USUAL = "not slow and not local_model and not browser"
-# Some tests wait, as tests/conftest.py says.
-WORKERS = str((os.cpu_count() or 1) + 1)
 
-# The tests that cover the pure layers, which take three times as long while their coverage is measured.
-PURE = (
-    *(f"tests/{room}" for room in ("agents", "executor", "kernel", "nodes", "runtime", "semantics", "testing")),
-    *(f"tests/{room}" for room in ("tools", "verify")),
-    *(f"tests/draw/test_{name}.py" for name in ("ended_runs", "notebook", "prompts", "runs")),
-)
+# The tests that cover the pure layers; for the lines, those of the layers themselves are enough.
+PURE = tuple(f"tests/{room}" for room in ("kernel", "messages", "parsing", "semantics", "verify"))
+ALL_PURE = (*PURE, *(f"tests/{room}" for room in ("agents", "executor", "nodes", "runtime", "testing", "tools")))
 
-# Where the tests are that need a browser, as tests/test_structure.py checks: to collect all others takes a while.
+# Where the tests are that need a browser, as tests/test_structure.py checks.
 BROWSER = ("tests/browser", "tests/draw", "tests/live")
 
-# What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.
-EXTRAS = ".[cli,draw,live,local,testing]"
-TEST_TOOLS = (
-    *("httpx-sse", "httpx2", "jsonschema", "pydot"),
-    *("pytest-examples", "pytest-timeout", "pytest-xdist"),
-)
+# What the tests need; the official clients and the type checkers want newer packages than the lowest.
+EXTRAS = ".[cli,draw,live,local,schema,testing]"
+TEST_TOOLS = ("httpx-sse", "httpx2", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
 
 
@@ -46,41 +39,51 @@ def python(session: nox.Session, *arguments: str) -> None:
     session.run(sys.executable, "-m", *arguments)
 
 
+def is_full(session: nox.Session) -> bool:
+    """Tell whether everything is run, and not what the quick gate has of it."""
+    return "full" in session.posargs
+
+
+def examples(session: nox.Session) -> tuple[str, ...]:
+    """Return the options that say how many examples of a property are tried, and which."""
+    if not is_full(session):
+        return ("--hypothesis-profile=gate",)
+    seed = session.posargs[session.posargs.index("full") + 1 :][:1]
+    return ("--hypothesis-profile=full", *(f"--hypothesis-seed={number}" for number in seed))
+
+
+def marked(session: nox.Session, expression: str) -> str:
+    """Return the marks of the tests to run: those of the full gate only there."""
+    return expression if is_full(session) else f"{expression} and not full"
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check the style, the layers, and the files that other programs read."""
     python(session, "ruff", "check")
     python(session, "ruff", "format", "--check")
     session.run(str(Path(sys.executable).with_name("lint-imports")))
-    workflow = ".github/workflows/ci.yml"
-    python(session, "check_jsonschema", "--builtin-schema", "vendor.github-workflows", workflow)
+    for workflow in sorted((TOP / ".github/workflows").glob("*.yml")):
+        python(session, "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(workflow))
     python(session, "pre_commit", "validate-config")
 
 
 @nox.session
-def types(session: nox.Session) -> None:
-    """Check the types as of this Python."""
-    python(session, "mypy", "--python-version", VERSION)
+def weight(session: nox.Session) -> None:
+    """Compare the lines of the package and of the tests with their caps."""
+    session.run(sys.executable, str(TOP / ".ci/weight.py"))
+
+
+@nox.session
+def mypy(session: nox.Session) -> None:
+    """Check the types of the package and the examples with mypy, as of this Python; of everything in the full gate."""
+    python(session, "mypy", "--python-version", VERSION, *(() if is_full(session) else ("graphexec", "examples")))
+
+
+@nox.session
+def pyright(session: nox.Session) -> None:
+    """Check all types with pyright, as of this Python."""
     python(session, "pyright", "--pythonversion", VERSION, "--pythonpath", sys.executable)
-
-
-@nox.session
-def tests(session: nox.Session) -> None:
-    """Run the usual tests and those of medium length; arguments go to pytest."""
-    python(session, "pytest", "-m", USUAL, *session.posargs)
-
-
-@nox.session
-def medium(session: nox.Session) -> None:
-    """Run the tests of medium length alone."""
-    python(session, "pytest", "-m", "medium and not slow")
-
-
-@nox.session
-def docs(session: nox.Session) -> None:
-    """Do what `site` does, run the documented code and the examples, and compare what is generated."""
-    site(session)
-    python(session, "pytest", "-m", USUAL, "tests/docs")
 
 
 @nox.session
@@ -94,39 +97,52 @@ def site(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="uv")
-def thorough(session: nox.Session) -> None:
-    """Run the usual tests with many examples of each property and the lowest versions of what users install."""
+def lowest(session: nox.Session) -> None:
+    """Run the usual tests with more examples of each property, and the lowest versions of what users install."""
     session.chdir(TOP)
     session.install("--resolution", "lowest-direct", "--editable", EXTRAS)
     # Leaves what is installed as it is.
     session.install(*TEST_TOOLS)
-    parallel = ("python", "-m", "pytest", "-n", WORKERS, "--dist", "worksteal", "-m", USUAL, THOROUGH)
-    session.run(*parallel, *(f"--ignore={path}" for path in NEED_MORE))
+    marks = ("-m", USUAL) if is_full(session) else ()
+    ignored = [f"--ignore={path}" for path in NEED_MORE]
+    session.run("python", "-m", "pytest", *PARALLEL, *marks, *examples(session), *ignored)
+
+
+@nox.session
+def medium(session: nox.Session) -> None:
+    """Run the tests of medium length, and the usual ones of the pure layers, which cover all of their lines."""
+    # `sys.monitoring` hardly slows tests down, but measures no branches before Python 3.14.
+    session.env["COVERAGE_CORE"] = "sysmon" if sys.version_info >= (3, 12) else "ctrace"
+    # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
+    # what is to be measured before the measuring begins.
+    covered = (*PARALLEL, "-p", "no:graphexec", "--cov", "--cov-report=term-missing")
+    python(session, "pytest", *covered, "-m", marked(session, USUAL), *PURE)
+    others = (f"--ignore={path}" for path in PURE)
+    python(session, "pytest", *PARALLEL, "-m", marked(session, "medium and not slow and not local_model"), *others)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Run the tests that cover the pure layers, always with the same examples."""
-    # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
-    # what is to be measured before the measuring begins. `sys.monitoring`, which is quicker, cannot measure branches
-    # before Python 3.14.
-    parallel = ("pytest", "-n", WORKERS, "--dist", "worksteal", "--hypothesis-seed=0", "-p", "no:graphexec")
-    python(session, *parallel, "--cov", "--cov-report=term-missing:skip-covered", *PURE)
+    """Run the tests that cover the branches of the pure layers, always with the same examples."""
+    covered = (*PARALLEL, "-p", "no:graphexec", "--cov", "--cov-branch", "--cov-report=term-missing")
+    python(session, "pytest", *covered, "--hypothesis-profile=gate", "-m", USUAL, *ALL_PURE)
 
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """Run the long tests, with the model checkers, the local model and the browser, where these are installed."""
-    python(session, "pytest", "-m", "slow and not local_model and not browser", THOROUGH)
-    # A process has one browser, which takes more than one processor.
-    python(session, "pytest", "-m", "browser and not local_model", "-n2", "--dist=worksteal", THOROUGH, *BROWSER)
-    # Each process has a local model of its own, which takes another processor.
-    python(session, "pytest", "-m", "local_model", "-n2", "--dist=worksteal", THOROUGH)
+    """Run the long properties, with the model checkers where these are installed."""
+    marks = marked(session, "slow and not local_model and not browser")
+    python(session, "pytest", *PARALLEL, "-m", marks, *examples(session))
 
 
-@nox.session(name="all")
-def every(session: nox.Session) -> None:
-    """Run all of them."""
-    # `tests` has the rest of what `docs` runs, and `thorough` what `tests` runs, with more examples.
-    for name in ("lint", "types", "site", "thorough", "coverage", "long"):
-        session.notify(name)
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Run the tests in a browser, each process with one, which takes more than one processor."""
+    marks = marked(session, "browser and not local_model")
+    python(session, "pytest", "-n2", "--dist=worksteal", "-m", marks, *examples(session), *BROWSER)
+
+
+@nox.session
+def models(session: nox.Session) -> None:
+    """Run the tests with the local model, each process with one, which takes another processor."""
+    python(session, "pytest", "-n2", "--dist=worksteal", "-m", marked(session, "local_model"), *examples(session))

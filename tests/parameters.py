@@ -91,7 +91,15 @@ def _fresh(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
 
 
 def _describe(row: dict[str, Any]) -> str:
-    return _shorten(", ".join(f"{name}={value!r}" for name, value in row.items()))
+    return _shorten(", ".join(f"{name}={_represent(value)}" for name, value in row.items()))
+
+
+def _represent(value: object) -> str:
+    try:
+        return repr(value)
+    # Of hostile values, and of integers with more digits than Python writes.
+    except Exception as error:  # noqa: BLE001
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
 
 
 def _shorten(text: str) -> str:
