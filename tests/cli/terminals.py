@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import queue
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,17 +31,14 @@ ARGUMENTS = [sys.executable, "-W", "ignore", "-m", "graphexec"]
 
 # Variables that a subprocess must not inherit: colours that a CI forces, the width that pytest-xdist sets, and the
 # developer's key and server.
-OURS = frozenset(
-    {
-        "FORCE_COLOR",
-        "NO_COLOR",
-        "COLUMNS",
-        "OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-        "GRAPHEXEC_DEBUG",
-        "PYTHONWARNINGS",
-    }
-)
+OURS = {"FORCE_COLOR", "NO_COLOR", "COLUMNS", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GRAPHEXEC_DEBUG", "PYTHONWARNINGS"}
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -56,13 +55,14 @@ class Ended:
     err: str
 
 
-def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Ended:
+def command(*arguments: str) -> Ended:
     """Run a command in this process."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as exited:
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as exited:
         enter(arguments)
-    out, err = capsys.readouterr()
-    return Ended(exited.value.code, out, err)
+    out.seek(0)
+    err.seek(0)
+    return Ended(exited.value.code, out.read(), err.read())
 
 
 def program(*arguments: str, cwd: Path | None = None, **more: str) -> Ended:
@@ -115,6 +115,11 @@ class Program:
         for line in self.process.stderr:
             self._lines.put(line)
         self._lines.put(None)
+
+    def read_line(self) -> str:
+        """Return the next line on stdout."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
 
     def until(self, text: str) -> None:
         """Wait for a line with `text` on stderr."""

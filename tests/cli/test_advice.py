@@ -271,9 +271,7 @@ def answering(status: int, body: Any) -> Generator[str]:
 
 
 @cases("name", CASES)
-def test_errors_name_options_of_their_command(
-    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_name_options_of_their_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -285,7 +283,7 @@ def test_errors_name_options_of_their_command(
     for variable, value in case.environment.items():
         monkeypatch.setenv(variable, value)
     with answering(case.status, case.body) as url:
-        ended = command(capsys, *(one.replace("{url}", url) for one in case.arguments))
+        ended = command(*(one.replace("{url}", url) for one in case.arguments))
     printed = f"{ended.out}\n{ended.err}"
     assert ended.code == case.code or (case.code is None and ended.code), printed
     assert "graphexec: " in printed or "limit of" in printed
@@ -333,12 +331,12 @@ def test_other_errors_are_not_copied() -> None:
     assert advise(own, own=True) is own
 
 
-def test_download_errors_name_the_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_errors_name_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     def pull(name: str) -> Path:
         raise WeightsError("no net; check it, or pass the path of a GGUF file instead")
 
     monkeypatch.setattr(weights, "pull", pull)
-    ended = command(capsys, "run", "q")
+    ended = command("run", "q")
     assert (ended.code, ended.err) == (1, "graphexec: no net; check it, or name a GGUF file of your own with --gguf\n")
 
 
@@ -400,19 +398,19 @@ def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
 
 
 def test_check_names_options_for_graphs_and_python_for_executors(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     Path("mine.py").write_text(MINE, encoding="utf-8")
-    ended = command(capsys, "check", "mine:executor", "mine:machine")
+    ended = command("check", "mine:executor", "mine:machine")
     assert ended.code == 0
     of_executor, of_machine = ended.out.split("mine:machine  ")
     assert "set max_execution_time, or Limits(seconds=30)" in of_executor
     assert "no bound; set --limit seconds=30" in of_machine
     assert PYTHON.search(of_machine.replace("as_tool", "").partition("assuming")[0]) is None
-    assert command(capsys, "check", "mine:machine", "--limit", "seconds=30").code == 0
+    assert command("check", "mine:machine", "--limit", "seconds=30").code == 0
 
 
 @cases("own", [True, False])

@@ -29,44 +29,40 @@ def write_trace(records: Trace) -> None:
 
 
 @pytest.mark.usefixtures("trace")
-def test_conforming_trace_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "audit", "trace.jsonl", "proof.json")
+def test_conforming_trace_exits_0() -> None:
+    ended = command("audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "trace.jsonl  CONFORMS  6 transitions of at most 62; answered\n"
 
 
-def test_trace_is_read_from_a_pipe(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, trace: Trace
-) -> None:
+def test_trace_is_read_from_a_pipe(monkeypatch: pytest.MonkeyPatch, trace: Trace) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, trace))))
-    assert command(capsys, "audit", "-", "proof.json").out.startswith("standard input  CONFORMS  ")
+    assert command("audit", "-", "proof.json").out.startswith("standard input  CONFORMS  ")
 
 
-def test_deviations_are_listed_by_line(capsys: pytest.CaptureFixture[str], trace: Trace) -> None:
+def test_deviations_are_listed_by_line(trace: Trace) -> None:
     write_trace([record for record in trace if record.get("node") != "dispatch_tools"])
-    ended = command(capsys, "audit", "trace.jsonl", "proof.json")
+    ended = command("audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith("trace.jsonl  DOES NOT CONFORM\n  line 7: ")
     assert "\n  line 8: check_return_direct is entered, but dispatch_tools was due; " in ended.out
 
 
-def test_output_of_run_conforms_to_its_proof(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_of_run_conforms_to_its_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with serving([tool_call_text("calculator", expression="1 + 1"), answer_text("2")]) as server:
         options = ("--model", "m", "--base-url", server.url, "--agent", "structured", "--max-seconds", "600")
-        ran = command(capsys, "run", "What is 1 + 1?", *options, "--json", "--certificate", "proof.json")
+        ran = command("run", "What is 1 + 1?", *options, "--json", "--certificate", "proof.json")
     assert ran.code == 0
     Path("trace.jsonl").write_text(ran.out, encoding="utf-8")
-    assert command(capsys, "audit", "trace.jsonl", "proof.json").code == 0
+    assert command("audit", "trace.jsonl", "proof.json").code == 0
 
 
 @pytest.mark.usefixtures("trace")
-def test_changed_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_certificate_is_refused() -> None:
     proof = Path("proof.json").read_text(encoding="utf-8")
     Path("proof.json").write_text(proof.replace("Replied", "Answered"), encoding="utf-8")
-    ended = command(capsys, "audit", "trace.jsonl", "proof.json")
+    ended = command("audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
         "graphexec: proof.json: this certificate's flow does not match its digest; pass the file that "
@@ -80,18 +76,13 @@ def test_changed_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     [
         (["nothing.jsonl", "proof.json"], "nothing.jsonl cannot be read"),
         (["trace.jsonl", "nothing.json"], "nothing.json cannot be read"),
-        (
-            ["proof.json", "proof.json"],
-            "line 1 of proof.json is not a record; pass the file that graphexec run",
-        ),
+        (["proof.json", "proof.json"], "line 1 of proof.json is not a record; pass the file that graphexec run"),
         (["trace.jsonl", "trace.jsonl"], "pass the file that graphexec check --certificate wrote"),
         (["trace.jsonl"], "Missing argument 'CERTIFICATE'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
-) -> None:
-    ended = command(capsys, "audit", *arguments)
+def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
+    ended = command("audit", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert expected in ended.err
     assert ended.err.count("\n") == 1

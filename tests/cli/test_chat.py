@@ -34,20 +34,17 @@ from graphexec.memory import BufferMemory, FileHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.conversations import answer_text, serving, tool_call_text
-from tests.cli.terminals import PATIENCE, command
+from tests.cli.terminals import PATIENCE, Ended, Terminal, command
 from tests.parameters import cases
 
 
-class Terminal(io.StringIO):
-    """A stream that is a terminal; `writes` are the pieces that it received, and `on_write` is called after each."""
+class Pieces(Terminal):
+    """A terminal; `writes` are the pieces that it received, and `on_write` is called after each."""
 
     def __init__(self) -> None:
         super().__init__()
         self.writes: list[str] = []
         self.on_write: Callable[[], None] = lambda: None
-
-    def isatty(self) -> bool:
-        return True
 
     def write(self, text: str, /) -> int:
         self.writes.append(text)
@@ -82,29 +79,34 @@ def double(number: int) -> int:
 
 
 class Session:
-    """A chat with a scripted model, and what it has printed."""
+    """A chat with a scripted model, and what it has printed: `out` on a terminal, or in a file."""
 
     def __init__(
         self,
-        replies: Sequence[Any],
+        replies: Sequence[Any] = (),
         *,
-        terminal: bool = True,
         file: Path | None = None,
         model: Streaming | None = None,
         executor: gx.AgentExecutor | None = None,
         quiet: bool = False,
+        out: io.StringIO | None = None,
     ) -> None:
         self.model = model or Streaming(replies)
         self.executor = executor or gx.AgentExecutor(
             agent=gx.create_structured_agent(self.model, [double], rules=()), tools=[double], handle_parsing_errors=True
         )
-        self.out, self.err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
+        self.out, self.err = out or io.StringIO(), io.StringIO() if out is None else Terminal()
         named = NamedExecutor(self.executor, "scripted", "structured")
         self.chat = Chat(named, make_earlier_turns(self.executor, file), self.out, self.err, quiet=quiet)
 
     def say(self, *lines: str) -> int:
         """Answer lines as from a pipe, and return the exit code."""
-        return answer_lines(self.chat, MessageReader(reader_of(lines)))
+        return answer_lines(self.chat, reader_of(lines))
+
+    @property
+    def printed(self) -> str:
+        """The answers, without styles."""
+        return re.sub(r"\x1b\[[0-?]*[@-~]", "", self.out.getvalue())
 
     @property
     def notes(self) -> str:
@@ -117,7 +119,7 @@ class Session:
         return str(self.model.requests[number])
 
 
-def reader_of(lines: Sequence[str | BaseException]) -> Callable[[str], str]:
+def reader_of(lines: Sequence[str | BaseException]) -> MessageReader:
     left = list(lines)
 
     def read_line(_prompt: str) -> str:
@@ -128,14 +130,20 @@ def reader_of(lines: Sequence[str | BaseException]) -> Callable[[str], str]:
             raise line
         return line
 
-    return read_line
+    return MessageReader(read_line)
+
+
+def inputs_in(file: Path) -> list[str]:
+    return [turn.input for turn in FileHistory(file).turns()]
 
 
 HELLO, KNOWN = answer_text("Hello, Ada."), answer_text("Your name is Ada.")
+LONG = answer_text("A somewhat longer answer.")
+DOUBLED = [tool_call_text("double", number=2), answer_text("It is 4.")]
 
 
 def test_next_turn_knows_the_earlier_ones() -> None:
-    session = Session([HELLO, KNOWN])
+    session = Session([HELLO, KNOWN], out=Pieces())
     assert session.say("My name is Ada.", "What is my name?") == 0
     assert session.out.getvalue() == "Hello, Ada.\nYour name is Ada.\n"
     assert "My name is Ada." in session.requested(1)
@@ -150,14 +158,13 @@ def test_next_chat_continues_the_file(tmp_path: Path) -> None:
     assert session.chat.earlier.length == 1
     session.say("What is my name?")
     assert "My name is Ada." in session.requested(0)
-    assert len(FileHistory(file).turns()) == 2
+    assert len(inputs_in(file)) == 2
 
 
 def test_executor_keeps_its_own_memory(tmp_path: Path) -> None:
-    model = Streaming([HELLO, KNOWN])
-    memory = BufferMemory(as_messages=True)
+    model, memory = Streaming([HELLO, KNOWN]), BufferMemory(as_messages=True)
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
-    session = Session([], executor=executor)
+    session = Session(executor=executor)
     session.say("My name is Ada.", "What is my name?")
     assert [turn.input for turn in memory.history.turns()] == ["My name is Ada.", "What is my name?"]
     assert str(model.requests[1]).count("My name is Ada.") == 1
@@ -175,72 +182,53 @@ def test_agent_without_history_has_no_memory(tmp_path: Path) -> None:
 def test_function_agent_gets_the_conversation() -> None:
     seen: list[Mapping[str, Any]] = []
 
-    def agent(_steps: object, inputs: dict[str, Any]) -> str:
+    def agent(_steps: object, inputs: dict[str, Any]) -> gx.AgentFinish:
         seen.append(inputs)
-        return "yes"
+        return gx.AgentFinish({"output": "yes"}, "")
 
-    executor = gx.AgentExecutor(
-        agent=lambda steps, inputs: gx.AgentFinish({"output": agent(steps, inputs)}, ""), tools=[], max_iterations=3
-    )
-    session = Session([], executor=executor)
+    session = Session(executor=gx.AgentExecutor(agent=agent, tools=[], max_iterations=3))
     assert session.say("one", "two") == 0
     assert seen[0] == {"input": "one", "chat_history": ()}
     assert [message.content for message in seen[1]["chat_history"]] == ["one", "yes"]
 
 
 def test_answer_is_printed_while_it_comes() -> None:
-    session = Session([answer_text("A somewhat longer answer.")])
-    session.say("What is it?")
-    assert isinstance(session.out, Terminal)
-    pieces = [one for one in session.out.writes if one.strip()]
-    assert len(pieces) > 3
-    assert session.out.getvalue() == "A somewhat longer answer.\n"
-
-
-def test_first_piece_comes_before_the_last() -> None:
-    seen = threading.Event()
-    session = Session([], model=Streaming([answer_text("A somewhat longer answer.")], seen))
-    assert isinstance(session.out, Terminal)
-    session.out.on_write = seen.set
-    assert session.say("What is it?") == 0
-    assert session.out.getvalue() == "A somewhat longer answer.\n"
+    out = Pieces()
+    Session([LONG], out=out).say("What is it?")
+    assert len([one for one in out.writes if one.strip()]) > 3
+    assert out.getvalue() == "A somewhat longer answer.\n"
+    # The first piece comes before the last.
+    seen, out = threading.Event(), Pieces()
+    out.on_write = seen.set
+    assert Session(model=Streaming([LONG], seen), out=out).say("What is it?") == 0
+    assert out.getvalue() == "A somewhat longer answer.\n"
 
 
 def test_text_before_a_call_has_its_own_line() -> None:
     call = ModelReply("Let me see what this is.", (ToolCall("1", "double", '{"number": 2}'),))
-    model = Streaming([call, "It is 4."])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [double]), tools=[double])
-    session = Session([], executor=executor)
+    agent = gx.create_tool_calling_agent(Streaming([call, "It is 4."]), [double])
+    session = Session(executor=gx.AgentExecutor(agent=agent, tools=[double]), out=Pieces())
     session.say("What is 2 * 2?")
     assert session.out.getvalue() == "Let me see what this is.\nIt is 4.\n"
 
 
-def test_pipe_receives_whole_answers_alone() -> None:
-    session = Session([tool_call_text("double", number=2), answer_text("It is 4.")], terminal=False)
+@cases(("quiet", "notes"), [(False, "  double(number=2) -> 4"), (True, "")])
+def test_pipe_receives_whole_answers_alone(quiet: bool, notes: str) -> None:
+    session = Session(DOUBLED, quiet=quiet)
     assert session.say("What is 2 * 2?") == 0
-    assert session.out.getvalue() == "It is 4.\n"
-    assert session.notes == "  double(number=2) -> 4"
+    assert (session.out.getvalue(), session.notes) == ("It is 4.\n", notes)
 
 
 def test_tool_calls_are_short_lines() -> None:
-    long = tool_call_text("double", number=10**80)
-    session = Session([long, answer_text("Long.")])
+    session = Session([tool_call_text("double", number=10**80), answer_text("Long.")], out=Pieces())
     session.say("Double it.")
     [line] = [one for one in session.notes.splitlines() if "double(" in one]
     assert len(line) <= 80
 
 
-def test_quiet_prints_answers_alone() -> None:
-    session = Session([tool_call_text("double", number=2), answer_text("It is 4.")], terminal=False, quiet=True)
-    session.say("What is 2 * 2?")
-    assert (session.out.getvalue(), session.notes) == ("It is 4.\n", "")
-
-
 def test_output_controls_no_terminal() -> None:
-    session = Session([answer_text("\x1b]0;title\x07\x1b[31mred\x1b[0m\u202e!")])
+    session = Session([answer_text("\x1b]0;title\x07\x1b[31mred\x1b[0m\u202e!")], out=Pieces())
     session.say("Hello")
-    assert "\x1b" not in session.out.getvalue()
-    assert "\u202e" not in session.out.getvalue()
     assert session.out.getvalue() == "red!\n"
 
 
@@ -252,11 +240,11 @@ def test_divided_sequences_are_removed(pieces: list[str]) -> None:
 
 
 def test_stopped_run_says_which_limit_and_what_to_do() -> None:
-    session = Session([*[tool_call_text("double", number=2)] * 2, answer_text("4 and 4.")], terminal=False)
+    session = Session([*[tool_call_text("double", number=2)] * 2, answer_text("4 and 4.")])
     assert session.say("/limits iterations=1", "Double 2 twice.") == 3
     stopped = session.notes.splitlines()[-1]
     assert stopped.startswith("Stopped after 1 step: ")
-    _, remedy = stopped.split("; allow more with ")
+    remedy = stopped.partition("; allow more with ")[2]
     assert remedy == "/limits iterations=2"
     assert session.say(remedy, "Go on.") == 0
     assert session.out.getvalue().endswith("4 and 4.\n")
@@ -272,26 +260,25 @@ def test_chat_and_run_advise_the_same_amount(limit: Exhausted) -> None:
 
 def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
-    session = Session([HELLO, ValueError("out of order"), KNOWN], terminal=False, file=file)
+    session = Session([HELLO, ValueError("out of order"), KNOWN], file=file)
     assert session.say("My name is Ada.", "This fails.", "What is my name?") == 1
     assert session.notes.startswith("graphexec: ValueError: out of order (test_chat.py, line ")
     assert "This fails." not in session.requested(2)
-    assert [turn.input for turn in FileHistory(file).turns()] == ["My name is Ada.", "What is my name?"]
+    assert inputs_in(file) == ["My name is Ada.", "What is my name?"]
 
 
 def test_ctrl_c_interrupts_the_answer_and_not_the_chat(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
-    session = Session([KeyboardInterrupt(), KNOWN], file=file)
-    hold_chat(session.chat, MessageReader(reader_of(["Say it.", "And now?", "/quit", "never read"])))
+    session = Session([KeyboardInterrupt(), KNOWN], file=file, out=Pieces())
+    hold_chat(session.chat, reader_of(["Say it.", "And now?", "/quit", "never read"]))
     assert session.out.getvalue() == "Your name is Ada.\n"
     assert "Interrupted after 0 steps; this turn is not remembered" in session.notes
-    assert [turn.input for turn in FileHistory(file).turns()] == ["And now?"]
+    assert inputs_in(file) == ["And now?"]
 
 
 def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
-    session = Session([answer_text("A somewhat longer answer."), KNOWN])
-    out = session.out
-    assert isinstance(out, Terminal)
+    out = Pieces()
+    session = Session([LONG, KNOWN], out=out)
 
     def interrupt() -> None:
         if len(out.getvalue()) > 5:
@@ -299,7 +286,7 @@ def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
             raise KeyboardInterrupt
 
     out.on_write = interrupt
-    hold_chat(session.chat, MessageReader(reader_of(["What is it?", "Again."])))
+    hold_chat(session.chat, reader_of(["What is it?", "Again."]))
     first, second = out.getvalue().splitlines()
     assert "A somewhat longer answer.".startswith(first)
     assert second == "Your name is Ada."
@@ -307,25 +294,26 @@ def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
 
 
 def test_ctrl_c_at_the_prompt_says_how_to_leave(capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session([HELLO])
-    hold_chat(session.chat, MessageReader(reader_of([KeyboardInterrupt(), "Hello"])))
+    session = Session([HELLO], out=Pieces())
+    hold_chat(session.chat, reader_of([KeyboardInterrupt(), "Hello"]))
     assert session.out.getvalue() == "Hello, Ada.\n"
     assert "(Ctrl-D or /quit leaves)" in capsys.readouterr().err
 
 
 def test_interrupted_pipe_ends_with_130() -> None:
-    session = Session([KeyboardInterrupt(), HELLO], terminal=False)
-    assert session.say("one", "two") == 130
-    assert session.out.getvalue() == ""
+    session = Session([KeyboardInterrupt(), HELLO])
+    assert (session.say("one", "two"), session.out.getvalue()) == (130, "")
 
 
-def test_unsaved_turn_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session([HELLO, KNOWN], file=tmp_path / "talk.jsonl", terminal=False)
+def test_unsaved_turn_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = Session([HELLO, KNOWN], file=tmp_path / "talk.jsonl")
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(FileHistory, "add", refuse)
         assert session.say("one") == 1
     assert session.out.getvalue() == "Hello, Ada.\n"
@@ -335,7 +323,7 @@ def test_unsaved_turn_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_damaged_file_does_not_end_the_chat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "talk.jsonl"
-    session = Session([HELLO, KNOWN], file=file, terminal=False)
+    session = Session([HELLO, KNOWN], file=file)
     assert session.say("one") == 0
     file.write_text("no turn\n", encoding="utf-8")
     assert session.say("two") == 2
@@ -357,47 +345,41 @@ def test_damaged_file_does_not_end_the_chat(tmp_path: Path, capsys: pytest.Captu
     ],
 )
 def test_messages_of_several_lines(lines: list[str], messages: list[str]) -> None:
-    reader = MessageReader(reader_of(lines))
-    assert list(iter(reader.read, None)) == messages
+    assert list(iter(reader_of(lines).read, None)) == messages
 
 
-def test_empty_lines_are_no_turns() -> None:
-    session = Session([HELLO], terminal=False)
+def test_lines_are_empty_or_begin_with_two_slashes() -> None:
+    session = Session([HELLO, HELLO])
     assert session.say("", "   ", "Hello", "") == 0
     assert len(session.model.requests) == 1
-
-
-def test_two_slashes_begin_a_message() -> None:
-    session = Session([HELLO], terminal=False)
     assert session.say("//etc/hosts is a file") == 0
-    assert "/etc/hosts is a file" in session.requested(0)
-    assert "//etc" not in session.requested(0)
+    assert "/etc/hosts is a file" in session.requested(1)
+    assert "//etc" not in session.requested(1)
 
 
 # ---- slash commands
 
 
-def test_help_lists_every_command() -> None:
-    session = Session([], terminal=False)
+@cases("name", ["/machine", "/page", "/limits", "/tools", "/clear", "/quit"])
+def test_help_lists_every_command(name: str) -> None:
+    session = Session()
     assert session.say("/help") == 0
     assert [line.split()[0] for line in session.out.getvalue().splitlines()[: len(COMMANDS)]] == list(COMMANDS)
-    assert {"/machine", "/page", "/limits", "/tools", "/clear", "/quit"} < set(COMMANDS)
+    assert name in COMMANDS
 
 
 @cases(("encoding", "line"), [("utf-8", "│ plan "), ("ascii", "| plan ")])
 def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
-    session = Session([], terminal=False)
-    drawn = io.BytesIO()
-    session.chat.out = io.TextIOWrapper(drawn, encoding)
+    session, drawn = Session(), io.BytesIO()
+    session.chat.out = io.TextIOWrapper(drawn, encoding, write_through=True)
     assert session.say("/machine") == 0
-    session.chat.out.flush()
     text = drawn.getvalue().decode(encoding)
     assert line in text
     assert "Proved: every run ends" in text
 
 
 def test_page_of_the_last_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session([HELLO], terminal=False)
+    session = Session([HELLO])
     assert session.say("/page") == 2
     assert capsys.readouterr().err == "graphexec: /page: there is no run yet; ask something first\n"
     file = tmp_path / "my run.html"
@@ -413,62 +395,63 @@ def test_page_of_the_last_run_is_written(tmp_path: Path, capsys: pytest.CaptureF
         temporary.unlink()
 
 
+def test_page_may_open_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    visited: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: visited.append(address) or True)
+    Session([HELLO]).say("Hello", f"/page {tmp_path / 'run.html'} --open")
+    assert visited == [(tmp_path / "run.html").as_uri()]
+
+
+@cases(("reply", "reason"), [(ValueError("broken"), "broken"), (KeyboardInterrupt(), "interrupted")])
+def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException, reason: str) -> None:
+    session, page = Session([reply]), tmp_path / "run.html"
+    session.say("Hello")
+    assert session.say(f"/page {page}") == 0
+    assert reason in page.read_text(encoding="utf-8")
+
+
 def test_path_of_a_page_is_that_of_the_file_system(tmp_path: Path) -> None:
-    session, printed = Session([HELLO], terminal=False), io.BytesIO()
+    session, printed = Session([HELLO]), io.BytesIO()
     session.chat.out = io.TextIOWrapper(printed, encoding="ascii", errors="backslashreplace")
     page = tmp_path / "größe.html"
     assert session.say("Hello", f"/page {page}") == 0
     assert os.fsdecode(printed.getvalue()).splitlines()[-1] == str(page)
 
 
-def test_page_may_open_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    visited: list[str] = []
-
-    def visit(address: str) -> bool:
-        visited.append(address)
-        return True
-
-    monkeypatch.setattr("webbrowser.open", visit)
-    session = Session([HELLO], terminal=False)
-    session.say("Hello", f"/page {tmp_path / 'run.html'} --open")
-    assert visited == [(tmp_path / "run.html").as_uri()]
+BOUND = "iterations = 15 (exact)"
 
 
-@cases("reply", [ValueError("broken"), KeyboardInterrupt()])
-def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException) -> None:
-    session = Session([reply], terminal=False)
-    session.say("Hello")
-    assert session.say(f"/page {tmp_path / 'run.html'}") == 0
-    page = (tmp_path / "run.html").read_text(encoding="utf-8")
-    assert ("broken" if isinstance(reply, ValueError) else "interrupted") in page
-
-
-def test_limits_show_proof_and_spending() -> None:
-    session = Session([tool_call_text("double", number=2), answer_text("It is 4.")], terminal=False)
+@cases(
+    ("name", "row"),
+    [
+        ("iterations", "15 2"),
+        ("model_calls", f"none {BOUND} 2"),
+        ("tool_calls", "none fan_out*iterations = 15,000 (exact) 1"),
+    ],
+)
+def test_limits_show_proof_and_spending(name: str, row: str) -> None:
+    session = Session(DOUBLED)
     assert session.say("What is 2 * 2?", "/limits") == 0
-    rows = {line.split()[0]: line.split() for line in session.out.getvalue().splitlines() if line.strip()}
-    assert rows["iterations"] == ["iterations", "15", "2"]
-    assert rows["model_calls"][1:] == ["none", "iterations", "=", "15", "(exact)", "2"]
-    assert rows["tool_calls"][-1] == "1"
+    rows = {line.split()[0]: line.split()[1:] for line in session.out.getvalue().splitlines() if line.strip()}
+    assert " ".join(rows[name]) == row
     assert "Every run ends: this is proved." in session.out.getvalue()
 
 
 @cases(
-    ("assignment", "row"),
+    ("assignment", "name", "value"),
     [
-        ("iterations=5", ["5"]),
-        ("model_calls=7", ["7"]),
-        ("--max-tool-calls=2", ["2"]),
-        ("seconds=1.5", ["1.5"]),
-        ("depth=none", ["none"]),
+        ("iterations=5", "iterations", "5"),
+        ("model_calls=7", "model_calls", "7"),
+        ("--max-tool-calls=2", "tool_calls", "2"),
+        ("seconds=1.5", "seconds", "1.5"),
+        ("depth=none", "depth", "none"),
     ],
 )
-def test_limits_can_be_changed(assignment: str, row: list[str]) -> None:
-    session = Session([HELLO], terminal=False)
+def test_limits_can_be_changed(assignment: str, name: str, value: str) -> None:
+    session = Session([HELLO])
     assert session.say(f"/limits {assignment}") == 0
-    name = assignment.partition("=")[0].removeprefix("--max-").replace("-", "_")
     [line] = [one for one in session.out.getvalue().splitlines() if one.startswith(f"{name} ")]
-    assert line.split()[1:2] == row
+    assert line.split()[1] == value
     assert session.say("Hello") == 0
 
 
@@ -485,32 +468,28 @@ def test_limits_can_be_changed(assignment: str, row: list[str]) -> None:
     ],
 )
 def test_invalid_limits_change_nothing(capsys: pytest.CaptureFixture[str], assignment: str, error: str) -> None:
-    session = Session([], terminal=False)
+    session = Session()
     before = session.chat.executor
     assert session.say(f"/limits {assignment}") == 2
     assert session.chat.executor is before
     printed = capsys.readouterr().err
-    assert printed.count("\n") == 1
-    assert printed.startswith("graphexec: ")
-    assert error in printed
+    assert (printed.count("\n"), printed.startswith("graphexec: "), error in printed) == (1, True, True)
 
 
 def test_tools_have_arguments_and_descriptions() -> None:
-    session = Session([], terminal=False)
+    session = Session()
     assert session.say("/tools") == 0
-    assert [line.strip() for line in session.out.getvalue().splitlines()] == [
-        "double(number: integer)",
-        "Double a number.",
-    ]
+    lines = [line.strip() for line in session.out.getvalue().splitlines()]
+    assert lines == ["double(number: integer)", "Double a number."]
 
 
 def test_clear_forgets_and_empties_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "talk.jsonl"
-    session = Session([HELLO, KNOWN], file=file, terminal=False)
+    session = Session([HELLO, KNOWN], file=file)
     assert session.say("My name is Ada.", "/clear", "What is my name?") == 0
     assert "My name is Ada." not in session.requested(1)
     assert capsys.readouterr().err == f"The conversation is forgotten; {file} is empty\n"
-    assert len(FileHistory(file).turns()) == 1
+    assert len(inputs_in(file)) == 1
 
 
 @cases(
@@ -525,17 +504,15 @@ def test_clear_forgets_and_empties_the_file(tmp_path: Path, capsys: pytest.Captu
     ],
 )
 def test_unknown_command_has_a_suggestion(capsys: pytest.CaptureFixture[str], line: str, meant: str) -> None:
-    session = Session([], terminal=False)
-    assert session.say(line) == 2
-    assert (
-        capsys.readouterr().err == f"graphexec: there is no command {line.partition(' ')[0]}; did you mean {meant}?\n"
-    )
+    assert Session().say(line) == 2
+    error = f"graphexec: there is no command {line.partition(' ')[0]}; did you mean {meant}?\n"
+    assert capsys.readouterr().err == error
 
 
 # Without /page, which writes files, and /quit.
 @given(st.sampled_from(["/limits", "/tools", "/machine", "/help", "/clear", "/"]), st.text())
 def test_no_command_raises(name: str, rest: str) -> None:
-    session = Session([], terminal=False)
+    session = Session()
     line = f"{name}{rest}"
     with pytest.MonkeyPatch.context() as patch:
         errors = io.StringIO()
@@ -548,7 +525,7 @@ def test_no_command_raises(name: str, rest: str) -> None:
 
 @cases("line", ["/etc/passwd is what?", "/", "/quit now", "/machine x"])
 def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: str) -> None:
-    session = Session([], terminal=False)
+    session = Session()
     assert session.say(line) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -557,63 +534,60 @@ def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: s
 
 
 def test_quit_ends_the_chat() -> None:
-    session = Session([], terminal=False)
-    assert session.say("/quit", "never asked") == 0
-    assert session.model.requests == []
+    session = Session()
+    assert (session.say("/quit", "never asked"), session.model.requests) == (0, [])
 
 
-def test_names_of_limits_are_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+@cases("name", ["iterations", "model_calls", "tool_calls", "nested_runs", "transitions"])
+def test_names_of_limits_are_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    session = Session([])
+    session = Session(out=Pieces())
     assert session.say("/limits") == 0
-    printed = re.sub(r"\x1b\[[0-?]*[@-~]", "", session.out.getvalue())
-    assert {"iterations", "model_calls", "tool_calls", "nested_runs", "transitions"} < set(printed.split())
+    assert name in session.printed.split()
 
 
 @cases("columns", ["20", "60"])
 def test_narrow_terminals_lose_nothing(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    session = Session([tool_call_text("double", number=2), answer_text("It is 4.")])
+    session = Session(DOUBLED, out=Pieces())
     assert session.say("What is 2 * 2?", "/tools", "/limits", "/help") == 0
-    printed = re.sub(r"\x1b\[[0-?]*[@-~]", "", session.out.getvalue())
-    assert "It is 4." in printed
-    assert "doublenumber" in re.sub(r"[\s(]", "", printed)
+    assert "It is 4." in session.printed
+    assert "doublenumber" in re.sub(r"[\s(]", "", session.printed)
 
 
 # ---- the command
 
 
-def chat_lines(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+def chat(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str], *arguments: str) -> Ended:
+    """Run the command with these lines on its standard input."""
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+    return command("chat", *arguments)
 
 
-def test_piped_lines_are_turns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    chat_lines(monkeypatch, "My name is Ada.", "What is my name?")
+TALK, TALKED = ["My name is Ada.", "What is my name?"], "Hello, Ada.\nYour name is Ada.\n"
+
+
+def test_piped_lines_are_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving([HELLO, KNOWN]) as server:
-        ended = command(capsys, "chat", "--model", "test", "--base-url", server.url)
-    assert (ended.code, ended.out, ended.err) == (0, "Hello, Ada.\nYour name is Ada.\n", "")
+        ended = chat(monkeypatch, TALK, "--model", "test", "--base-url", server.url)
+        assert chat(monkeypatch, [], "--model", "test", "--base-url", server.url) == Ended(0, "", "")
+    assert ended == Ended(0, TALKED, "")
     assert "My name is Ada." in json.dumps(server.asked[1])
+    assert len(server.asked) == 2
 
 
-def test_options_of_run_apply(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    chat_lines(monkeypatch, "What is 2 * 2?", "/tools", "/machine")
-    (tmp_path / "mine.py").write_text(
-        'def twice(number: int) -> int:\n    """Double."""\n    return 2 * number\n', encoding="utf-8"
-    )
-    file = tmp_path / "talk.jsonl"
+def test_options_of_run_apply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mine, file = tmp_path / "mine.py", tmp_path / "talk.jsonl"
+    mine.write_text('def twice(number: int) -> int:\n    """Double."""\n    return 2 * number\n', encoding="utf-8")
+    options = ("--memory", str(file), "--max-iterations", "1", "--tools", f"{mine}:twice")
     with serving([tool_call_text("twice", number=2)] * 3) as server:
-        ended = command(
-            capsys,
-            *("chat", "--model", "test", "--base-url", server.url, "--memory", str(file), "--max-iterations", "1"),
-            *("--tools", f"{tmp_path / 'mine.py'}:twice"),
-        )
+        address = ("--model", "test", "--base-url", server.url)
+        ended = chat(monkeypatch, ["What is 2 * 2?", "/tools", "/machine"], *address, *options)
     assert ended.code == 3
     assert "twice(number: integer)" in ended.out
     assert "save_memory" in ended.out
     assert "allow more with /limits iterations=2" in ended.err
-    assert len(FileHistory(file).turns()) == 1
+    assert len(inputs_in(file)) == 1
 
 
 MINE = """
@@ -638,103 +612,63 @@ def mine(tmp_path: Path) -> Path:
     return file
 
 
-def test_own_executor_gets_a_memory(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path
-) -> None:
-    chat_lines(monkeypatch, "My name is Ada.", "What is my name?")
+def test_own_executor_gets_a_memory(monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
-    ended = command(capsys, "chat", f"{mine}:bare", "--memory", str(file), "--max-iterations", "4")
-    assert (ended.code, ended.out, ended.err) == (0, "Hello, Ada.\nYour name is Ada.\n", "")
+    ended = chat(monkeypatch, TALK, f"{mine}:bare", "--memory", str(file), "--max-iterations", "4")
+    assert ended == Ended(0, TALKED, "")
     assert FileHistory(file).turns()[1] == Turn("What is my name?", "Your name is Ada.")
 
 
-def test_own_memory_stays(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path
-) -> None:
-    chat_lines(monkeypatch, "My name is Ada.", "/machine")
-    ended = command(capsys, "chat", f"{mine}:own")
+def test_own_memory_stays(monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path) -> None:
+    ended = chat(monkeypatch, ["My name is Ada.", "/machine"], f"{mine}:own")
     assert (ended.code, ended.err) == (0, "")
     assert "save_memory" in ended.out
-    ended = command(capsys, "chat", f"{mine}:own", "--memory", str(tmp_path / "talk.jsonl"))
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err == f"graphexec: --memory: {mine}:own has its own memory; leave it out, or change {mine}:own\n"
+    error = f"graphexec: --memory: {mine}:own has its own memory; leave it out, or change {mine}:own\n"
+    assert command("chat", f"{mine}:own", "--memory", str(tmp_path / "talk.jsonl")) == Ended(2, "", error)
 
 
-def test_other_inputs_come_with_each_message(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mine: Path
-) -> None:
-    chat_lines(monkeypatch, "My name is Ada.", "What is my name?")
-    ended = command(capsys, "chat", f"{mine}:formal", "--input", "tongue=Latin")
-    assert (ended.code, ended.out, ended.err) == (0, "Hello, Ada.\nYour name is Ada.\n", "")
-    ended = command(capsys, "chat", f"{mine}:formal")
+def test_other_inputs_come_with_each_message(monkeypatch: pytest.MonkeyPatch, mine: Path) -> None:
+    assert chat(monkeypatch, TALK, f"{mine}:formal", "--input", "tongue=Latin") == Ended(0, TALKED, "")
+    ended = command("chat", f"{mine}:formal")
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert "--input " in ended.err
 
 
-@pytest.mark.parametrize(
+NOT_TARGET = "is not an executor such as my_agent.py:executor; write messages at the prompt"
+
+
+@cases(
     ("arguments", "expected"),
     [
-        (
-            ["What is 2+2?"],
-            "'What is 2+2?' is not an executor such as my_agent.py:executor; write messages at the prompt",
-        ),
-        (["hello"], "'hello' is not an executor such as my_agent.py:executor; write messages at the prompt"),
+        (["What is 2+2?"], f"'What is 2+2?' {NOT_TARGET}"),
+        (["hello"], f"'hello' {NOT_TARGET}"),
         (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
         (["nowhere.py"], "there is no file nowhere.py"),
         (["nowhere.py:executor"], "there is no file nowhere.py"),
         (["graphexec.tools:Tool"], "name an executor"),
         (["--model", "local", "mine.py:bare"], "--model does not apply to mine.py:bare, which has its own model"),
+        (["--session", "talk"], "No such option: --session; write --memory FILE; see graphexec chat --help\n"),
+        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent"),
     ],
 )
-def test_wrong_target_is_one_line(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    mine: Path,
-    arguments: list[str],
-    expected: str,
+def test_wrong_usage_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, mine: Path, arguments: list[str], expected: str
 ) -> None:
     monkeypatch.chdir(mine.parent)
-    ended = command(capsys, "chat", *arguments)
+    ended = chat(monkeypatch, [], *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith("graphexec: ")
     assert expected in ended.err
 
 
-def test_error_names_the_option_for_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "chat", "--session", "talk")
-    assert (ended.code, ended.err) == (
-        2,
-        "graphexec: No such option: --session; write --memory FILE; see graphexec chat --help\n",
-    )
-
-
-def test_wrong_usage_exits_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    chat_lines(monkeypatch)
-    ended = command(capsys, "chat", "--agent", "react", "--memory", "talk.jsonl")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("graphexec: --memory is not for the react agent")
-
-
-def test_missing_key_is_reported_before_the_first_message(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chat_lines(monkeypatch, "one", "two")
+def test_missing_key_is_reported_before_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    ended = command(capsys, "chat", "--model", "anthropic:claude-sonnet-4-5")
+    ended = chat(monkeypatch, ["one", "two"], "--model", "anthropic:claude-sonnet-4-5")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "ANTHROPIC_API_KEY" in ended.err
 
 
-def test_no_input_is_no_turn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    chat_lines(monkeypatch)
-    with serving([]) as server:
-        ended = command(capsys, "chat", "--model", "test", "--base-url", server.url)
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
-
-
-def test_failing_model_does_not_end_the_chat(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chat_lines(monkeypatch, "one", "two")
-    ended = command(capsys, "chat", "--model", "test", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.err.count("graphexec: ") == 2
+def test_failing_model_does_not_end_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = ("--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
+    ended = chat(monkeypatch, ["one", "two"], "--model", "test", *nowhere)
+    assert (ended.code, ended.out, ended.err.count("graphexec: ")) == (1, "", 2)

@@ -24,8 +24,8 @@ from tests.verify.writing import PERFECTIONIST, WRITER
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_proved_executor_is_reported_with_bounds(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "agents:executor")
+def test_proved_executor_is_reported_with_bounds() -> None:
+    ended = command("check", "agents:executor")
     assert (ended.code, ended.err) == (0, "a module prints\n")
     assert ended.out.splitlines()[:5] == [
         "agents:executor  PROVED  every run ends",
@@ -37,15 +37,15 @@ def test_proved_executor_is_reported_with_bounds(capsys: pytest.CaptureFixture[s
 
 
 @cases("target", ["writing:PERFECTIONIST", "writing.py:PERFECTIONIST", "refused", "refused.py:executor"])
-def test_refuted_machine_shows_its_loop_and_exits_1(capsys: pytest.CaptureFixture[str], target: str) -> None:
-    ended = command(capsys, "check", target)
+def test_refuted_machine_shows_its_loop_and_exits_1(target: str) -> None:
+    ended = command("check", target)
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith(f"{target}  REFUTED  some run does not end, or the table is invalid\n\n  GX010 at ")
     assert "criticize --Poor--> polish  the loop" in ended.out
 
 
-def test_invalid_table_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "lacking:machine")
+def test_invalid_table_is_a_finding() -> None:
+    ended = command("check", "lacking:machine")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith(
         "lacking:machine  REFUTED  its table cannot be built\n\n"
@@ -54,58 +54,56 @@ def test_invalid_table_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_refused_executor_has_its_source_location(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "boundless:executor", "--format", "github")
+def test_refused_executor_has_its_source_location() -> None:
+    ended = command("check", "boundless:executor", "--format", "github")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith("::error file=boundless.py,line=4,title=GX016::boundless:executor: GX016 at ")
 
 
-def test_module_means_all_its_machines_once(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "agents.py", "writing")
+def test_module_means_all_its_machines_once() -> None:
+    ended = command("check", "agents.py", "writing")
     names = [line.split()[0] for line in ended.out.splitlines() if line.startswith(("agents", "writing"))]
     assert names == ["agents.py:executor", "agents.py:patient", "writing:WRITER", "writing:PERFECTIONIST"]
     assert ended.out.splitlines()[-1] == "4 machines: 3 proved, 1 refuted"
     assert ended.code == 1
 
 
-def test_options_set_the_limits_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
-    some = command(
-        capsys, "check", "writing:WRITER", "--max-iterations", "2", "--limit", "revisions=1", "--format", "json"
-    )
+def test_options_set_the_limits_of_a_graph() -> None:
+    some = command("check", "writing:WRITER", "--max-iterations", "2", "--limit", "revisions=1", "--format", "json")
     (target,) = json.loads(some.out)["targets"]
     assert (target["limits"]["iterations"], target["limits"]["budgets"]) == (2, {"revisions": 1})
-    none = command(capsys, "check", "writing:WRITER", "--limit", "iterations=none")
+    none = command("check", "writing:WRITER", "--limit", "iterations=none")
     assert none.code == 1
     assert "GX016" in none.out
 
 
-def test_machine_bounded_by_time_alone_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_bounded_by_time_alone_exits_3() -> None:
     limits = ("--limit", "iterations=none", "--limit", "seconds=60")
-    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *limits)
+    ended = command("check", "graphexec.executor:AGENT_EXECUTOR", *limits)
     assert ended.out.startswith("graphexec.executor:AGENT_EXECUTOR  UNPROVED  it is not known whether every run ends\n")
     assert ended.code == 3
-    assert command(capsys, "check", "writing:PERFECTIONIST", "graphexec.executor:AGENT_EXECUTOR").code == 1
+    assert command("check", "writing:PERFECTIONIST", "graphexec.executor:AGENT_EXECUTOR").code == 1
 
 
-def test_standard_machine_is_proved_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR")
+def test_standard_machine_is_proved_without_warnings() -> None:
+    ended = command("check", "graphexec.executor:AGENT_EXECUTOR")
     assert (ended.code, ended.err) == (0, "")
     assert "  model calls  iterations = 15 (exact)\n  tool calls   fan_out*iterations = 15,000 (exact)\n" in ended.out
     assert "GX" not in ended.out
 
 
-def test_unbounded_fan_out_is_unproved_and_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "fan_out=none")
+def test_unbounded_fan_out_is_unproved_and_exits_3() -> None:
+    ended = command("check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "fan_out=none")
     assert ended.code == 3
     assert "GX013 at dispatch_tools: unbounded fan-out" in ended.out
     assert "Set max_fan_out or max_tool_calls (in agent_limits: fan_out, tool_calls), or declare asks=" in ended.out
     also = ("--limit", "fan_out=none", "--limit", "tool_calls=50")
-    assert command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *also).code == 0
+    assert command("check", "graphexec.executor:AGENT_EXECUTOR", *also).code == 0
 
 
 @cases("how", ["text", "json", "sarif"])
-def test_seconds_are_printed_with_their_assumptions(capsys: pytest.CaptureFixture[str], how: str) -> None:
-    ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "seconds=30", "--format", how)
+def test_seconds_are_printed_with_their_assumptions(how: str) -> None:
+    ended = command("check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "seconds=30", "--format", how)
     (line,) = [line for line in ended.out.splitlines() if "30.05" in line]
     assumed = "nodes, policies and observers return at once and the event loop is not blocked"
     if how == "text":
@@ -114,21 +112,21 @@ def test_seconds_are_printed_with_their_assumptions(capsys: pytest.CaptureFixtur
         assert f'"assuming": "{assumed}"' in ended.out
 
 
-def test_certificate_is_written_and_checks(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert command(capsys, "check", "writing:WRITER", "--certificate", "proof.json").code == 0
+def test_certificate_is_written_and_checks(folder: Path) -> None:
+    assert command("check", "writing:WRITER", "--certificate", "proof.json").code == 0
     proof = Certificate.from_json((folder / "proof.json").read_text(encoding="utf-8"))
     check(proof, WRITER)
 
 
-def test_certificate_needs_a_proof(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    ended = command(capsys, "check", "writing:PERFECTIONIST", "--certificate", "proof.json")
+def test_certificate_needs_a_proof(folder: Path) -> None:
+    ended = command("check", "writing:PERFECTIONIST", "--certificate", "proof.json")
     assert ended.code == 1
     assert ended.err == "graphexec: there is no proof, so proof.json is not written\n"
     assert not (folder / "proof.json").exists()
 
 
-def test_sarif_output_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "writing", "lacking", "--format", "sarif")
+def test_sarif_output_is_valid() -> None:
+    ended = command("check", "writing", "lacking", "--format", "sarif")
     log = json.loads(ended.out)
     validate(log)
     uris = {
@@ -139,15 +137,15 @@ def test_sarif_output_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.code == 1
 
 
-def test_github_output_has_annotations(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "agents", "lacking", "--format", "github")
+def test_github_output_has_annotations() -> None:
+    ended = command("check", "agents", "lacking", "--format", "github")
     lines = ended.out.splitlines()
     assert lines[0].startswith("::notice title=graphexec::agents:executor: proved, every run ends after at most 14 ")
     assert lines[2].startswith("::error file=lacking.py,line=5,title=GX002::lacking: GX002 at criticize: ")
 
 
-def test_load_errors_do_not_hide_other_targets(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "writing:PERFECTIONIST", "broken.py", "lacking", "nowhere")
+def test_load_errors_do_not_hide_other_targets() -> None:
+    ended = command("check", "writing:PERFECTIONIST", "broken.py", "lacking", "nowhere")
     assert (ended.code, ended.err) == (2, "")
     assert "writing:PERFECTIONIST  REFUTED  " in ended.out
     assert "lacking  REFUTED  its table cannot be built" in ended.out
@@ -159,13 +157,13 @@ def test_load_errors_do_not_hide_other_targets(capsys: pytest.CaptureFixture[str
     assert ended.out.splitlines()[-1] == "4 machines: 2 refuted, 2 not checked"
 
 
-def test_machine_readable_formats_report_load_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_readable_formats_report_load_errors() -> None:
     error = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
-    ended = command(capsys, "check", "writing:WRITER", "broken.py", "--format", "json")
+    ended = command("check", "writing:WRITER", "broken.py", "--format", "json")
     document = json.loads(ended.out)
     assert (ended.code, document["status"]) == (2, "error")
     assert [(one["status"], one["error"]) for one in document["targets"]] == [("proved", None), ("error", error)]
-    ended = command(capsys, "check", "broken.py", "--format", "sarif")
+    ended = command("check", "broken.py", "--format", "sarif")
     log = json.loads(ended.out)
     validate(log)
     (invocation,) = log["runs"][0]["invocations"]
@@ -173,18 +171,18 @@ def test_machine_readable_formats_report_load_errors(capsys: pytest.CaptureFixtu
     assert (ended.code, invocation["executionSuccessful"], notification["level"]) == (2, False, "error")
     assert notification["message"]["text"] == f"broken.py: {error}"
     assert notification["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "broken.py"
-    ended = command(capsys, "check", "broken.py", "--format", "github")
+    ended = command("check", "broken.py", "--format", "github")
     assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {error}\n")
 
 
-def test_debug_shows_the_traceback_of_load_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "writing:WRITER", "broken.py", "--debug")
+def test_debug_shows_the_traceback_of_load_errors() -> None:
+    ended = command("check", "writing:WRITER", "broken.py", "--debug")
     assert ended.code == 2
     assert "Traceback (most recent call last)" in ended.err
 
 
-def test_no_report_if_nothing_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "broken.py", "nowhere")
+def test_no_report_if_nothing_can_be_loaded() -> None:
+    ended = command("check", "broken.py", "nowhere")
     assert (ended.code, ended.out) == (2, "")
     assert [line.split()[:2] for line in ended.err.splitlines()] == [
         ["graphexec:", "broken.py"],
@@ -192,44 +190,42 @@ def test_no_report_if_nothing_can_be_loaded(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_imported_machines_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "endless.py", "--format", "json")
+def test_imported_machines_are_not_checked() -> None:
+    ended = command("check", "endless.py", "--format", "json")
     assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
-    ended = command(capsys, "check", "helped")
+    ended = command("check", "helped")
     assert (ended.code, ended.out) == (2, "")
     assert "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR" in ended.err
 
 
-def test_alias_of_an_imported_machine_is_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "whole.py")
+def test_alias_of_an_imported_machine_is_not_checked() -> None:
+    ended = command("check", "whole.py")
     assert (ended.code, ended.out) == (2, "")
     assert "whole.py defines no machine, it only imports some; name one, such as whole.py:mine" in ended.err
-    assert command(capsys, "check", "whole.py:mine").code == 0
+    assert command("check", "whole.py:mine").code == 0
 
 
-def test_module_without_source_is_checked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_without_source_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sourceless")
     monkeypatch.setattr(module, "machine", WRITER, raising=False)
     module.__file__ = None
     monkeypatch.setitem(sys.modules, "sourceless", module)
-    ended = command(capsys, "check", "sourceless")
+    ended = command("check", "sourceless")
     assert (ended.code, ended.out.split()[0]) == (0, "sourceless:machine")
     module.__file__ = "gone.py"
-    assert command(capsys, "check", "sourceless").code == 0
+    assert command("check", "sourceless").code == 0
 
 
-def test_package_may_import_machines_from_its_modules(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
+def test_package_may_import_machines_from_its_modules() -> None:
+    ended = command("check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
     names = [one["target"] for one in json.loads(ended.out)["targets"]]
     assert "graphexec.executor:AGENT_EXECUTOR" in names
     assert "graphexec.executor.table:AGENT_EXECUTOR" in names
 
 
-def test_findings_have_source_locations(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_findings_have_source_locations() -> None:
     def places(target: str, *limits: str) -> dict[str, int]:
-        (report,) = json.loads(command(capsys, "check", target, *limits, "--format", "json").out)["targets"]
+        (report,) = json.loads(command("check", target, *limits, "--format", "json").out)["targets"]
         assert {one["place"]["file"] for one in report["findings"]} == {"endless.py"}
         return {one["code"]: one["place"]["line"] for one in report["findings"]}
 
@@ -247,8 +243,8 @@ def test_findings_have_source_locations(
         ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
     ],
 )
-def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: str, line: str) -> None:
-    ended = command(capsys, "check", "leaky.py:executor", "--format", form)
+def test_unguarded_exit_is_reported(form: str, line: str) -> None:
+    ended = command("check", "leaky.py:executor", "--format", form)
     assert ended.code == 0
     assert line in ended.out
     assert "check_return_direct --AgentFinish--> END bypasses it" in ended.out
@@ -281,11 +277,9 @@ def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: st
         ([], "Missing argument 'TARGET"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
-) -> None:
+def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
     Path("below").mkdir(exist_ok=True)
-    ended = command(capsys, "check", *arguments)
+    ended = command("check", *arguments)
     assert (ended.code, ended.out) == (2, "")
     report = ended.err.removeprefix("a module prints\n")
     assert expected in report
@@ -311,42 +305,42 @@ def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clean(screen.getvalue()) == file.getvalue()
 
 
-def test_draw_marks_findings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_draw_marks_findings() -> None:
     for target in ("writing:PERFECTIONIST", "refused:executor"):
-        ended = command(capsys, "draw", target)
+        ended = command("draw", target)
         assert ended.code == 0
         assert "GX010" in ended.out
         assert "linkStyle 4,5 stroke:" in ended.out
-    assert f'color="{LIGHT.red}"' in command(capsys, "draw", "writing:PERFECTIONIST", "--format", "dot").out
-    assert LIGHT.red not in command(capsys, "draw", "writing:WRITER", "--format", "dot").out
+    assert f'color="{LIGHT.red}"' in command("draw", "writing:PERFECTIONIST", "--format", "dot").out
+    assert LIGHT.red not in command("draw", "writing:WRITER", "--format", "dot").out
 
 
-def test_invalid_table_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "draw", "lacking:machine")
+def test_invalid_table_cannot_be_drawn() -> None:
+    ended = command("draw", "lacking:machine")
     assert (ended.code, ended.out) == (2, "")
     assert "criticize may return Good, which no edge takes" in ended.err
 
 
 @cases("arguments", [["draw"], ["diff", "writing:WRITER"]])
-def test_each_error_of_a_table_has_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    ended = command(capsys, *arguments, "faulty.py:machine")
+def test_each_error_of_a_table_has_a_line(arguments: list[str]) -> None:
+    ended = command(*arguments, "faulty.py:machine")
     assert (ended.code, ended.out) == (2, "")
     first, *faults = ended.err.splitlines()
     assert first == "graphexec: faulty.py cannot be imported: its table cannot be built (faulty.py, line 5):"
     assert [fault.split(":")[0] for fault in faults] == ["  GX002", "  GX002", "  GX005"]
 
 
-def test_each_finding_against_an_executor_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "diff", "refused:executor", "writing:WRITER")
+def test_each_finding_against_an_executor_has_a_line() -> None:
+    ended = command("diff", "refused:executor", "writing:WRITER")
     first, *findings = ended.err.splitlines()
     assert first == "graphexec: refused cannot be imported: its executor is refused (refused.py, line 6):"
     assert [finding.split(":")[0] for finding in findings] == ["  GX010 at criticize"]
 
 
 @cases("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
-def test_module_without_object_lists_its_machines(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_module_without_object_lists_its_machines(arguments: list[str]) -> None:
     def error_of(target: str) -> str:
-        ended = command(capsys, *arguments, target)
+        ended = command(*arguments, target)
         assert (ended.code, ended.out) == (2, "")
         return ended.err
 
@@ -370,9 +364,7 @@ def test_module_without_object_lists_its_machines(capsys: pytest.CaptureFixture[
         (("--strict", "--ignore=GX027,GX013"), 0),
     ],
 )
-def test_strict_makes_warnings_fail(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int
-) -> None:
+def test_strict_makes_warnings_fail(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int) -> None:
     warning = Finding("GX013", "warning", "write", None, "it may ask often", "say how often")
     subject = Subject("WRITER", (warning,), verify(WRITER))
 
@@ -380,7 +372,7 @@ def test_strict_makes_warnings_fail(
         return [subject], []
 
     monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
-    ended = command(capsys, "check", "writing:WRITER", *options)
+    ended = command("check", "writing:WRITER", *options)
     assert ended.code == code
     report = "graphexec: --strict allows no warnings: GX013; fix them, or pass --ignore GX013\n"
     assert ended.err == (report if code else "")
@@ -394,14 +386,14 @@ def test_strict_makes_warnings_fail(
         (("--strict", "--ignore", "guards"), "--ignore guards is not the code of a finding; pass one such as GX027"),
     ],
 )
-def test_ignored_codes_must_exist(capsys: pytest.CaptureFixture[str], options: tuple[str, ...], expected: str) -> None:
-    ended = command(capsys, "check", "writing:WRITER", *options)
+def test_ignored_codes_must_exist(options: tuple[str, ...], expected: str) -> None:
+    ended = command("check", "writing:WRITER", *options)
     assert (ended.code, ended.err) == (2, f"graphexec: {expected}\n")
 
 
-def test_strict_accepts_machines_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(capsys, "check", "writing:WRITER", "--strict").code == 0
+def test_strict_accepts_machines_without_warnings() -> None:
+    assert command("check", "writing:WRITER", "--strict").code == 0
 
 
-def test_strict_keeps_the_exit_code_of_unproved_machines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(capsys, "check", "missing:machine", "--strict").code == 2
+def test_strict_keeps_the_exit_code_of_unproved_machines() -> None:
+    assert command("check", "missing:machine", "--strict").code == 2

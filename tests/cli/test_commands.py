@@ -36,10 +36,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 @cases(
     ("arguments", "expected"),
     [
-        (
-            ["graphexec.executor:AGENT_EXECUTR"],
-            "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR",
-        ),
+        (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
         (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
         (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
         (["graphexec.executor.table:STOPPED"], "graphexec.executor.table:STOPPED is a str, not a graph; name a Graph"),
@@ -54,36 +51,30 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_invalid_target_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    expected: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ) -> None:
     (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "gadgets.py").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    ended = command(capsys, "draw", *arguments)
+    ended = command("draw", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert expected in ended.err
     assert ended.err.count("\n") == 1
 
 
 @cases("arguments", [["models"], ["models", "list"]])
-def test_models_lists_local_models(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
+def test_models_lists_local_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     monkeypatch.setenv("GRAPHEXEC_CACHE", str(tmp_path))
-    ended = command(capsys, *arguments)
+    ended = command(*arguments)
     name, size, licence, installed, path = ended.out.splitlines()[0].split("\t")
     assert (name, size, licence, installed) == ("smollm2-135m-instruct", "98 MB", "Apache-2.0", "not installed")
     assert Path(path).parent == tmp_path
 
 
-def test_help_of_models_describes_downloads(capsys: pytest.CaptureFixture[str]) -> None:
-    help_text = " ".join(command(capsys, "models", "--help").out.split())
+def test_help_of_models_describes_downloads() -> None:
+    help_text = " ".join(command("models", "--help").out.split())
     sizes = CATALOGUE[DEFAULT]
     assert (
         f"For {DEFAULT} the download is {sizes.wheel_size / 1e6:.0f} MB, the file in it {sizes.size / 1e6:.0f} MB"
@@ -93,14 +84,14 @@ def test_help_of_models_describes_downloads(capsys: pytest.CaptureFixture[str]) 
     assert "GRAPHEXEC_CACHE" in help_text
 
 
-def test_unknown_model_cannot_be_pulled(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "models", "pull", "smollm3")
+def test_unknown_model_cannot_be_pulled() -> None:
+    ended = command("models", "pull", "smollm3")
     assert (ended.code, ended.out) == (1, "")
     assert "use one of smollm2-135m-instruct" in ended.err
 
 
-def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "--version")
+def test_version_is_printed() -> None:
+    ended = command("--version")
     assert ended.code == 0
     assert ended.out.startswith("graphexec 0.")
 
@@ -121,22 +112,22 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         ["diff"],
     ],
 )
-def test_help_has_an_example_or_exit_codes(capsys: pytest.CaptureFixture[str], of: list[str]) -> None:
-    ended = command(capsys, *of, "--help")
+def test_help_has_an_example_or_exit_codes(of: list[str]) -> None:
+    ended = command(*of, "--help")
     assert (ended.code, ended.err) == (0, "")
     assert "graphexec " in ended.out
     assert any(word in ended.out for word in ("Example:", "Examples:", "Start with:", "Exit codes:"))
 
 
-def test_help_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys)
+def test_help_is_the_default() -> None:
+    ended = command()
     # click has changed its mind about whether that is an error.
     assert ended.code in (0, 2)
     assert "Usage: graphexec" in ended.out + ended.err
 
 
-def test_misspelled_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "darw")
+def test_misspelled_command_gets_a_suggestion() -> None:
+    ended = command("darw")
     assert ended.code == 2
     assert "darw" in ended.err
     assert "graphexec --help" in ended.err
@@ -241,9 +232,7 @@ BEGINNERS = [
 
 
 @cases(("arguments", "expected"), BEGINNERS)
-def test_beginners_mistake_gets_the_remedy(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
-) -> None:
-    ended = command(capsys, *arguments)
+def test_beginners_mistake_gets_the_remedy(arguments: list[str], expected: str) -> None:
+    ended = command(*arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert expected in ended.err

@@ -254,36 +254,25 @@ def test_text_that_stops_a_reader_is_refused(kind: str, tmp_path: Path) -> None:
 # ---- pipes and devices
 
 
-@cases(
-    "arguments",
-    [
-        ["view", "{}", "--timeline"],
-        ["draw", "--run", "{}"],
-        ["audit", "{}", "{}"],
-    ],
-)
-def test_device_or_pipe_is_refused_at_once(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+@cases("arguments", [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]])
+def test_device_or_pipe_is_refused_at_once(arguments: list[str], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, fact in ((tmp_path / "pipe", "not a regular file"), (Path("/dev/zero"), "not a regular file")):
-        ended = command(capsys, *(one.format(path) for one in arguments))
+        ended = command(*(one.format(path) for one in arguments))
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert f"graphexec: {path} cannot be read: " in ended.err
         assert fact in ended.err
 
 
 @cases("arguments", [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]])
-def test_sparse_file_is_refused_without_reading_it(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_sparse_file_is_refused_without_reading_it(arguments: list[str], tmp_path: Path) -> None:
     """A trace of a gigabyte, almost all of it a hole that a crash left, takes no gigabyte of memory."""
     file = tmp_path / "trace.jsonl"
     file.write_text(trace(), encoding="utf-8")
     os.truncate(file, 1 << 30)
     tracemalloc.start()
     try:
-        ended = command(capsys, *(one.format(file) for one in arguments))
+        ended = command(*(one.format(file) for one in arguments))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -292,10 +281,10 @@ def test_sparse_file_is_refused_without_reading_it(
     assert peak < 100_000_000
 
 
-def test_zeros_of_a_crash_are_the_end_of_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_zeros_of_a_crash_are_the_end_of_a_trace(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_bytes(trace().encode() + b"\0" * 4096)
-    ended = command(capsys, "view", str(file), "--timeline")
+    ended = command("view", str(file), "--timeline")
     assert ended.code == 0
     assert "is incomplete; the run is shown up to there" in ended.err
 

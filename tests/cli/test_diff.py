@@ -15,14 +15,14 @@ from tests.verify.writing import PERFECTIONIST, WRITER
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_equal_machines_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "diff", "writing:WRITER", "writing.py:WRITER")
+def test_equal_machines_exit_0() -> None:
+    ended = command("diff", "writing:WRITER", "writing.py:WRITER")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "no difference in nodes, edges, limits and bounds\n"
 
 
-def test_executors_are_compared_under_their_own_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "diff", "agents:executor", "agents:patient")
+def test_executors_are_compared_under_their_own_limits() -> None:
+    ended = command("diff", "agents:executor", "agents:patient")
     assert ended.code == 1
     assert ended.out.splitlines() == [
         "~ limit iterations: was 3, now 9",
@@ -31,38 +31,38 @@ def test_executors_are_compared_under_their_own_limits(capsys: pytest.CaptureFix
     ]
 
 
-def test_lost_proof_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "diff", "writing:WRITER", "writing:PERFECTIONIST", "--max-iterations", "4")
+def test_lost_proof_is_reported() -> None:
+    ended = command("diff", "writing:WRITER", "writing:PERFECTIONIST", "--max-iterations", "4")
     assert ended.code == 1
     assert "~ verdict was proved, now refuted" in ended.out
     assert "+ node polish" in ended.out
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html", ".mmd", ".dot", ".md", ".txt"])
-def test_differences_are_drawn_to_a_file(capsys: pytest.CaptureFixture[str], folder: Path, suffix: str) -> None:
+def test_differences_are_drawn_to_a_file(folder: Path, suffix: str) -> None:
     pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
     file = folder / f"changes{suffix}"
-    ended = command(capsys, "diff", "writing:PERFECTIONIST", "writing:WRITER", "-o", str(file))
+    ended = command("diff", "writing:PERFECTIONIST", "writing:WRITER", "-o", str(file))
     assert (ended.code, ended.err) == (1, "")
     assert "+ node revise" in ended.out
     expected = render(diff(PERFECTIONIST, WRITER), format_of(file))
     assert file.read_bytes() == expected
 
 
-def test_picture_of_equal_machines_exits_0(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert command(capsys, "diff", "writing:WRITER", "writing:WRITER", "-o", "changes.txt").code == 0
+def test_picture_of_equal_machines_exits_0(folder: Path) -> None:
+    assert command("diff", "writing:WRITER", "writing:WRITER", "-o", "changes.txt").code == 0
     assert "No difference in nodes" in (folder / "changes.txt").read_text("utf-8")
 
 
-def test_unknown_suffix_exits_2_before_the_proofs(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "diff", "writing:WRITER", "nowhere:x", "-o", "changes.pdf")
+def test_unknown_suffix_exits_2_before_the_proofs() -> None:
+    ended = command("diff", "writing:WRITER", "nowhere:x", "-o", "changes.pdf")
     assert (ended.code, ended.out) == (2, "")
     assert "the suffix .pdf of changes.pdf is unknown; use one of .mmd" in ended.err
     assert "pass the format" not in ended.err
 
 
 @cases("arguments", [["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"]])
-def test_wrong_usage_exits_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    ended = command(capsys, "diff", *arguments)
+def test_wrong_usage_exits_2(arguments: list[str]) -> None:
+    ended = command("diff", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err

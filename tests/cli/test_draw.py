@@ -33,15 +33,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_draw_prints_the_standard_machine_with_its_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "draw")
+def test_draw_prints_the_standard_machine_with_its_proof() -> None:
+    ended = command("draw")
     assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, "mermaid"), "")
     assert "Proved: every run ends" in ended.out
 
 
 @cases("how", FORMATS)
-def test_every_text_format_is_printed(capsys: pytest.CaptureFixture[str], how: str) -> None:
-    ended = command(capsys, "draw", "--format", how)
+def test_every_text_format_is_printed(how: str) -> None:
+    ended = command("draw", "--format", how)
     assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, how), "")
 
 
@@ -52,15 +52,15 @@ def test_command_has_all_formats_of_the_library() -> None:
 @pytest.mark.parametrize(
     "target", ["machines_of_mine:machine", "machines_of_mine:Company.executor", "machines_of_mine.py:machine"]
 )
-def test_draw_takes_graphs_and_executors(capsys: pytest.CaptureFixture[str], folder: Path, target: str) -> None:
-    ended = command(capsys, "draw", target)
+def test_draw_takes_graphs_and_executors(folder: Path, target: str) -> None:
+    ended = command("draw", target)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == draw(PROVED, "mermaid")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_file_suffix_sets_the_format(capsys: pytest.CaptureFixture[str], folder: Path, suffix: str) -> None:
-    ended = command(capsys, "draw", "-o", f"machine{suffix}")
+def test_file_suffix_sets_the_format(folder: Path, suffix: str) -> None:
+    ended = command("draw", "-o", f"machine{suffix}")
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     content = (folder / f"machine{suffix}").read_bytes()
     if SUFFIXES[suffix] == "png":
@@ -69,16 +69,16 @@ def test_file_suffix_sets_the_format(capsys: pytest.CaptureFixture[str], folder:
         assert content.decode() == draw(PROVED, SUFFIXES[suffix])
 
 
-def test_format_option_overrides_the_suffix(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert command(capsys, "draw", "-o", "machine.txt", "--format", "dot").code == 0
+def test_format_option_overrides_the_suffix(folder: Path) -> None:
+    assert command("draw", "-o", "machine.txt", "--format", "dot").code == 0
     assert (folder / "machine.txt").read_text(encoding="utf-8") == draw(PROVED, "dot")
 
 
 @pytest.mark.medium
-def test_png_is_written_to_pipes_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_png_is_written_to_pipes_only() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.stdout, "isatty", lambda: True)
-        ended = command(capsys, "draw", "--format", "png")
+        ended = command("draw", "--format", "png")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == "graphexec: a PNG cannot be shown on a terminal; name a file: -o machine.png\n"
     arguments = [*ARGUMENTS, "draw", "--format", "png"]
@@ -86,8 +86,8 @@ def test_png_is_written_to_pipes_only(capsys: pytest.CaptureFixture[str]) -> Non
     assert piped.stdout.startswith(b"\x89PNG")
 
 
-def test_run_is_drawn_over_its_machine(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    drawn = command(capsys, "draw", "--run", TRACE, "--format", "svg").out
+def test_run_is_drawn_over_its_machine(folder: Path) -> None:
+    drawn = command("draw", "--run", TRACE, "--format", "svg").out
     edges = {}
     for one in ET.fromstring(drawn).iter(f"{_SVG}g"):
         title = one.find(f"{_SVG}title")
@@ -98,8 +98,8 @@ def test_run_is_drawn_over_its_machine(capsys: pytest.CaptureFixture[str], folde
     assert "Answered after" in drawn
 
 
-def test_several_runs_make_a_heat_map(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    drawn = command(capsys, "draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
+def test_several_runs_make_a_heat_map(folder: Path) -> None:
+    drawn = command("draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
     assert "2 runs: 2 answered" in drawn
 
 
@@ -115,53 +115,51 @@ def long_run(folder: Path) -> Recording:
 
 
 @pytest.mark.parametrize("target", [(), ("graphexec.executor:AGENT_EXECUTOR",), ("machines_of_mine:Company.executor",)])
-def test_proof_has_the_limits_of_the_run(
-    capsys: pytest.CaptureFixture[str], long_run: Recording, target: tuple[str, ...]
-) -> None:
-    drawn = command(capsys, "draw", *target, "--run", LONG, "--format", "markdown").out
+def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str, ...]) -> None:
+    drawn = command("draw", *target, "--run", LONG, "--format", "markdown").out
     assert drawn == draw(AGENT_EXECUTOR.verify(long_run.limits), "markdown", runs=long_run)
     assert "costs 1 of 100 iterations" in drawn
 
 
 @pytest.mark.usefixtures("long_run")
 @pytest.mark.parametrize("target", [(), ("graphexec.executor:AGENT_EXECUTOR",)])
-def test_runs_with_different_limits_share_no_proof(capsys: pytest.CaptureFixture[str], target: tuple[str, ...]) -> None:
-    drawn = command(capsys, "draw", *target, "--run", LONG, "--run", TRACE, "--format", "markdown").out
+def test_runs_with_different_limits_share_no_proof(target: tuple[str, ...]) -> None:
+    drawn = command("draw", *target, "--run", LONG, "--run", TRACE, "--format", "markdown").out
     assert "2 runs: 2 answered" in drawn
     assert "Proved" not in drawn
     assert " of 100 iterations" not in drawn
     assert " of 15 iterations" not in drawn
 
 
-def test_run_without_limits_uses_those_of_the_executor(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_run_without_limits_uses_those_of_the_executor(folder: Path) -> None:
     start, _, rest = record_run().partition("\n")
     known = {name: one for name, one in json.loads(start).items() if name != "limits"}
     (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
-    drawn = command(capsys, "draw", "machines_of_mine:Company.executor", "--run", "old.jsonl").out
+    drawn = command("draw", "machines_of_mine:Company.executor", "--run", "old.jsonl").out
     assert draw(PROVED, "mermaid").partition("Proved")[2].partition("\n")[0] in drawn
 
 
-def test_page_of_one_run_has_its_steps(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert command(capsys, "draw", "--run", TRACE, "-o", "run.html").code == 0
+def test_page_of_one_run_has_its_steps(folder: Path) -> None:
+    assert command("draw", "--run", TRACE, "-o", "run.html").code == 0
     assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
 
 
-def test_unwritable_file_is_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_unwritable_file_is_one_line(folder: Path) -> None:
     (folder / "folder.svg").mkdir()
     for place in ("nowhere/machine.svg", "folder.svg"):
-        ended = command(capsys, "draw", "-o", place)
+        ended = command("draw", "-o", place)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert f"graphexec: {place} cannot be written: " in ended.err
         assert "name another file" in ended.err
 
 
-def test_file_is_replaced_atomically(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_file_is_replaced_atomically(folder: Path) -> None:
     place, link = folder / "machine.dot", folder / "link.dot"
     place.write_text("old", encoding="utf-8")
     place.chmod(0o640)
     link.symlink_to(place)
     with place.open(encoding="utf-8") as reader:
-        assert command(capsys, "draw", "-o", "link.dot").code == 0
+        assert command("draw", "-o", "link.dot").code == 0
         # A reader with the file open still reads the old content.
         assert reader.read() == "old"
     assert place.read_text(encoding="utf-8") == draw(PROVED, "dot")
@@ -187,11 +185,9 @@ def test_file_is_replaced_atomically(capsys: pytest.CaptureFixture[str], folder:
         ),
     ],
 )
-def test_drawing_errors_are_one_line_and_exit_2(
-    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], expected: str
-) -> None:
+def test_drawing_errors_are_one_line_and_exit_2(folder: Path, arguments: list[str], expected: str) -> None:
     (folder / "retried.jsonl").write_text(record_run("no JSON at all"), encoding="utf-8")
-    ended = command(capsys, "draw", *arguments)
+    ended = command("draw", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert expected in ended.err
 

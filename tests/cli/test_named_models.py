@@ -40,12 +40,10 @@ NAMED = [
 
 
 @cases(("name", "variable", "agent"), NAMED)
-def test_name_chooses_server_and_agent(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, variable: str, agent: str
-) -> None:
+def test_name_chooses_server_and_agent(monkeypatch: pytest.MonkeyPatch, name: str, variable: str, agent: str) -> None:
     with serving(NATIVE if agent == "tool_calling" else STRUCTURED) as server:
         monkeypatch.setenv(variable, server.url)
-        ended = command(capsys, *ASK, "--model", name)
+        ended = command(*ASK, "--model", name)
     assert (ended.code, ended.out) == (0, "It is 1776.\n")
     begin = re.escape(name) + r"(?: at 127\.0\.0\.1:\d+)?"
     assert re.match(f"{begin} · {agent} agent · calculator, convert_units, today\n", ended.err)
@@ -53,34 +51,30 @@ def test_name_chooses_server_and_agent(
     assert server.asked[0]["model"] == (name.partition(":")[2] if named else name)
 
 
-def test_base_url_takes_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_base_url_takes_any_name() -> None:
     for name in ("mistral:7b", "qwen3:0.6b", "claude-like"):
         with serving(STRUCTURED) as server:
-            ended = command(capsys, *ASK, "--model", name, "--base-url", server.url)
+            ended = command(*ASK, "--model", name, "--base-url", server.url)
             assert (ended.code, server.asked[0]["model"]) == (0, name)
 
 
-def test_named_provider_is_not_at_the_address_of_openai(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_provider_is_not_at_the_address_of_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(STRUCTURED) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("GROQ_BASE_URL", "http://127.0.0.1:9/v1")
-        ended = command(capsys, *ASK, "--model", "groq:llama", "--retries", "0")
+        ended = command(*ASK, "--model", "groq:llama", "--retries", "0")
     assert (ended.code, server.asked) == (1, [])
 
 
-def test_retries_reach_a_named_provider(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_reach_a_named_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROQ_BASE_URL", "http://127.0.0.1:9/v1")
-    ended = command(capsys, *ASK, "--model", "groq:llama", "--retries", "0")
+    ended = command(*ASK, "--model", "groq:llama", "--retries", "0")
     assert ended.code == 1
     assert "llama at http://127.0.0.1:9/v1" in ended.err
 
 
 @cases("name", ["local", "local:smollm2-135m-instruct", "smollm2-135m-instruct"])
-def test_local_names_need_the_weights(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_local_names_need_the_weights(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     asked: list[str] = []
 
     def pull(weights_name: str) -> Path:
@@ -88,9 +82,9 @@ def test_local_names_need_the_weights(
         raise WeightsError("there is no net")
 
     monkeypatch.setattr(weights, "pull", pull)
-    assert command(capsys, *ASK, "--model", name).code == 1
+    assert command(*ASK, "--model", name).code == 1
     assert asked == ["smollm2-135m-instruct"]
-    ended = command(capsys, *ASK, "--model", name, "--retries", "1")
+    ended = command(*ASK, "--model", name, "--retries", "1")
     assert (ended.code, ended.err.partition(";")[0]) == (
         2,
         "graphexec: --retries applies to a server, and this model is local",
@@ -113,8 +107,8 @@ WRONG = [
 
 
 @cases(("name", "says"), WRONG)
-def test_wrong_name_is_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, says: str) -> None:
-    ended = command(capsys, *ASK, "--model", name)
+def test_wrong_name_is_wrong_usage(name: str, says: str) -> None:
+    ended = command(*ASK, "--model", name)
     assert (ended.code, ended.out) == (2, "")
     assert says in ended.err
     assert ended.err.count("\n") == 1

@@ -53,8 +53,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
 
-def test_nodes_lists_the_shelf(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "nodes")
+def test_nodes_lists_the_shelf() -> None:
+    ended = command("nodes")
     rows = {row.split("\t")[0]: row.split("\t")[1:] for row in ended.out.splitlines()}
     assert (ended.code, ended.err) == (0, "")
     assert rows["limit_tool"][:3] == ["graphexec", "Acted", "tool, calls, name='limit_tool'"]
@@ -64,8 +64,8 @@ def test_nodes_lists_the_shelf(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_nodes_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = command(capsys, "nodes").out.splitlines()
+def test_nodes_lists_installed_packages() -> None:
+    rows = command("nodes").out.splitlines()
     assert "polite\tmanners\tActed\ttimes=2\tAsk politely." in rows
     assert [row for row in rows if row.startswith("rude")] == [
         "rude\tmanners\t\t\tcannot be loaded: AttributeError: module 'manners' has no attribute 'missing'"
@@ -73,24 +73,24 @@ def test_nodes_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.usefixtures("package")
-def test_one_piece_is_described_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "nodes", "polite")
+def test_one_piece_is_described_and_drawn() -> None:
+    ended = command("nodes", "polite")
     assert (ended.code, ended.err) == (0, "")
     for text in ("polite(times=2)", "from manners", "More about it.", "┌┈ polite", "Proved: every run ends, after at"):
         assert text in ended.out
 
 
 @pytest.mark.usefixtures("package")
-def test_broken_entry_point_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "nodes", "rude")
+def test_broken_entry_point_has_no_traceback() -> None:
+    ended = command("nodes", "rude")
     assert ended.code == 0
     assert "cannot be loaded: AttributeError" in ended.out
     assert "Traceback" not in ended.out + ended.err
 
 
 @pytest.mark.usefixtures("package")
-def test_piece_with_arguments_of_the_user_has_a_remark(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Its arguments are your own" in command(capsys, "nodes", "patient").out
+def test_piece_with_arguments_of_the_user_has_a_remark() -> None:
+    assert "Its arguments are your own" in command("nodes", "patient").out
 
 
 @cases("one", [one for one in find_pieces() if one.package == "graphexec"])
@@ -102,7 +102,7 @@ def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
     assert f"┌┈ {piece.name}" in draw(plug_sample(piece).verify(), "text", pieces="boxes")
 
 
-def test_unknown_piece_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "nodes", "limit_tol")
+def test_unknown_piece_is_refused() -> None:
+    ended = command("nodes", "limit_tol")
     assert (ended.code, ended.out) == (2, "")
     assert "there is no piece limit_tol; did you mean limit_tool" in ended.err

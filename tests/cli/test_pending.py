@@ -15,7 +15,8 @@ from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.kernel import Answered, Asked, Spent
 from graphexec.kernel.effects import CallId
 from graphexec.messages import ChatRequest, UserMessage
-from tests.cli.test_trace import HIDE_CURSOR, SHOW_CURSOR, Terminal, two_tools
+from tests.cli.terminals import Terminal
+from tests.cli.test_trace import HIDE_CURSOR, SHOW_CURSOR, printed, two_tools
 from tests.parameters import cases
 
 MODEL = CallModel(ChatRequest([UserMessage("Hi")]))
@@ -43,6 +44,14 @@ def without_terminal(clock: Clock) -> PendingCalls:
     return PendingCalls(Screen(io.StringIO()), ASCII, clock)
 
 
+def fetching(calls: int) -> PendingCalls:
+    """Return the display of so many pending calls of one tool."""
+    pending = without_terminal(Clock())
+    for member in range(calls):
+        pending.add(FETCH, CallId("a-run", 1, member))
+    return pending
+
+
 def test_clocks_tick_while_calls_are_pending() -> None:
     clock = Clock()
     pending = without_terminal(clock)
@@ -62,16 +71,13 @@ def test_each_call_has_its_own_time() -> None:
     clock.time += 3
     pending.add(CallTool("slow", "x"), CallId("a-run", 1, 1))
     first, second, _ = shown(pending)
-    assert "calling fetch(url=" in first
-    assert first.endswith("3.0 s")
-    assert "calling slow(" in second
-    assert second.endswith("0.0 s")
+    for line, call, seconds in ((first, "calling fetch(url=", "3.0 s"), (second, "calling slow(", "0.0 s")):
+        assert call in line
+        assert line.endswith(seconds)
 
 
 def test_returned_and_failed_calls_are_counted() -> None:
-    pending = without_terminal(Clock())
-    for member in range(3):
-        pending.add(FETCH, CallId("a-run", 1, member))
+    pending = fetching(3)
     pending.remove(ToolResult("503", "error"), CallId("a-run", 1, 0))
     pending.remove(ToolResult("ok"), CallId("a-run", 1, 1))
     assert shown(pending)[-1] == "2 of 3 returned | 1 failed | the run 0.0 s"
@@ -82,12 +88,8 @@ def test_returned_and_failed_calls_are_counted() -> None:
 
 
 def test_many_calls_are_cut() -> None:
-    pending = without_terminal(Clock())
-    for member in range(12):
-        pending.add(FETCH, CallId("a-run", 1, member))
-    lines = shown(pending)
-    assert len(lines) == 7
-    assert lines[-1] == "and 6 more calls | the run 0.0 s"
+    lines = shown(fetching(12))
+    assert (len(lines), lines[-1]) == (7, "and 6 more calls | the run 0.0 s")
 
 
 @cases("width", [12, 30, 70])
@@ -109,10 +111,6 @@ def test_display_is_gone_after_the_calls(monkeypatch: pytest.MonkeyPatch) -> Non
     assert terminal.getvalue().count(HIDE_CURSOR) == terminal.getvalue().count(SHOW_CURSOR) == 1
 
 
-def test_trace_of_a_file_has_no_clocks() -> None:
-    out = io.StringIO()
-    trace = TracePrinter(io.StringIO(), out, Clock())
-    for event in two_tools():
-        trace.on_event(event)
-    assert "\x1b" not in out.getvalue()
-    assert "the run" not in out.getvalue()
+@cases("clock", ["\x1b", "the run"])
+def test_trace_of_a_file_has_no_clocks(clock: str) -> None:
+    assert clock not in printed(*two_tools())

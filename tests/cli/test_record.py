@@ -18,12 +18,12 @@ from tests.cli.test_run import SOLVED, asking
 from tests.traces import read_trace
 
 
-def test_record_writes_the_json_output(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_record_writes_the_json_output(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(SOLVED) as server:
-        ended = command(capsys, *asking(server, "--record", str(file)))
+        ended = command(*asking(server, "--record", str(file)))
     with serving(SOLVED) as server:
-        printed = command(capsys, *asking(server, "--json"))
+        printed = command(*asking(server, "--json"))
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
     assert "plan" in ended.err
     written = read_trace(file.read_text(encoding="utf-8"))
@@ -36,19 +36,19 @@ def timeless(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in ("began", "time", "heartbeat")}
 
 
-def test_json_and_record_can_be_combined(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_and_record_can_be_combined(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(SOLVED) as server:
-        ended = command(capsys, *asking(server, "--json", "--record", str(file)))
+        ended = command(*asking(server, "--json", "--record", str(file)))
     written, printed = read_trace(file.read_text("utf-8")), [*map(json.loads, ended.out.splitlines())]
     # Each recording has its own clock, and only the file has signs of life.
     assert [timeless(record) for record in written] == [timeless(record) for record in printed]
     assert (written[0]["heartbeat"], "heartbeat" in printed[0]) == (2, False)
 
 
-def test_unwritable_record_file_is_reported_before_the_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unwritable_record_file_is_reported_before_the_run(tmp_path: Path) -> None:
     with serving(SOLVED) as server:
-        ended = command(capsys, *asking(server, "--record", str(tmp_path)))
+        ended = command(*asking(server, "--record", str(tmp_path)))
         assert server.asked == []
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert f"graphexec: {tmp_path} cannot be written: " in ended.err
@@ -106,12 +106,10 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
 
 
 @pytest.mark.parametrize(("room", "lost"), [(0, "all"), (3, "the last 29")])
-def test_full_disk_does_not_end_the_run(
-    capsys: pytest.CaptureFixture[str], disk: FullDisk, room: int, lost: str
-) -> None:
+def test_full_disk_does_not_end_the_run(disk: FullDisk, room: int, lost: str) -> None:
     disk.room = room
     with serving(SOLVED) as server:
-        ended = command(capsys, *asking(server, "--quiet", "--record", "run.jsonl"))
+        ended = command(*asking(server, "--quiet", "--record", "run.jsonl"))
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
     missing = f"No space left on device; {lost} of its 32 records are missing"
     assert ended.err == f"graphexec: run.jsonl is incomplete: {missing}\n"
@@ -120,9 +118,9 @@ def test_full_disk_does_not_end_the_run(
     assert disk.closed
 
 
-def test_full_disk_keeps_the_exit_code(capsys: pytest.CaptureFixture[str], disk: FullDisk) -> None:
+def test_full_disk_keeps_the_exit_code(disk: FullDisk) -> None:
     with serving(SOLVED) as server:
-        ended = command(capsys, *asking(server, "--quiet", "--record", "run.jsonl", "--max-iterations", "1"))
+        ended = command(*asking(server, "--quiet", "--record", "run.jsonl", "--max-iterations", "1"))
     assert (ended.code, disk.lines) == (3, [])
     assert "graphexec: run.jsonl is incomplete: No space left on device; all of its " in ended.err.splitlines()[-1]
 

@@ -54,19 +54,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def record(capsys: pytest.CaptureFixture[str], target: str = "mine.py:executor", code: int = 0) -> None:
-    ended = command(capsys, "run", target, QUESTION, "--record", "trace.jsonl", "--quiet")
+def record(target: str = "mine.py:executor", code: int = 0) -> None:
+    ended = command("run", target, QUESTION, "--record", "trace.jsonl", "--quiet")
     assert ended.code == code, ended.err
 
 
-def record_built_in(capsys: pytest.CaptureFixture[str], server: Conversation, *options: str) -> None:
+def record_built_in(server: Conversation, *options: str) -> None:
     arguments = ("--model", "m", "--base-url", server.url, "--agent", "tool_calling", *options)
-    ended = command(capsys, "run", QUESTION, *arguments, "--record", "trace.jsonl", "--quiet")
+    ended = command("run", QUESTION, *arguments, "--record", "trace.jsonl", "--quiet")
     assert ended.code == 0, ended.err
 
 
-def replay(capsys: pytest.CaptureFixture[str], *options: str) -> Ended:
-    return command(capsys, "replay", "trace.jsonl", *options)
+def replay(*options: str) -> Ended:
+    return command("replay", "trace.jsonl", *options)
 
 
 # Any: JSON.
@@ -74,11 +74,11 @@ def read(name: str) -> list[Any]:
     return read_trace(Path(name).read_text(encoding="utf-8"))
 
 
-def test_observation_leads_to_a_run_that_names_its_parent(capsys: pytest.CaptureFixture[str]) -> None:
-    record(capsys)
+def test_observation_leads_to_a_run_that_names_its_parent() -> None:
+    record()
     before = Path("trace.jsonl").read_bytes()
     changes = ("--at", "3", "--call", "1", "--observation", "b is none")
-    ended = replay(capsys, "mine.py:going_on", *changes, "--record", "other.jsonl")
+    ended = replay("mine.py:going_on", *changes, "--record", "other.jsonl")
     assert (ended.code, ended.out) == (0, "something else\n"), ended.err
     assert "b is none" in ended.err
     assert Path("trace.jsonl").read_bytes() == before
@@ -86,13 +86,13 @@ def test_observation_leads_to_a_run_that_names_its_parent(capsys: pytest.Capture
     assert records[0]["parent"] == {"trace": "trace.jsonl", "run": parent[1]["run"], "step": 3}
     assert records[0]["input"] == QUESTION
     assert [step["observation"] for step in records[-1]["steps"]] == ["a is a word", "b is none"]
-    assert command(capsys, "view", "trace.jsonl", "other.jsonl", "-o", "both.html", "--no-open").code == 0
+    assert command("view", "trace.jsonl", "other.jsonl", "-o", "both.html", "--no-open").code == 0
 
 
-def test_built_in_agent_goes_on_as_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_built_in_agent_goes_on_as_it_was_made() -> None:
     with serving([*SOLVED, "It is odd."]) as server:
-        record_built_in(capsys, server, "--temperature", "0.25", "--max-iterations", "4")
-        refused = replay(capsys, "--at", "1")
+        record_built_in(server, "--temperature", "0.25", "--max-iterations", "4")
+        refused = replay("--at", "1")
         assert (refused.code, refused.err.count("\n")) == (2, 1)
         assert (
             f"the model of trace.jsonl was m at 127.0.0.1:{server.url.rpartition(':')[2].partition('/')[0]}"
@@ -101,7 +101,7 @@ def test_built_in_agent_goes_on_as_it_was_made(capsys: pytest.CaptureFixture[str
         assert "pass --model m and --base-url" in refused.err
         where = ("--model", "m", "--base-url", server.url)
         called = [one["node"] for one in read("trace.jsonl") if one["event"] == "entered"].index("dispatch_tools") + 1
-        ended = replay(capsys, *where, "--at", str(called), "--observation", "1777", "--json")
+        ended = replay(*where, "--at", str(called), "--observation", "1777", "--json")
         assert ended.code == 0, ended.err
         assert len(server.asked) == 3
         body = server.asked[-1]
@@ -111,22 +111,22 @@ def test_built_in_agent_goes_on_as_it_was_made(capsys: pytest.CaptureFixture[str
     assert (start["limits"]["iterations"], start["agent"], result["output"]) == (4, "tool_calling", "It is odd.")
 
 
-def test_calls_of_tools_can_be_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_calls_of_tools_can_be_replaced() -> None:
     with serving([*SOLVED, "It is 6."]) as server:
-        record_built_in(capsys, server)
+        record_built_in(server)
         call = 'calculator {"expression": "2 * 3"}'
         where = ("--model", "m", "--base-url", server.url)
-        ended = replay(capsys, *where, "--at", "1", "--tool-call", call, "--reply", "So:", "--record", "other.jsonl")
+        ended = replay(*where, "--at", "1", "--tool-call", call, "--reply", "So:", "--record", "other.jsonl")
         assert (ended.code, ended.out) == (0, "It is 6.\n"), ended.err
         assert len(server.asked) == 3
     [step] = read("other.jsonl")[-1]["steps"]
     assert (step["tool_input"], step["observation"]) == ({"expression": "2 * 3"}, "6")
 
 
-def test_changed_instructions_are_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_instructions_are_noticed() -> None:
     with serving([*SOLVED, "oui"]) as server:
-        record_built_in(capsys, server, "--system", "Answer in French.")
-        ended = replay(capsys, "--model", "m", "--base-url", server.url, "--at", "3", "--quiet")
+        record_built_in(server, "--system", "Answer in French.")
+        ended = replay("--model", "m", "--base-url", server.url, "--at", "3", "--quiet")
     assert (ended.code, ended.out) == (0, "oui\n")
     assert ended.err == (
         "graphexec: from step 1 on, the requests to the model differ from the recorded ones; check the options of the "
@@ -135,50 +135,46 @@ def test_changed_instructions_are_noticed(capsys: pytest.CaptureFixture[str]) ->
 
 
 @cases("option", ["--reply", "--observation"])
-def test_text_may_come_from_standard_input(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str
-) -> None:
-    record(capsys)
+def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    record()
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a file\n"))
     at = "1" if option == "--reply" else "3"
-    ended = replay(
-        capsys, "mine.py:going_on", "--at", at, option, "-", "--json", *(["--call", "0"] if at == "3" else [])
-    )
+    ended = replay("mine.py:going_on", "--at", at, option, "-", "--json", *(["--call", "0"] if at == "3" else []))
     assert ended.code == 0, ended.err
     assert '"from a file"' in ended.out
 
 
-def test_failed_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    record(capsys, "mine.py:failing", code=1)
-    again = replay(capsys, "mine.py:failing")
+def test_failed_run_goes_on() -> None:
+    record("mine.py:failing", code=1)
+    again = replay("mine.py:failing")
     assert (again.code, "no such word" in again.err) == (1, True)
-    ended = replay(capsys, "mine.py:going_on", "--observation", "bad is a word", "--quiet")
+    ended = replay("mine.py:going_on", "--observation", "bad is a word", "--quiet")
     assert (ended.code, ended.out) == (0, "something else\n"), ended.err
 
 
-def test_limits_are_those_of_the_trace_or_of_the_options(capsys: pytest.CaptureFixture[str]) -> None:
-    record(capsys, "mine.py:stopped", code=3)
-    stopped = replay(capsys, "mine.py:stopped_going_on", "--at", "7")
+def test_limits_are_those_of_the_trace_or_of_the_options() -> None:
+    record("mine.py:stopped", code=3)
+    stopped = replay("mine.py:stopped_going_on", "--at", "7")
     assert (stopped.code, stopped.out) == (3, "")
-    ended = replay(capsys, "mine.py:stopped_going_on", "--at", "7", "--max-iterations", "9", "--quiet")
+    ended = replay("mine.py:stopped_going_on", "--at", "7", "--max-iterations", "9", "--quiet")
     assert (ended.code, ended.out) == (0, "three words\n"), ended.err
 
 
-def test_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_run_goes_on() -> None:
     with serving([SOLVED[0], Silence(), "It is 1776."]) as server:
         arguments = ("--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--record")
         with Program("run", QUESTION, *arguments, "trace.jsonl") as running:
             assert server.waiting.wait(60)
             assert running.interrupt().code == 130
-        ended = replay(capsys, "--model", "m", "--base-url", server.url, "--record", "other.jsonl", "--quiet")
+        ended = replay("--model", "m", "--base-url", server.url, "--record", "other.jsonl", "--quiet")
         assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
     assert [record["spent"]["model_calls"] for record in read("other.jsonl") if record["event"] == "result"] == [2]
 
 
 @pytest.mark.medium
-def test_interrupted_replay_has_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_replay_has_a_result() -> None:
     with serving([*SOLVED, Silence()]) as server:
-        record_built_in(capsys, server)
+        record_built_in(server)
         arguments = ("--model", "m", "--base-url", server.url, "--at", "3", "--record", "other.jsonl")
         with Program("replay", "trace.jsonl", *arguments) as running:
             assert server.waiting.wait(60)
@@ -214,18 +210,18 @@ def test_interrupted_replay_has_a_result(capsys: pytest.CaptureFixture[str]) -> 
         (["--tools", "mine.py:look_up"], "--model is 'scripted'"),
     ],
 )
-def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], options: list[str], message: str) -> None:
-    record(capsys)
+def test_wrong_usage_is_one_line(options: list[str], message: str) -> None:
+    record()
     before = Path("trace.jsonl").read_bytes()
-    ended = replay(capsys, *options)
+    ended = replay(*options)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err.partition("\n")[0]
     assert Path("trace.jsonl").read_bytes() == before
 
 
 @pytest.mark.medium
-def test_live_page_goes_on_with_the_named_executor(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    record(capsys)
+def test_live_page_goes_on_with_the_named_executor(folder: Path) -> None:
+    record()
     with Program("view", "--live", "trace.jsonl", "mine.py:going_on", "--no-open") as viewing:
         assert viewing.process.stdout is not None
         address, headers = credentials(viewing.process.stdout.readline().strip())
@@ -240,8 +236,8 @@ def test_live_page_goes_on_with_the_named_executor(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.medium
-def test_live_page_needs_the_executor_of_a_run(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    record(capsys)
+def test_live_page_needs_the_executor_of_a_run(folder: Path) -> None:
+    record()
     with Program("view", "--live", "trace.jsonl", "--no-open") as viewing:
         assert viewing.process.stdout is not None
         address, headers = credentials(viewing.process.stdout.readline().strip())
@@ -252,6 +248,6 @@ def test_live_page_needs_the_executor_of_a_run(capsys: pytest.CaptureFixture[str
         assert refused.json()["error"].startswith("the run in trace.jsonl had the tools look_up; name the executor")
 
 
-def test_target_of_a_live_page_is_loaded_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "view", "--live", "trace.jsonl", "nowhere.py:executor", "--no-open")
+def test_target_of_a_live_page_is_loaded_at_once() -> None:
+    ended = command("view", "--live", "trace.jsonl", "nowhere.py:executor", "--no-open")
     assert (ended.code, ended.out, "nowhere.py" in ended.err) == (2, "", True)

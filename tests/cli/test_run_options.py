@@ -33,10 +33,7 @@ SAYS: dict[str, tuple[Reply, Reply]] = {
     "chat": (FENCED.format("calculator", "37 * 48"), "Final Answer: It is 1776."),
     "structured_chat": (FENCED.format("calculator", "37 * 48"), FENCED.format("Final Answer", "It is 1776.")),
     "json_chat": (FENCED.format("calculator", "37 * 48"), FENCED.format("Final Answer", "It is 1776.")),
-    "xml": (
-        "<tool>calculator</tool><tool_input>37 * 48",
-        "<final_answer>It is 1776.</final_answer>",
-    ),
+    "xml": ("<tool>calculator</tool><tool_input>37 * 48", "<final_answer>It is 1776.</final_answer>"),
 }
 REMEMBERING = ["tool_calling", "structured", "conversational", "json_chat"]
 
@@ -60,20 +57,20 @@ def test_every_agent_is_tested() -> None:
 
 
 @cases("agent", SAYS)
-def test_every_agent_calls_a_tool_and_answers(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+def test_every_agent_calls_a_tool_and_answers(agent: str) -> None:
     with serving(SAYS[agent]) as server:
-        ended = command(capsys, *asking(server, agent))
+        ended = command(*asking(server, agent))
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
     assert f"{agent} agent" in ended.err
     assert "1 tool call" in ended.err
 
 
 @pytest.mark.parametrize("agent", REMEMBERING)
-def test_memory_continues_a_conversation(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+def test_memory_continues_a_conversation(agent: str) -> None:
     _, answer = SAYS[agent]
     with serving([answer, answer]) as server:
-        assert command(capsys, *asking(server, agent, "--memory", "talk.jsonl", question="I am Ada.")).code == 0
-        assert command(capsys, *asking(server, agent, "--memory", "talk.jsonl", question="Who am I?")).code == 0
+        assert command(*asking(server, agent, "--memory", "talk.jsonl", question="I am Ada.")).code == 0
+        assert command(*asking(server, agent, "--memory", "talk.jsonl", question="Who am I?")).code == 0
     assert (
         last_prompt(server).index("I am Ada.")
         < last_prompt(server).index("It is 1776.")
@@ -83,17 +80,17 @@ def test_memory_continues_a_conversation(capsys: pytest.CaptureFixture[str], age
     assert turns == ["I am Ada.", "Who am I?"]
 
 
-def test_runs_without_memory_are_independent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_without_memory_are_independent() -> None:
     with serving([TALKED, TALKED]) as server:
-        command(capsys, *asking(server, "conversational", question="I am Ada."))
-        command(capsys, *asking(server, "conversational", question="Who am I?"))
+        command(*asking(server, "conversational", question="I am Ada."))
+        command(*asking(server, "conversational", question="Who am I?"))
     assert "I am Ada." not in last_prompt(server)
 
 
-def test_cache_answers_repeated_requests(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cache_answers_repeated_requests() -> None:
     with serving(SAYS["tool_calling"]) as server:
-        first = command(capsys, *asking(server, "tool_calling", "--cache", "replies.db"))
-        second = command(capsys, *asking(server, "tool_calling", "--cache", "replies.db"))
+        first = command(*asking(server, "tool_calling", "--cache", "replies.db"))
+        second = command(*asking(server, "tool_calling", "--cache", "replies.db"))
     assert (second.code, second.out, len(server.asked)) == (0, first.out, 2)
     assert "was in the cache" not in first.err
     assert second.err.count("was not called: its reply was in the cache") == 2
@@ -101,26 +98,26 @@ def test_cache_answers_repeated_requests(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @cases(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
-def test_retries_option_limits_requests(capsys: pytest.CaptureFixture[str], options: list[str], code: int) -> None:
+def test_retries_option_limits_requests(options: list[str], code: int) -> None:
     with serving([Refusal(), Refusal(), "It is 1776."]) as server:
-        ended = command(capsys, *asking(server, "tool_calling", *options))
+        ended = command(*asking(server, "tool_calling", *options))
     assert (ended.code, len(server.asked)) == (code, int(options[-1]) + 1 if options else 3)
 
 
-def test_stopped_run_may_generate_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stopped_run_may_generate_an_answer() -> None:
     call, _ = SAYS["tool_calling"]
     options = ("--max-iterations", "1", "--early-stopping", "generate")
     with serving([call, "About 1,800."]) as server:
-        ended = command(capsys, *asking(server, "tool_calling", *options))
+        ended = command(*asking(server, "tool_calling", *options))
     assert (ended.code, ended.out) == (3, "About 1,800.\n")
     assert "the limit of 1 iteration was reached (1 spent); allow more with --max-iterations" in ended.err
     assert "2 model calls" in ended.err
 
 
-def test_trim_hides_older_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_trim_hides_older_steps() -> None:
     calls = [native_tool_call("calculator", expression=f"{number} + {number}") for number in range(3)]
     with serving([*calls, "done"]) as server:
-        ended = command(capsys, *asking(server, "tool_calling", "--trim", "1"))
+        ended = command(*asking(server, "tool_calling", "--trim", "1"))
     assert ended.code == 0
     assert "2 + 2" in last_prompt(server)
     assert "1 + 1" not in last_prompt(server)
@@ -144,12 +141,10 @@ def test_trim_hides_older_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], options: list[str], expected: str
-) -> None:
+def test_wrong_usage_is_one_line_and_exits_2(options: list[str], expected: str) -> None:
     Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
     with serving([]) as server:
-        ended = command(capsys, *asking(server, "tool_calling", *options))
+        ended = command(*asking(server, "tool_calling", *options))
     assert (ended.code, ended.out) == (2, "")
     assert expected in ended.err
     assert ended.err.count("\n") == 1
@@ -157,9 +152,9 @@ def test_wrong_usage_is_one_line_and_exits_2(
 
 
 @cases("local", [["--gguf", "small.gguf"], []])
-def test_local_model_refuses_retries(capsys: pytest.CaptureFixture[str], local: list[str]) -> None:
+def test_local_model_refuses_retries(local: list[str]) -> None:
     Path("small.gguf").touch()
-    ended = command(capsys, "run", "What is 37 * 48?", *local, "--retries", "1")
+    ended = command("run", "What is 37 * 48?", *local, "--retries", "1")
     assert (ended.code, ended.out) == (2, "")
     assert "--retries applies to a server, and this model is local; leave it out" in ended.err
 
@@ -188,13 +183,11 @@ def pulled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ["--certificate", "nowhere/proof.json"],
     ],
 )
-def test_wrong_usage_downloads_nothing(
-    capsys: pytest.CaptureFixture[str], pulled: list[str], options: list[str]
-) -> None:
+def test_wrong_usage_downloads_nothing(pulled: list[str], options: list[str]) -> None:
     Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
-    assert command(capsys, "run", "What is 37 * 48?", *options).code == 2
+    assert command("run", "What is 37 * 48?", *options).code == 2
     assert pulled == []
-    ended = command(capsys, "run", "What is 37 * 48?", "--memory", "talk.jsonl", "--cache", "replies.db")
+    ended = command("run", "What is 37 * 48?", "--memory", "talk.jsonl", "--cache", "replies.db")
     assert (ended.code, ended.out, ended.err) == (1, "", "graphexec: there is no net\n")
     assert pulled == ["smollm2-135m-instruct"]
 
@@ -202,7 +195,7 @@ def test_wrong_usage_downloads_nothing(
 @cases("options", [[], ["--quiet"], ["--json"]])
 @cases("last_word", [False, True])
 def test_answer_is_printed_if_saving_memory_fails(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], last_word: bool
+    monkeypatch: pytest.MonkeyPatch, options: list[str], last_word: bool
 ) -> None:
     def add(_: FileHistory, __: Turn) -> None:
         raise OSError(28, "No space left on device")
@@ -210,7 +203,7 @@ def test_answer_is_printed_if_saving_memory_fails(
     monkeypatch.setattr(FileHistory, "add", add)
     limited = ["--max-iterations", "1", "--early-stopping", "generate"] if last_word else []
     with serving([SAYS["tool_calling"][0], "It is 1776."]) as server:
-        ended = command(capsys, *asking(server, "tool_calling", "--memory", "talk.jsonl", *limited, *options))
+        ended = command(*asking(server, "tool_calling", "--memory", "talk.jsonl", *limited, *options))
     assert ended.code == 1
     if options == ["--json"]:
         result = json.loads(ended.out.splitlines()[-1])
@@ -233,24 +226,22 @@ def test_answer_is_printed_if_saving_memory_fails(
         assert "2 model calls · 1 tool call" in ended.err
 
 
-def test_ctrl_c_during_save_keeps_the_answer(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_during_save_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def add(_: FileHistory, __: Turn) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FileHistory, "add", add)
     with serving([SAYS["tool_calling"][1]]) as server:
-        ended = command(capsys, *asking(server, "tool_calling", "--memory", "talk.jsonl"))
+        ended = command(*asking(server, "tool_calling", "--memory", "talk.jsonl"))
     assert (ended.code, ended.out) == (130, "It is 1776.\n")
     assert "Interrupted at save_memory, after 0 steps" in ended.err
 
 
 @cases("agent", SAYS)
-def test_every_agent_answers_instead_of_a_repeat(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_agent_answers_instead_of_a_repeat(agent: str) -> None:
     called, answer = SAYS[agent]
     with serving([called, called, answer]) as server:
-        ended = command(capsys, *asking(server, agent))
+        ended = command(*asking(server, agent))
     assert (ended.code, ended.out) == (0, "It is 1776.\n")
     assert "3 model calls · 1 tool call" in ended.err
 

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphexec.cli.runs.building import AgentOptions, build_executor
 from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import Conversation, Silence, answer_text, native_tool_call, serving
@@ -18,17 +16,17 @@ from tests.parameters import cases
 EXAMPLE = 'What is 2 + 3? => calculator {"expression": "2 + 3"} => 5 => It is 5.'
 
 
-def ask(capsys: pytest.CaptureFixture[str], server: Conversation, *options: str, agent: str = "tool_calling") -> Ended:
-    return command(capsys, "run", "q", "--model", "m", "--base-url", server.url, "--agent", agent, *options)
+def ask(server: Conversation, *options: str, agent: str = "tool_calling") -> Ended:
+    return command("run", "q", "--model", "m", "--base-url", server.url, "--agent", agent, *options)
 
 
 def last_request(server: Conversation) -> dict[str, Any]:
     return server.asked[-1]
 
 
-def test_model_settings_are_sent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_settings_are_sent() -> None:
     with serving(["yes"]) as server:
-        ended = ask(capsys, server, "--temperature", "0.25", "--max-reply-tokens", "77", "--system", "Be {brief}.")
+        ended = ask(server, "--temperature", "0.25", "--max-reply-tokens", "77", "--system", "Be {brief}.")
     body = last_request(server)
     assert (ended.code, ended.out) == (0, "yes\n"), ended.err
     assert (body["temperature"], 77 in (body.get("max_tokens"), body.get("max_completion_tokens"))) == (0.25, True)
@@ -36,11 +34,9 @@ def test_model_settings_are_sent(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @cases(("limit", "sent"), [(64, 64), (4096, 4096), (100_000, None)])
-def test_token_limit_of_the_run_caps_each_reply(
-    capsys: pytest.CaptureFixture[str], limit: int, sent: int | None
-) -> None:
+def test_token_limit_of_the_run_caps_each_reply(limit: int, sent: int | None) -> None:
     with serving([native_tool_call("calculator", expression="1 + 1"), "two"]) as server:
-        ended = ask(capsys, server, "--max-tokens", str(limit))
+        ended = ask(server, "--max-tokens", str(limit))
     body = last_request(server)
     assert body.get("max_tokens", body.get("max_completion_tokens")) == sent
     stopped = limit < 110
@@ -48,26 +44,26 @@ def test_token_limit_of_the_run_caps_each_reply(
 
 
 @cases("agent", SAYS)
-def test_every_agent_follows_the_system_text(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+def test_every_agent_follows_the_system_text(agent: str) -> None:
     _, answer = SAYS[agent]
     with serving([answer]) as server:
-        ended = ask(capsys, server, "--system", 'Speak {"like"} a pirate.', agent=agent)
+        ended = ask(server, "--system", 'Speak {"like"} a pirate.', agent=agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
     assert 'Speak {"like"} a pirate.' in " ".join(message["content"] for message in last_request(server)["messages"])
 
 
-def test_timeout_limits_a_request(capsys: pytest.CaptureFixture[str]) -> None:
+def test_timeout_limits_a_request() -> None:
     with serving([Silence()]) as server:
-        ended = ask(capsys, server, "--timeout", "0.2", "--retries", "0")
+        ended = ask(server, "--timeout", "0.2", "--retries", "0")
     assert (ended.code, ended.out) == (1, "")
     assert "did not answer within 0.2 s" in ended.err
     assert "allow a longer one with --timeout" in ended.err
 
 
-def test_examples_are_shown_to_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_are_shown_to_the_model() -> None:
     with serving([answer_text("yes")]) as server:
         ended = ask(
-            capsys, server, "--example", EXAMPLE, "--example", "Hi! => Hello!", "--example", "Day? => today => Monday",
+            server, "--example", EXAMPLE, "--example", "Hi! => Hello!", "--example", "Day? => today => Monday",
             agent="structured",
         )  # fmt: skip
     assert (ended.code, ended.out) == (0, "yes\n"), ended.err
@@ -77,9 +73,9 @@ def test_examples_are_shown_to_the_model(capsys: pytest.CaptureFixture[str]) -> 
     assert "How many kilometers" not in shown
 
 
-def test_result_of_an_example_may_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_of_an_example_may_be_left_out() -> None:
     with serving([answer_text("yes")]) as server:
-        ended = ask(capsys, server, "--example", 'Twice 5? => calculator {"expression": "2 * 5"}', agent="structured")
+        ended = ask(server, "--example", 'Twice 5? => calculator {"expression": "2 * 5"}', agent="structured")
     assert (ended.code, ended.out) == (0, "yes\n"), ended.err
     shown = json.dumps(last_request(server)["messages"])
     assert "Twice 5?" in shown
@@ -87,9 +83,9 @@ def test_result_of_an_example_may_be_left_out(capsys: pytest.CaptureFixture[str]
 
 
 @cases("agent", [one for one in SAYS if one != "structured"])
-def test_other_agents_show_the_calls_of_examples(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+def test_other_agents_show_the_calls_of_examples(agent: str) -> None:
     with serving([SAYS[agent][1]]) as server:
-        ended = ask(capsys, server, "--example", 'Twice 5? => calculator {"expression": "2 * 5"} => 10', agent=agent)
+        ended = ask(server, "--example", 'Twice 5? => calculator {"expression": "2 * 5"} => 10', agent=agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
     assert "2 * 5" in json.dumps(last_request(server))
 
@@ -128,13 +124,11 @@ def test_other_agents_show_the_calls_of_examples(capsys: pytest.CaptureFixture[s
         (["--model", " "], "--model is empty; write a provider and its model, such as --model openai:gpt-5-mini"),
     ],
 )
-def test_invalid_settings_name_the_option(
-    capsys: pytest.CaptureFixture[str], options: list[str], expected: str
-) -> None:
+def test_invalid_settings_name_the_option(options: list[str], expected: str) -> None:
     own_model = options[0] == "--model"
     model = () if own_model else ("--model", "m", "--base-url", "http://127.0.0.1:9/v1")
     kind = () if "--agent=structured" in options or own_model else ("--agent", "tool_calling")
-    ended = command(capsys, "run", "q", *model, *kind, *options)
+    ended = command("run", "q", *model, *kind, *options)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended.err
     assert expected in ended.err
 

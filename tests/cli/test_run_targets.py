@@ -97,36 +97,36 @@ TARGETS = ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_own_executor_answers(capsys: pytest.CaptureFixture[str], target: str) -> None:
-    ended = command(capsys, "run", target, "who is there?")
+def test_own_executor_answers(target: str) -> None:
+    ended = command("run", target, "who is there?")
     assert (ended.code, ended.out) == (0, "WHO IS THERE?\n"), ended.err
     assert "a module prints" in ended.err
 
 
-def test_file_with_one_executor_is_a_target(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "run", "alone.py", "hello", "--quiet")
+def test_file_with_one_executor_is_a_target() -> None:
+    ended = command("run", "alone.py", "hello", "--quiet")
     assert (ended.code, ended.out) == (0, "HELLO\n"), ended.err
 
 
-def test_own_executor_is_recorded_and_proved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_executor_is_recorded_and_proved() -> None:
     ended = command(
-        capsys, "run", "mine.py:executor", "hello", "--json", "--record", "trace.jsonl", "--certificate", "proof.json"
+        "run", "mine.py:executor", "hello", "--json", "--record", "trace.jsonl", "--certificate", "proof.json"
     )
     assert ended.code == 0
     assert json.loads(ended.out.splitlines()[-1])["output"] == "HELLO"
     assert json.loads(Path("trace.jsonl").read_text(encoding="utf-8").splitlines()[-1])["output"] == "HELLO"
-    assert command(capsys, "audit", "trace.jsonl", "proof.json").code == 0
+    assert command("audit", "trace.jsonl", "proof.json").code == 0
 
 
-def test_only_input_has_any_name(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "run", "mine.py:topical", "bees", "--quiet")
+def test_only_input_has_any_name() -> None:
+    ended = command("run", "mine.py:topical", "bees", "--quiet")
     assert (ended.code, ended.out) == (0, "about {topic}\n"), ended.err
 
 
-def test_other_inputs_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = command(capsys, "run", "mine.py:styled", "bees", "--input", "style=short", "--quiet")
+def test_other_inputs_are_named() -> None:
+    ended = command("run", "mine.py:styled", "bees", "--input", "style=short", "--quiet")
     assert (ended.code, ended.out) == (0, "both\n"), ended.err
-    ended = command(capsys, "run", "mine.py:styled", "--input", "style=short", "--input", "topic=bees", "--json")
+    ended = command("run", "mine.py:styled", "--input", "style=short", "--input", "topic=bees", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out.splitlines()[0])["input"] == {"style": "short", "topic": "bees"}
 
@@ -141,8 +141,8 @@ def test_other_inputs_are_named(capsys: pytest.CaptureFixture[str]) -> None:
         ([], "the limit of 9 iterations was reached"),
     ],
 )
-def test_limits_apply_to_an_own_executor(capsys: pytest.CaptureFixture[str], options: list[str], expected: str) -> None:
-    ended = command(capsys, "run", "mine.py:looping", "go on", *options)
+def test_limits_apply_to_an_own_executor(options: list[str], expected: str) -> None:
+    ended = command("run", "mine.py:looping", "go on", *options)
     assert (ended.code, ended.out) == (3, "")
     assert expected in ended.err
 
@@ -191,10 +191,8 @@ def test_limits_apply_to_an_own_executor(capsys: pytest.CaptureFixture[str], opt
         (["q", "--input", "topic=x"], "--input is for an executor of your own, and there is no target; leave it out"),
     ],
 )
-def test_wrong_target_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
-) -> None:
-    ended = command(capsys, "run", *arguments)
+def test_wrong_target_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
+    ended = command("run", *arguments)
     assert (ended.code, ended.out) == (2, "")
     lines = [line for line in ended.err.splitlines() if "prints" not in line]
     assert len(lines) == 1, ended.err
@@ -202,50 +200,40 @@ def test_wrong_target_is_one_line_and_exits_2(
 
 
 @pytest.mark.parametrize("question", ["mine.py", "What does mine.py:executor do?", "ollama:qwen3", "see mine.py"])
-def test_one_argument_that_names_no_executor_is_a_question(capsys: pytest.CaptureFixture[str], question: str) -> None:
+def test_one_argument_that_names_no_executor_is_a_question(question: str) -> None:
     Path("mine.py").unlink()
     with serving(["yes"]) as server:
-        ended = command(
-            capsys, "run", question, "--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--quiet"
-        )
+        ended = command("run", question, "--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--quiet")
     assert (ended.code, ended.out) == (0, "yes\n")
     assert server.asked[0]["messages"][-1]["content"] == question
 
 
-def test_target_without_question_shows_the_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_target_without_question_shows_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal())
-    ended = command(capsys, "run", "mine.py:executor")
+    ended = command("run", "mine.py:executor")
     assert (ended.code, ended.out) == (2, "")
     assert 'write graphexec run mine.py:executor "What is 37 * 48?"' in ended.err
 
 
 @cases("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
-def test_target_reads_the_question_from_a_pipe(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
+def test_target_reads_the_question_from_a_pipe(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     pipe(monkeypatch, b"\xef\xbb\xbfna\xc3\xafve\r\n")
-    ended = command(capsys, "run", *arguments, "--quiet")
+    ended = command("run", *arguments, "--quiet")
     assert (ended.code, ended.out) == (0, "NA\u00cfVE\n"), ended.err
 
 
-def test_dash_asks_for_a_question_on_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dash_asks_for_a_question_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(monkeypatch, b"")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    first, last = command(capsys, "run", "-").err.splitlines()
+    first, last = command("run", "-").err.splitlines()
     assert first == "graphexec: write the question, and end it with Ctrl-D on a line of its own"
     assert "the standard input is empty" in last
 
 
-def test_dash_reads_a_huge_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dash_reads_a_huge_question(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(monkeypatch, b"word \xe2\x86\x92 " * 200_000)
     with serving(["yes"]) as server:
-        ended = command(
-            capsys, "run", "-", "--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--quiet"
-        )
+        ended = command("run", "-", "--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--quiet")
     assert (ended.code, ended.out) == (0, "yes\n"), ended.err
     assert server.asked[0]["messages"][-1]["content"] == ("word \u2192 " * 200_000).strip()
 
@@ -259,13 +247,11 @@ def test_dash_reads_a_huge_question(capsys: pytest.CaptureFixture[str], monkeypa
         ("What?".encode("utf-16"), "the standard input is not UTF-8: byte 1 is invalid"),
     ],
 )
-def test_invalid_standard_input_is_wrong_usage(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str
-) -> None:
+def test_invalid_standard_input_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str) -> None:
     pipe(monkeypatch, content)
-    ended = command(capsys, "run", "-")
+    ended = command("run", "-")
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert expected in ended.err
     pipe(monkeypatch, content)
-    ended = command(capsys, "run", "-", "--json")
+    ended = command("run", "-", "--json")
     assert json.loads(ended.out)["status"] == "usage"

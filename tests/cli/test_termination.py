@@ -232,11 +232,11 @@ def test_signal_to_a_forked_child_is_its_own() -> None:
 # ---- the file of --record
 
 
-def test_second_run_may_not_record_to_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_second_run_may_not_record_to_the_file(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(SOLVED) as server, open_for_writing(file) as out:
         print("the first run", file=out)
-        ended = command(capsys, *asking(server, "--record", str(file)))
+        ended = command(*asking(server, "--record", str(file)))
         print("goes on", file=out)
         assert server.asked == []
     remedy = "wait for its end, or name another file"
@@ -244,7 +244,7 @@ def test_second_run_may_not_record_to_the_file(capsys: pytest.CaptureFixture[str
     assert file.read_text(encoding="utf-8") == "the first run\ngoes on\n"
 
 
-def test_lock_ends_with_a_killed_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_lock_ends_with_a_killed_run(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
         assert server.waiting.wait(PATIENCE)
@@ -253,36 +253,34 @@ def test_lock_ends_with_a_killed_run(capsys: pytest.CaptureFixture[str], tmp_pat
         running.process.kill()
         running.end()
     with serving(SOLVED) as server:
-        assert command(capsys, *asking(server, "--record", str(file))).code == 0
+        assert command(*asking(server, "--record", str(file))).code == 0
     assert result_in(file)["output"] == "37 * 48 is 1776."
 
 
-def test_prevented_run_has_its_result(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prevented_run_has_its_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pull(_: str) -> Path:
         raise WeightsError("there is no net")
 
     monkeypatch.setattr(weights, "pull", pull)
     file = tmp_path / "trace.jsonl"
-    assert command(capsys, "run", "Hello", "--record", str(file)).code == 1
+    assert command("run", "Hello", "--record", str(file)).code == 1
     (record,) = read_trace(file.read_text(encoding="utf-8"))
     assert (record["event"], record["status"], record["exit_code"]) == ("result", "error", 1)
     assert record["error"] == {"type": "WeightsError", "message": "there is no net"}
 
 
 @pytest.mark.medium
-def test_files_of_a_run_are_private(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_files_of_a_run_are_private(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     options = ["--record", str(trace), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.jsonl")]
     before = os.umask(0)
     try:
         with serving(SOLVED) as server:
-            assert command(capsys, *asking(server, *options)).code == 0
+            assert command(*asking(server, *options)).code == 0
         for suffix, view in ((".html", []), (".txt", ["--timeline"]), (".mmd", ["--sequence"])):
             file = tmp_path / f"view{suffix}"
-            assert command(capsys, "view", str(trace), *view, "-o", str(file), "--no-open").code == 0
-        assert command(capsys, "draw", "--run", str(trace), "-o", str(tmp_path / "run.svg")).code == 0
+            assert command("view", str(trace), *view, "-o", str(file), "--no-open").code == 0
+        assert command("draw", "--run", str(trace), "-o", str(tmp_path / "run.svg")).code == 0
     finally:
         os.umask(before)
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
@@ -290,20 +288,20 @@ def test_files_of_a_run_are_private(capsys: pytest.CaptureFixture[str], tmp_path
     assert {"trace.jsonl", "cache", "talk.jsonl", "view.html", "view.txt", "view.mmd", "run.svg"} <= {*modes}
 
 
-def test_mode_of_an_existing_file_is_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_mode_of_an_existing_file_is_kept(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     trace.touch()
     trace.chmod(0o640)
     with serving(SOLVED) as server:
-        assert command(capsys, *asking(server, "--record", str(trace))).code == 0
+        assert command(*asking(server, "--record", str(trace))).code == 0
     assert stat.S_IMODE(trace.stat().st_mode) == 0o640
 
 
-def test_cut_conversation_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_cut_conversation_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     file.write_text('{"input": "Hi", "output": "Hello"}\n{"input": "How a', encoding="utf-8")
     with serving(SOLVED) as server, warnings.catch_warnings():
         warnings.simplefilter("default")
-        ended = command(capsys, *asking(server, "--quiet", "--memory", str(file)))
+        ended = command(*asking(server, "--quiet", "--memory", str(file)))
     assert (ended.code, ended.out, ended.err.count("\n")) == (0, "37 * 48 is 1776.\n", 1)
     assert ended.err.startswith(f"graphexec: {file}, line 2, was cut by a crash: ")

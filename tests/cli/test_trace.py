@@ -18,6 +18,7 @@ from graphexec.executor import Acted, Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
+from tests.cli.terminals import Terminal
 from tests.parameters import cases
 
 _ASKED = CallModel(ChatRequest([UserMessage("Hi")]))
@@ -33,36 +34,23 @@ class Fetch(Effect[str]):
     page: str
 
 
-ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
-
-
 @cases(
     ("waited", "expected"),
     [
-        ([ASKING], "asking the model"),
+        ([_ASKED], "asking the model"),
         ([CallAgent(Run({}))], "asking the agent"),
         ([CallTool("double", "2")], "calling double"),
         ([AskHuman("Go on?")], "asking a person"),
         ([Fetch("/")], "requesting Fetch"),
         ([Perform("polish", str, 1)], "running polish"),
         ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
-        ([ASKING, ASKING], "asking the model"),
-        (
-            [Fetch("/"), AskHuman("Go on?"), CallTool("double", "2")],
-            "calling double, requesting Fetch, asking a person",
-        ),
+        ([_ASKED, _ASKED], "asking the model"),
+        ([Fetch("/"), AskHuman("?"), CallTool("double", "2")], "calling double, requesting Fetch, asking a person"),
         ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
     ],
 )
 def test_pending_effects_are_described(waited: list[Effect[Any]], expected: str) -> None:
     assert format_effects(waited) == expected
-
-
-class Terminal(io.StringIO):
-    """An in-memory stream that claims to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_reports_keep_the_progress_display(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,59 +87,55 @@ def two_tools() -> list[Event[Any]]:
     ]
 
 
-def test_concurrent_tools_have_their_own_times() -> None:
+def printed(*events: Event[Any], interrupted: RunProgress | None = None) -> str:
+    """Return the trace of events in a file, and of the interrupt after them."""
     out = io.StringIO()
     trace = TracePrinter(io.StringIO(), out)
-    for event in two_tools():
+    for event in events:
         trace.on_event(event)
-    shown = out.getvalue()
-    assert "quick 20 ms: one" in shown
-    assert "slow 0.50 s: two" in shown
-    assert "   slow: half done" in shown
+    if interrupted is not None:
+        trace.on_interrupt(interrupted)
+    return out.getvalue()
+
+
+def replies(reply: ModelReply) -> list[Event[Any]]:
+    """Return the events of a model's reply."""
+    return [Answered("plan", _ASKED, reply, 0.5, Spent()), Moved("plan", Replied(Run({}), reply), "check")]
+
+
+@cases("part", ["quick 20 ms: one", "slow 0.50 s: two", "   slow: half done"])
+def test_concurrent_tools_have_their_own_times(part: str) -> None:
+    assert part in printed(*two_tools())
 
 
 def test_invented_text_is_shown_as_unread() -> None:
-    out = io.StringIO()
-    trace = TracePrinter(io.StringIO(), out)
     action = AgentAction("echo", "a", unread="Observation: b")
-    trace.on_event(Moved("parse", Acted(Run({}), (action,)), "dispatch_tools"))
-    trace.on_event(Moved("parse", AgentFinish({"output": "c"}, unread="Observation: d"), "END"))
-    assert [line.split("it: ")[1] for line in out.getvalue().splitlines() if "not read" in line] == [
-        "Observation: b",
-        "Observation: d",
-    ]
+    finish = AgentFinish({"output": "c"}, unread="Observation: d")
+    out = printed(Moved("parse", Acted(Run({}), (action,)), "dispatch_tools"), Moved("parse", finish, "END"))
+    unread = [line.split("it: ")[1] for line in out.splitlines() if "not read" in line]
+    assert unread == ["Observation: b", "Observation: d"]
 
 
 def test_usage_is_shown_where_a_model_was_called() -> None:
-    out, reply = io.StringIO(), ModelReply("Hello", usage=Usage(12, 3))
-    trace = TracePrinter(io.StringIO(), out)
-    trace.on_event(Answered("plan", _ASKED, reply, 0.5, Spent()))
-    trace.on_event(Moved("plan", Replied(Run({}), reply), "check"))
-    trace.on_event(Entered("check", Run({}), Spent()))
-    trace.on_event(Moved("check", Replied(Run({}), reply), "parse"))
-    first, second = out.getvalue().splitlines()
+    reply = ModelReply("Hello", usage=Usage(12, 3))
+    checked: list[Event[Any]] = [Entered("check", Run({}), Spent()), Moved("check", Replied(Run({}), reply), "parse")]
+    first, second = printed(*replies(reply), *checked).splitlines()
     assert "0.50 s | 12 + 3 tokens" in first
     assert second.split() == ["check", "->", "Replied"]
 
 
 def test_silent_model_has_no_count_of_tokens() -> None:
-    out, reply = io.StringIO(), ModelReply("Hello")
-    trace = TracePrinter(io.StringIO(), out)
-    trace.on_event(Answered("plan", _ASKED, reply, 0.5, Spent()))
-    trace.on_event(Moved("plan", Replied(Run({}), reply), "parse"))
-    trace.on_interrupt(RunProgress(spent=Spent(iterations=1, meters={"model_calls": 1, "tokens": 1})))
-    assert out.getvalue().splitlines()[0].split()[-3:] == ["Replied", "0.50", "s"]
-    assert "1 model call | 0 tool calls | tokens not reported | " in out.getvalue()
+    progress = RunProgress(spent=Spent(iterations=1, meters={"model_calls": 1, "tokens": 1}))
+    out = printed(*replies(ModelReply("Hello")), interrupted=progress)
+    assert out.splitlines()[0].split()[-3:] == ["Replied", "0.50", "s"]
+    assert "1 model call | 0 tool calls | tokens not reported | " in out
 
 
 def test_huge_counts_are_shortened() -> None:
-    out, reply = io.StringIO(), ModelReply("Hello", usage=Usage(10**5000, 1))
-    trace = TracePrinter(io.StringIO(), out)
-    trace.on_event(Answered("plan", _ASKED, reply, 0.5, Spent()))
-    trace.on_event(Moved("plan", Replied(Run({}), reply), "parse"))
-    trace.on_interrupt(RunProgress(spent=Spent(iterations=10**5000, meters={"prompt_tokens": 10**5000})))
-    assert "1.0e+5000 + 1 tokens" in out.getvalue()
-    assert "1.0e+5000 tokens (1.0e+5000 + 0)" in out.getvalue()
+    progress = RunProgress(spent=Spent(iterations=10**5000, meters={"prompt_tokens": 10**5000}))
+    out = printed(*replies(ModelReply("Hello", usage=Usage(10**5000, 1))), interrupted=progress)
+    assert "1.0e+5000 + 1 tokens" in out
+    assert "1.0e+5000 tokens (1.0e+5000 + 0)" in out
 
 
 def test_progress_shows_only_pending_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
+import shlex
 import webbrowser
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from graphexec.cli.startup import enter
 from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page import html
 from graphexec.draw.runs.sequence import sequence_mermaid
@@ -19,10 +21,12 @@ from graphexec.draw.runs.timeline import timeline
 from tests.cli.terminals import Program, command, program
 from tests.cli.traced import TRACE, make_executor, record_run
 from tests.live.readers import fetch
+from tests.parameters import cases
 from tests.verify.traces import proof_of
 
 RECORDED = record_run()
 RECORDING = Recording.from_json_lines(RECORDED)
+PROOF = proof_of(make_executor()).to_json()
 
 
 @pytest.fixture
@@ -45,10 +49,8 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return addresses
 
 
-def test_page_is_opened_and_its_path_printed(
-    capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]
-) -> None:
-    ended = command(capsys, "view", TRACE)
+def test_page_is_opened_and_its_path_printed(folder: Path, visited: list[str]) -> None:
+    ended = command("view", TRACE)
     assert (ended.code, ended.err) == (0, "")
     page = Path(ended.out.strip())
     try:
@@ -58,61 +60,52 @@ def test_page_is_opened_and_its_path_printed(
         page.unlink()
 
 
-def test_no_open_only_writes_the_page(capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]) -> None:
-    ended = command(capsys, "view", TRACE, "-o", "run.html", "--no-open")
+def test_no_open_only_writes_the_page(folder: Path, visited: list[str]) -> None:
+    ended = command("view", TRACE, "-o", "run.html", "--no-open")
     assert (ended.code, ended.out, ended.err, visited) == (0, "run.html\n", "", [])
-    assert (folder / "run.html").read_text(encoding="utf-8") == html(RECORDING.machine, RECORDING)
+    assert (folder / "run.html").read_text(encoding="utf-8") == page_of(RECORDING)
 
 
-def test_missing_browser_is_one_line(
-    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(address: str) -> bool:
-        return False
-
-    monkeypatch.setattr(webbrowser, "open", fail)
-    ended = command(capsys, "view", TRACE, "-o", "run.html")
+def test_missing_browser_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    ended = command("view", TRACE, "-o", "run.html")
     assert (ended.code, ended.out) == (0, "run.html\n")
     assert ended.err == "graphexec: cannot open a browser; open the address in yours\n"
 
 
-def test_timeline_and_sequence_are_printed(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert command(capsys, "view", TRACE, "--timeline").out == timeline(RECORDING)
-    assert command(capsys, "view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
-    assert command(capsys, "view", TRACE, "--timeline", "-o", "run.txt").out == ""
+def test_timeline_and_sequence_are_printed(folder: Path) -> None:
+    assert command("view", TRACE, "--timeline").out == timeline(RECORDING)
+    assert command("view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
+    assert command("view", TRACE, "--timeline", "-o", "run.txt").out == ""
     assert (folder / "run.txt").read_text(encoding="utf-8") == timeline(RECORDING)
 
 
-def test_two_traces_make_one_page(capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]) -> None:
+def test_two_traces_make_one_page(folder: Path, visited: list[str]) -> None:
     (folder / "sub").mkdir()
     other = record_run("not a reply")
     (folder / "sub" / TRACE).write_text(other, encoding="utf-8")
-    ended = command(capsys, "view", TRACE, f"sub/{TRACE}", "-o", "both.html")
+    ended = command("view", TRACE, f"sub/{TRACE}", "-o", "both.html")
     assert (ended.code, ended.out, ended.err) == (0, "both.html\n", "")
     assert visited == [(folder / "both.html").as_uri()]
     page = compare_runs(RECORDING, Recording.from_json_lines(other), names=(TRACE, f"sub/{TRACE}"))
     assert (folder / "both.html").read_text(encoding="utf-8") == page
 
 
-def test_folder_makes_one_page(capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]) -> None:
+def test_folder_makes_one_page(folder: Path, visited: list[str]) -> None:
     (folder / "cut.jsonl").write_text(RECORDED[:-40], encoding="utf-8")
     (folder / "notes.jsonl").write_text('{"role": "user"}\n', encoding="utf-8")
     (folder / "bytes.jsonl").write_bytes(b"\xff\n")
     (folder / "folder.jsonl").mkdir()
     (folder / "other.txt").touch()
-    ended = command(capsys, "view", ".", "-o", "runs.html")
+    ended = command("view", ".", "-o", "runs.html")
     assert (ended.code, ended.out, ended.err) == (0, "runs.html\n", "")
     page = (folder / "runs.html").read_text(encoding="utf-8")
     data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page)
     assert data is not None
     runs = {run["name"]: run for run in json.loads(data[1])["runs"]}
-    assert {name: run["outcome"] for name, run in runs.items()} == {
-        TRACE: "answered",
-        "cut.jsonl": "unfinished",
-        "notes.jsonl": "damaged",
-        "bytes.jsonl": "damaged",
-        "folder.jsonl": "damaged",
-    }
+    outcomes = {TRACE: "answered", "cut.jsonl": "unfinished"}
+    outcomes |= dict.fromkeys(("notes.jsonl", "bytes.jsonl", "folder.jsonl"), "damaged")
+    assert {name: run["outcome"] for name, run in runs.items()} == outcomes
     assert runs["notes.jsonl"]["problem"].startswith("line 1 is not a record; ")
     assert runs["folder.jsonl"]["problem"] == "cannot be read: Is a directory; name a text file"
 
@@ -121,7 +114,7 @@ def page_of(recording: Recording) -> str:
     return html(recording.machine, recording)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("way", "name", "drawn"),
     [
         ("--sequence", "run.mmd", sequence_mermaid),
@@ -130,46 +123,33 @@ def page_of(recording: Recording) -> str:
         ("--no-open", "run.htm", page_of),
     ],
 )
-def test_file_content_matches_the_suffix(
-    capsys: pytest.CaptureFixture[str], folder: Path, way: str, name: str, drawn: Callable[[Recording], str]
-) -> None:
-    ended = command(capsys, "view", TRACE, way, "-o", name)
+def test_file_content_matches_the_suffix(folder: Path, way: str, name: str, drawn: Callable[[Recording], str]) -> None:
+    ended = command("view", TRACE, way, "-o", name)
     assert (ended.code, ended.err) == (0, "")
     assert (folder / name).read_text(encoding="utf-8") == drawn(RECORDING)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (
-            ["-o", "x.svg"],
-            "x.svg does not have the suffix .html or .htm of a page; name such a file, or draw the machine: "
-            "graphexec draw --run trace.jsonl -o x.svg",
-        ),
-        (
-            ["--sequence", "-o", "x.svg"],
-            "x.svg does not have the suffix .mmd or .mermaid of a sequence; name such a file, or draw the machine: "
-            "graphexec draw --run trace.jsonl -o x.svg",
-        ),
-        (["-o", "x.pdf"], "x.pdf does not have the suffix .html or .htm of a page; name such a file"),
-        (["-o", "x"], "x does not have the suffix .html or .htm of a page; name such a file"),
-        (
-            ["--timeline", "-o", "my run.html"],
-            "my run.html does not have the suffix .txt of a timeline; name such a file, or leave out --timeline, or "
-            "draw the machine: graphexec draw --run trace.jsonl -o 'my run.html'",
-        ),
-        (
-            ["--sequence", "-o", "x.txt"],
-            "x.txt does not have the suffix .mmd or .mermaid of a sequence; name such a file, or pass --timeline "
-            "instead, or draw the machine: graphexec draw --run trace.jsonl -o x.txt",
-        ),
-    ],
-)
+# The arguments, what has which suffixes, and what else is suggested.
+SUFFIXES = [
+    (["-o", "x.svg"], ".html or .htm of a page", ""),
+    (["--sequence", "-o", "x.svg"], ".mmd or .mermaid of a sequence", ""),
+    (["-o", "x.pdf"], ".html or .htm of a page", None),
+    (["-o", "x"], ".html or .htm of a page", None),
+    (["--timeline", "-o", "my run.html"], ".txt of a timeline", ", or leave out --timeline"),
+    (["--sequence", "-o", "x.txt"], ".mmd or .mermaid of a sequence", ", or pass --timeline instead"),
+]
+
+
+@cases(("arguments", "suffixes", "instead"), SUFFIXES)
 def test_wrong_suffix_suggests_the_right_command(
-    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], expected: str
+    folder: Path, arguments: list[str], suffixes: str, instead: str | None
 ) -> None:
-    ended = command(capsys, "view", TRACE, *arguments)
-    assert (ended.code, ended.out, ended.err) == (2, "", f"graphexec: {expected}\n")
+    file = arguments[-1]
+    drawing = f"graphexec draw --run trace.jsonl -o {shlex.quote(file)}"
+    remedy = "" if instead is None else f"{instead}, or draw the machine: {drawing}"
+    expected = f"graphexec: {file} does not have the suffix {suffixes}; name such a file{remedy}\n"
+    ended = command("view", TRACE, *arguments)
+    assert (ended.code, ended.out, ended.err) == (2, "", expected)
     assert [one.name for one in folder.iterdir()] == [TRACE]
 
 
@@ -178,62 +158,58 @@ def test_ascii_terminal_gets_an_ascii_timeline(folder: Path) -> None:
     assert ended.out == timeline(RECORDING, ascii_only=True)
 
 
-@pytest.mark.parametrize("columns", ["20", "60"])
-def test_timeline_fits_the_terminal(
-    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str
-) -> None:
+@cases("columns", ["20", "60"])
+def test_timeline_fits_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.stdout, "isatty", lambda: True)
-        ended = command(capsys, "view", TRACE, "--timeline")
-    assert ended.out == timeline(RECORDING, width=max(int(columns), 40))
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    with redirect_stdout(out), pytest.raises(SystemExit):
+        enter(("view", TRACE, "--timeline"))
+    out.seek(0)
+    assert out.read() == timeline(RECORDING, width=max(int(columns), 40))
 
 
-def test_trace_is_read_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(RECORDED))
-    assert command(capsys, "view", "-", "--sequence").out == sequence_mermaid(RECORDING)
+    assert command("view", "-", "--sequence").out == sequence_mermaid(RECORDING)
 
 
-def test_incomplete_trace_is_shown(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_incomplete_trace_is_shown(folder: Path) -> None:
     lines = RECORDED.splitlines(keepends=True)
     (folder / "cut.jsonl").write_text("".join(lines[:7]) + lines[7][:20], encoding="utf-8")
-    ended = command(capsys, "view", "cut.jsonl", "--sequence")
+    ended = command("view", "cut.jsonl", "--sequence")
     assert ended.code == 0
     assert ended.err == "graphexec: cut.jsonl: line 8 is incomplete; the run is shown up to there\n"
     assert ended.out == sequence_mermaid(Recording(RECORDING.records[:7]))
     # A last line without a newline is complete.
     (folder / "whole.jsonl").write_text("".join(lines).rstrip("\n"), encoding="utf-8")
-    assert command(capsys, "view", "whole.jsonl", "--sequence").err == ""
+    assert command("view", "whole.jsonl", "--sequence").err == ""
 
 
-@pytest.mark.parametrize(
+END = RECORDED.count("\n") + 1
+
+
+@cases("arguments", [["view", TRACE, "--no-open"], ["draw", "--run", TRACE]])
+@cases(
     ("text", "expected"),
     [
-        ("", "trace.jsonl: these records do not begin with a start"),
-        ("\n", "trace.jsonl: these records do not begin with a start"),
-        (RECORDED.partition("\n")[2], "trace.jsonl: these records do not begin with a start"),
-        ('{"event": "start", "machine": {}}\n', "trace.jsonl: line 1: this is not the picture of a machine: start: "),
-        (RECORDED + "{]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 1} is not a record; "),
-        (RECORDED + "\n[1]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not a record; "),
-        (
-            RECORDED + '\n{"event": "moved", "node": "plan"}\n',
-            f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not ",
-        ),
+        ("", "these records do not begin with a start"),
+        ("\n", "these records do not begin with a start"),
+        (RECORDED.partition("\n")[2], "these records do not begin with a start"),
+        ('{"event": "start", "machine": {}}\n', "line 1: this is not the picture of a machine: start: "),
+        (RECORDED + "{]\n", f"line {END} is not a record; "),
+        (RECORDED + "\n[1]\n", f"line {END + 1} is not a record; "),
+        (RECORDED + '\n{"event": "moved", "node": "plan"}\n', f"line {END + 1} is not "),
     ],
-    # Explicit ids: the records contain times.
-    ids=["nothing", "empty line", "no start", "no picture", "broken line", "list", "no record"],
 )
-def test_invalid_trace_names_file_and_line(
-    capsys: pytest.CaptureFixture[str], folder: Path, text: str, expected: str
-) -> None:
+def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], text: str, expected: str) -> None:
     (folder / TRACE).write_text(text, encoding="utf-8")
-    for arguments in (["view", TRACE, "--no-open"], ["draw", "--run", TRACE]):
-        ended = command(capsys, *arguments)
-        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-        assert f"graphexec: {expected}" in ended.err
+    ended = command(*arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert f"graphexec: trace.jsonl: {expected}" in ended.err
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "expected"),
     [
         (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
@@ -256,17 +232,12 @@ def test_invalid_trace_names_file_and_line(
         (["-", "-"], "the standard input can only be read once; name a file to compare it with"),
         ([TRACE, "no.jsonl"], "no.jsonl cannot be read: there is no such file"),
         ([TRACE, TRACE, "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
-        (
-            [TRACE, "-o", "nowhere/run.html", "--no-open"],
-            "nowhere/run.html cannot be written: there is no folder ",
-        ),
+        ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: there is no folder "),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], expected: str
-) -> None:
-    (folder / "empty").mkdir()
-    ended = command(capsys, "view", *arguments)
+def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str], expected: str) -> None:
+    (folder / "empty").mkdir(exist_ok=True)
+    ended = command("view", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert f"graphexec: {expected}" in ended.err
 
@@ -274,8 +245,7 @@ def test_wrong_usage_is_one_line_and_exits_2(
 @pytest.mark.medium
 def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
     with Program("view", "--live", TRACE, "--no-open") as viewing:
-        assert viewing.process.stdout is not None
-        url = viewing.process.stdout.readline().strip()
+        url = viewing.read_line().strip()
         assert "plan --Replied--&gt; parse" in fetch(url).text
         ended = viewing.interrupt()
     assert (ended.code, ended.out) == (0, "")
@@ -285,17 +255,14 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
 @pytest.mark.medium
 def test_terminated_live_page_closes_its_server(folder: Path) -> None:
     with Program("view", "--live", TRACE, "--no-open") as viewing:
-        assert viewing.process.stdout is not None
-        assert viewing.process.stdout.readline().startswith("http://")
+        assert viewing.read_line().startswith("http://")
         viewing.process.terminate()
         ended = viewing.end()
     assert ended.code == 143
     assert ended.err.endswith("graphexec: terminated by SIGTERM\n")
 
 
-def test_live_opens_the_browser_without_the_token(
-    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_opens_the_browser_without_the_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int, str]] = []
 
     def visit(address: str) -> bool:
@@ -304,7 +271,7 @@ def test_live_opens_the_browser_without_the_token(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(webbrowser, "open", visit)
-    ended = command(capsys, "view", "--live", TRACE)
+    ended = command("view", "--live", TRACE)
     [(address, mode, text)] = seen
     url = ended.out.strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", url)
@@ -316,8 +283,7 @@ def test_live_opens_the_browser_without_the_token(
 @pytest.mark.medium
 def test_live_waits_for_the_file(folder: Path) -> None:
     with Program("view", "--live", "later.jsonl", "--no-open") as viewing:
-        assert viewing.process.stdout is not None
-        url = viewing.process.stdout.readline().strip()
+        url = viewing.read_line().strip()
         viewing.until("graphexec: following later.jsonl, which does not exist yet; press Ctrl-C to stop")
         (folder / "later.jsonl").write_text(RECORDED, encoding="utf-8")
         assert "plan --Replied--&gt; parse" in fetch(url).text
@@ -332,36 +298,35 @@ def broken(record: int, **changed: object) -> str:
     return Recording(records).to_json_lines()
 
 
-BROKEN = {
-    "entered without what is spent": (2, broken(1, spent=None)),
-    "asked without effects": (3, broken(2, effects=None)),
-    "asked for what has no class": (3, broken(2, effects=[{"tool": "double"}])),
-    "answered without replies": (4, broken(3, replies=None)),
-    "answered in no time": (4, broken(3, seconds=[])),
-    "moved to nowhere": (5, broken(4, target=None)),
-    "deep": (6, "[" * 100_000),
-}
+# What is broken, its line, and the trace.
+BROKEN = [
+    ("entered without what is spent", 2, broken(1, spent=None)),
+    ("asked without effects", 3, broken(2, effects=None)),
+    ("asked for what has no class", 3, broken(2, effects=[{"tool": "double"}])),
+    ("answered without replies", 4, broken(3, replies=None)),
+    ("answered in no time", 4, broken(3, seconds=[])),
+    ("moved to nowhere", 5, broken(4, target=None)),
+    ("deep", 6, "".join(RECORDED.splitlines(keepends=True)[:5]) + "[" * 100_000),
+]
+READERS = [
+    ["view", TRACE, "--timeline"],
+    ["view", TRACE, "-o", "run.html", "--no-open"],
+    ["draw", "--run", TRACE],
+    ["audit", TRACE, "proof.json"],
+]
 
 
-@pytest.mark.parametrize("fault", BROKEN)
+@cases("arguments", READERS)
+@cases(("fault", "line", "text"), BROKEN)
 def test_invalid_record_names_file_line_and_remedy(
-    capsys: pytest.CaptureFixture[str], folder: Path, fault: str
+    folder: Path, arguments: list[str], fault: str, line: int, text: str
 ) -> None:
-    line, text = BROKEN[fault]
-    (folder / "proof.json").write_text(proof_of(make_executor()).to_json(), encoding="utf-8")
-    if fault == "deep":
-        text = "".join(RECORDED.splitlines(keepends=True)[:5]) + text
+    (folder / "proof.json").write_text(PROOF, encoding="utf-8")
     (folder / TRACE).write_text(text, encoding="utf-8")
-    for arguments in (
-        ["view", TRACE, "--timeline"],
-        ["view", TRACE, "-o", "run.html", "--no-open"],
-        ["draw", "--run", TRACE],
-        ["audit", TRACE, "proof.json"],
-    ):
-        ended = command(capsys, *arguments)
-        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-        assert ended.err.startswith("graphexec: ")
-        assert TRACE in ended.err
-        assert f"line {line} " in ended.err
-        assert ended.err.endswith("; pass the file that graphexec run --record wrote\n")
-        assert "KeyError" not in ended.err
+    ended = command(*arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith("graphexec: ")
+    assert TRACE in ended.err
+    assert f"line {line} " in ended.err
+    assert ended.err.endswith("; pass the file that graphexec run --record wrote\n")
+    assert "KeyError" not in ended.err
