@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,67 +30,72 @@ def make_executor(model: Model, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
 
 
+def delegating(inner: AgentExecutor, *turns: Any) -> tuple[AgentExecutor, models.ScriptedModel]:
+    """Return an executor that calls another one as its tool, and its model."""
+    helper = inner.as_tool("ask", "Ask the other agent.")
+    outer = models.ScriptedModel([*turns, "done"])
+    return AgentExecutor(agent=create_tool_calling_agent(outer, [helper]), tools=[helper]), outer
+
+
 async def read_all(events: Any) -> list[Any]:
     return [event async for event in events]
 
 
-WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
-    "run": lambda executor: executor.run("q"),
-    "arun": lambda executor: asyncio.run(executor.arun("q")),
-    "invoke": lambda executor: executor.invoke("q"),
-    "ainvoke": lambda executor: asyncio.run(executor.ainvoke("q")),
-    "stream": lambda executor: list(executor.stream("q")),
-    "astream": lambda executor: asyncio.run(read_all(executor.astream("q"))),
-    "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
-    "stream_answer": lambda executor: list(executor.stream_answer("q")),
-    "iter": lambda executor: list(executor.iter("q")),
-    "batch": lambda executor: executor.batch(["q", "r"]),
-}
-
-
-@cases("way", WAYS)
-def test_missing_key_is_found_before_the_first_step(way: str) -> None:
-    events: list[object] = []
-    with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://models.example/v1 needs an API key; set OPENAI_"):
-        WAYS[way](make_executor(KEYLESS, observers=[events.append]))
-    assert events == []
-
-
-@cases("model", [models.OpenAIResponses("gpt-9"), models.Anthropic("claude-9")])
-def test_every_remote_model_checks_its_key(model: Model) -> None:
-    with pytest.raises(MissingAPIKeyError):
-        make_executor(model).check_access()
-
-
-WRAPPERS: list[Callable[[Model], Model]] = [
-    models.retrying,
-    lambda model: models.priced(model, models.Price(1, 1)),
-    lambda model: models.rate_limited(model, at_once=1),
-    lambda model: models.with_fallbacks(model, models.Anthropic("claude-9")),
-    lambda model: models.retrying(models.with_fallbacks(model, model)),
+WAYS: list[Callable[[AgentExecutor], Any]] = [
+    lambda executor: executor.run("q"),
+    lambda executor: asyncio.run(executor.arun("q")),
+    lambda executor: executor.invoke("q"),
+    lambda executor: asyncio.run(executor.ainvoke("q")),
+    lambda executor: list(executor.stream("q")),
+    lambda executor: asyncio.run(read_all(executor.astream("q"))),
+    lambda executor: list(executor.stream_chunks("q")),
+    lambda executor: list(executor.stream_answer("q")),
+    lambda executor: list(executor.iter("q")),
+    lambda executor: executor.batch(["q", "r"]),
 ]
 
 
-@cases("wrap", WRAPPERS)
-def test_wrappers_pass_the_check_on(wrap: Callable[[Model], Model]) -> None:
+@cases("way", WAYS)
+def test_missing_key_is_found_before_the_first_step(way: Callable[[AgentExecutor], Any]) -> None:
+    events: list[object] = []
+    with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://models.example/v1 needs an API key; set OPENAI_"):
+        way(make_executor(KEYLESS, observers=[events.append]))
+    assert events == []
+
+
+DONE = models.ScriptedModel(["done"], repeat_last=True)
+ANTHROPIC = models.Anthropic("claude-9")
+
+
+@cases(
+    "model",
+    [
+        models.OpenAIResponses("gpt-9"),
+        ANTHROPIC,
+        # Wrappers pass the check on, and raise an error that is no reason to fall back.
+        models.retrying(KEYLESS),
+        models.priced(KEYLESS, models.Price(1, 1)),
+        models.rate_limited(KEYLESS, at_once=1),
+        models.with_fallbacks(KEYLESS, ANTHROPIC),
+        models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
+        models.with_fallbacks(KEYLESS, DONE, on=(AuthenticationError,)),
+    ],
+)
+def test_every_remote_model_checks_its_key(model: Model) -> None:
     with pytest.raises(MissingAPIKeyError):
-        make_executor(wrap(KEYLESS)).run("q")
-
-
-def test_one_model_of_the_fallbacks_is_enough() -> None:
-    assert make_executor(models.with_fallbacks(KEYLESS, models.ScriptedModel(["done"]))).run("q").output == "done"
-    assert make_executor(models.with_fallbacks(models.ScriptedModel(["done"]), KEYLESS)).run("q").output == "done"
-
-
-def test_error_that_is_no_reason_to_fall_back_is_raised() -> None:
-    strict = models.with_fallbacks(KEYLESS, models.ScriptedModel(["done"]), on=(AuthenticationError,))
+        make_executor(model).check_access()
     with pytest.raises(MissingAPIKeyError):
-        make_executor(strict).check_access()
+        make_executor(model).run("q")
+
+
+@cases("model", [models.with_fallbacks(KEYLESS, DONE), models.with_fallbacks(DONE, KEYLESS)])
+def test_one_model_of_the_fallbacks_is_enough(model: Model) -> None:
+    assert make_executor(model).run("q").output == "done"
 
 
 def test_cached_replies_need_no_key(tmp_path: Any) -> None:
     store = models.SQLiteCache(tmp_path / "cache")
-    assert make_executor(models.cached(models.ScriptedModel(["done"]), store, name="a")).run("q").output == "done"
+    assert make_executor(models.cached(DONE, store, name="a")).run("q").output == "done"
     offline = models.cached(KEYLESS, store, name="a")
     offline.check_access()
     with pytest.raises(MissingAPIKeyError):
@@ -97,9 +103,7 @@ def test_cached_replies_need_no_key(tmp_path: Any) -> None:
 
 
 def test_nested_executors_are_checked_before_the_outer_run() -> None:
-    inner = make_executor(KEYLESS).as_tool("ask", "Ask the other agent.")
-    outer = models.ScriptedModel([call("ask", input="q"), "done"])
-    executor = AgentExecutor(agent=create_tool_calling_agent(outer, [inner]), tools=[inner])
+    executor, outer = delegating(make_executor(KEYLESS), call("ask", input="q"))
     with pytest.raises(MissingAPIKeyError):
         executor.run("q")
     assert outer.requests == []
@@ -113,9 +117,7 @@ def test_nested_runs_are_not_checked_again() -> None:
             checks.append("inner")
 
     inner = make_executor(Counted(["one", "two"]))
-    helper = inner.as_tool("ask", "Ask the other agent.")
-    outer = models.ScriptedModel([call("ask", input="q"), call("ask", input="r"), "done"])
-    executor = AgentExecutor(agent=create_tool_calling_agent(outer, [helper]), tools=[helper])
+    executor, _ = delegating(inner, call("ask", input="q"), call("ask", input="r"))
     assert [step.observation for step in executor.run("q").steps] == ["one", "two"]
     assert checks == ["inner"]
     inner.check_access()
@@ -162,7 +164,7 @@ def test_saving_a_memory_needs_no_key() -> None:
     history = Full()
     memory = BufferMemory(history, as_messages=True)
     with pytest.raises(OSError, match="the disk is full") as raised:
-        make_executor(models.ScriptedModel(["done"]), memory=memory).run("q")
+        make_executor(DONE, memory=memory).run("q")
     history.full = False
     state = snapshot_of(raised.value)
     assert isinstance(state, Snapshot)
@@ -170,14 +172,8 @@ def test_saving_a_memory_needs_no_key() -> None:
 
 
 def test_model_without_the_check_is_called() -> None:
-    class Own:
-        complete = acomplete = None
-
-        def __init__(self) -> None:
-            self.inner = models.ScriptedModel(["Final Answer: done"])
-            self.complete, self.acomplete = self.inner.complete, self.inner.acomplete
-
-    model: Any = Own()
+    scripted = models.ScriptedModel(["Final Answer: done"])
+    model: Any = SimpleNamespace(complete=scripted.complete, acomplete=scripted.acomplete)
     assert AgentExecutor(agent=create_react_agent(model, []), tools=[]).run("q").output == "done"
 
 

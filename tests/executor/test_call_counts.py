@@ -14,6 +14,7 @@ from typing import Any
 import graphexec as gx
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from tests.counting import count_calls
+from tests.executor.actors import run_async, run_sync
 from tests.parameters import cases
 
 STEPS = 40
@@ -31,59 +32,35 @@ async def add_one_async(x: int) -> int:
     return x + 1
 
 
-def agent_for(steps: int) -> Callable[[Any, dict[str, Any]], gx.AgentAction | gx.AgentFinish]:
-    def decide(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
-        return gx.AgentAction("add_one", {"x": 1}) if len(done) < steps else gx.AgentFinish({"output": len(done)})
-
-    return decide
-
-
-def async_agent_for(steps: int) -> Callable[[Any, dict[str, Any]], Any]:
-    decide = agent_for(steps)
-
-    async def decide_async(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
-        return decide(done, inputs)
-
-    return decide_async
-
-
-def executor_for(agent: Any, one: Any, **options: Any) -> gx.AgentExecutor:
+def executor_for(agent: Any, one: Any = add_one, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=agent, tools=[one], max_iterations=3 * STEPS, **options)
 
 
-def run(steps: int) -> Callable[[], object]:
-    executor = executor_for(agent_for(steps), add_one)
-    return lambda: executor.run("go")
+def deciding(steps: int, **options: Any) -> gx.AgentExecutor:
+    """Return an executor of a function, which takes so many steps."""
+
+    def decide(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
+        return gx.AgentAction("add_one", {"x": 1}) if len(done) < steps else gx.AgentFinish({"output": len(done)})
+
+    return executor_for(decide, **options)
 
 
-def arun(steps: int) -> Callable[[], object]:
-    executor = executor_for(async_agent_for(steps), add_one_async)
+def adeciding(steps: int, **options: Any) -> gx.AgentExecutor:
+    """Return an executor of an async function, which takes so many steps."""
 
-    return lambda: asyncio.run(executor.arun("go"))
+    async def decide(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
+        return gx.AgentAction("add_one", {"x": 1}) if len(done) < steps else gx.AgentFinish({"output": len(done)})
 
-
-def arun_in_time(steps: int) -> Callable[[], object]:
-    executor = executor_for(async_agent_for(steps), add_one_async, max_execution_time=60.0)
-    return lambda: asyncio.run(executor.arun("go"))
+    return executor_for(decide, add_one_async, **options)
 
 
-def stream(steps: int) -> Callable[[], object]:
-    executor = executor_for(agent_for(steps), add_one)
-    return lambda: list(executor.stream("go"))
+def asking(agent: gx.Agent, steps: int) -> gx.AgentExecutor:
+    """Return an executor of an agent whose model calls the tool endlessly."""
+    return gx.AgentExecutor(agent=agent, tools=[add_one], max_iterations=steps)
 
 
-def astream(steps: int) -> Callable[[], object]:
-    executor = executor_for(async_agent_for(steps), add_one_async)
-
-    async def collect() -> list[Any]:
-        return [event async for event in executor.astream("go")]
-
-    return lambda: asyncio.run(collect())
-
-
-def observe(steps: int) -> Callable[[], object]:
-    executor = executor_for(agent_for(steps), add_one, observers=[ignore])
-    return lambda: executor.run("go")
+async def astream(executor: gx.AgentExecutor) -> list[Any]:
+    return [event async for event in executor.astream("q")]
 
 
 def ignore(event: object) -> None:
@@ -117,45 +94,33 @@ class Writes(Calls):
         self.reply = ModelReply(text)
 
 
-def run_agent(agent: gx.Agent, steps: int) -> Callable[[], object]:
-    executor = gx.AgentExecutor(agent=agent, tools=[add_one], max_iterations=steps)
-    return lambda: executor.run("go")
-
-
-def call_tools(steps: int) -> Callable[[], object]:
-    return run_agent(gx.create_tool_calling_agent(Calls(), [add_one]), steps)
-
-
-def write_json(steps: int) -> Callable[[], object]:
-    model = Writes('{"action": "add_one", "action_input": {"x": 1}}')
-    return run_agent(gx.create_structured_agent(model, [add_one]), steps)
-
-
-def write_thoughts(steps: int) -> Callable[[], object]:
-    return run_agent(gx.create_react_agent(Writes("I add.\nAction: add_one\nAction Input: 1"), [add_one]), steps)
+JSON = Writes('{"action": "add_one", "action_input": {"x": 1}}')
+THOUGHT = Writes("I add.\nAction: add_one\nAction Input: 1")
 
 
 # Measured on 3.11: 73, 74, 92, 155, 156, 151, 99, 762, 551. Work done per call instead of per run would add 100.
 @cases(
-    ("way", "most"),
+    ("make", "run", "most"),
     [
-        (run, 80),
-        (arun, 84),
-        (arun_in_time, 100),
-        (stream, 160),
-        (astream, 160),
-        (observe, 160),
-        (call_tools, 100),
-        (write_json, 850),
-        (write_thoughts, 600),
+        (deciding, run_sync, 80),
+        (adeciding, run_async, 84),
+        (lambda steps: adeciding(steps, max_execution_time=60.0), run_async, 100),
+        (deciding, lambda executor: list(executor.stream("q")), 160),
+        (adeciding, lambda executor: asyncio.run(astream(executor)), 160),
+        (lambda steps: deciding(steps, observers=[ignore]), run_sync, 160),
+        (lambda steps: asking(gx.create_tool_calling_agent(Calls(), [add_one]), steps), run_sync, 100),
+        (lambda steps: asking(gx.create_structured_agent(JSON, [add_one]), steps), run_sync, 850),
+        (lambda steps: asking(gx.create_react_agent(THOUGHT, [add_one]), steps), run_sync, 600),
     ],
 )
-def test_calls_per_step(way: Callable[[int], Callable[[], object]], most: int) -> None:
-    long, short = way(2 * STEPS), way(STEPS)
+def test_calls_per_step(
+    make: Callable[[int], gx.AgentExecutor], run: Callable[[gx.AgentExecutor], object], most: int
+) -> None:
+    long, short = make(2 * STEPS), make(STEPS)
     # The first runs fill caches.
-    long()
-    short()
-    per_step = (count_calls(long) - count_calls(short)) / STEPS
+    run(long)
+    run(short)
+    per_step = (count_calls(lambda: run(long)) - count_calls(lambda: run(short))) / STEPS
     assert 50 < per_step <= most
 
 
