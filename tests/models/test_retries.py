@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from graphexec import errors
-from graphexec.messages import ModelReply
-from graphexec.models import OpenAICompatible, Retried
-from tests.models.actors import HELLO, FakeTime, read_stream, scripted_server, sse
-from tests.models.call_modes import record_reports
+from graphexec.models import Retried
+from tests.models.actors import HELLO, FakeTime, scripted_server, sse
+from tests.models.call_modes import Ask, all_modes, record_reports, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
@@ -23,42 +22,11 @@ def busy_response(after: str | None = None, status: int = 429) -> httpx.Response
     return httpx.Response(status, headers={} if after is None else {"retry-after": after}, content=b"busy")
 
 
-Ask = Callable[..., ModelReply]
-
-
-def call_blocking(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
-    return model.complete(HELLO, timeout=timeout)
-
-
-def call_async(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
-    return asyncio.run(model.acomplete(HELLO, timeout=timeout))
-
-
-def stream_blocking(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
-    return read_stream(model.stream(HELLO, timeout=timeout))
-
-
-def stream_async(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
-    async def run() -> ModelReply:
-        return read_stream(iter([piece async for piece in model.astream(HELLO, timeout=timeout)]))
-
-    return asyncio.run(run())
-
-
-all_modes = cases("ask", [call_blocking, call_async, stream_blocking, stream_async])
+BUSY = [busy_response(status=status) for status in (429, 500, 503)]
 
 
 @all_modes
-@cases(
-    "failure",
-    [
-        busy_response(),
-        busy_response(status=500),
-        busy_response(status=503),
-        httpx.ConnectError("refused"),
-        httpx.ReadError("reset"),
-    ],
-)
+@cases("failure", [*BUSY, httpx.ConnectError("refused"), httpx.ReadError("reset")])
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: httpx.Response | Exception) -> None:
     time = FakeTime()
     with record_reports() as reports:
@@ -94,11 +62,7 @@ def test_permanent_errors_are_raised_at_once(
 def test_last_server_error_is_raised(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(errors.ServerError, match="503: busy"):
-        ask(
-            scripted_server(
-                busy_response(status=500), busy_response(status=500), busy_response(status=503), GOOD, time=time
-            )
-        )
+        ask(scripted_server(BUSY[1], BUSY[1], BUSY[2], GOOD, time=time))
     assert len(time.slept) == 2
 
 
@@ -143,17 +107,15 @@ def test_attempt_has_the_remaining_time() -> None:
         return busy_response("7") if len(seen) == 1 else GOOD
 
     assert scripted_server(answer, answer).complete(HELLO, timeout=30) == CHAT_REPLY
-    assert [timeouts["read"] for timeouts in seen] == [30, 23]
-    assert [timeouts["connect"] for timeouts in seen] == [10, 10]
+    assert [(timeouts["read"], timeouts["connect"]) for timeouts in seen] == [(30, 10), (23, 10)]
 
 
 @all_modes
 def test_idle_connection_is_replaced_only_once(ask: Ask) -> None:
     time = FakeTime()
     dropped = httpx.RemoteProtocolError("Server disconnected without sending a response.")
-    model = scripted_server(GOOD, dropped, GOOD, dropped, dropped, dropped, dropped, time=time)
-    assert ask(model) == CHAT_REPLY
-    assert ask(model) == CHAT_REPLY
+    model = scripted_server(GOOD, dropped, GOOD, *[dropped] * 4, time=time)
+    assert [ask(model), ask(model)] == [CHAT_REPLY] * 2
     assert time.slept == [0.0]
     with pytest.raises(errors.ModelConnectionError):
         ask(model)
@@ -183,17 +145,21 @@ def test_a_cancellation_is_never_retried() -> None:
     assert len(time.slept) == 1
 
 
+def streamed(pieces: Iterator[bytes]) -> httpx.Response:
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces)
+
+
 def broken_after(body: bytes) -> httpx.Response:
     def pieces() -> Iterator[bytes]:
         yield body
         raise httpx.RemoteProtocolError("peer closed connection")
 
-    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
+    return streamed(pieces())
 
 
 def test_stream_is_retried_only_before_first_delta() -> None:
     time = FakeTime()
-    assert read_stream(scripted_server(broken_after(b""), sse(STREAM), time=time).stream(HELLO)) == CHAT_REPLY
+    assert stream_blocking(scripted_server(broken_after(b""), sse(STREAM), time=time)) == CHAT_REPLY
     assert len(time.slept) == 1
     pieces = scripted_server(broken_after(STREAM[:200]), sse(STREAM), time=time).stream(HELLO)
     next(pieces)
@@ -203,20 +169,18 @@ def test_stream_is_retried_only_before_first_delta() -> None:
 
 
 def test_connection_may_break_after_the_whole_reply() -> None:
-    assert read_stream(scripted_server(broken_after(STREAM)).stream(HELLO)) == CHAT_REPLY
+    assert stream_blocking(scripted_server(broken_after(STREAM))) == CHAT_REPLY
 
 
 def test_stream_respects_its_timeout() -> None:
     time = FakeTime()
 
-    def slow(_: httpx.Request) -> httpx.Response:
-        def pieces() -> Iterator[bytes]:
-            for event in STREAM.split(b"\n\n"):
-                time.now += 2
-                yield event + b"\n\n"
+    def pieces() -> Iterator[bytes]:
+        for event in STREAM.split(b"\n\n"):
+            time.now += 2
+            yield event + b"\n\n"
 
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
-
+    slow = [lambda _: streamed(pieces())] * 2
     with pytest.raises(errors.ModelTimeoutError, match="within 5 s"):
-        read_stream(scripted_server(slow, time=time).stream(HELLO, timeout=5))
-    assert read_stream(scripted_server(slow, time=time).stream(HELLO, timeout=50)) == CHAT_REPLY
+        stream_blocking(scripted_server(*slow, time=time), timeout=5)
+    assert stream_blocking(scripted_server(*slow, time=time), timeout=50) == CHAT_REPLY
