@@ -1,23 +1,58 @@
-"""The endings of a run: LangChain's texts, and the ending that a test expects."""
+"""Runs of scripted agents, the endings that a test expects, and LangChain's texts."""
 
 from __future__ import annotations
 
-from graphexec import AgentFinish, StoppedResponse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import graphexec as gx
 from graphexec.executor.result import Ending
+from graphexec.models import ScriptedModel
 from tests.drivers import DriverResult
+from tests.executor.actors import AnyTool, act, answer, direct, echo, fail, run_executor, scripted
 
 # What a run says that is stopped by its iterations or its time, and what asks it for its last word.
 STOPPED = "Agent stopped due to iteration limit or time limit."
 FINAL = "I now need to return a final answer based on the previous steps:"
 
+TOOLS: list[AnyTool] = [echo, fail, direct]
+A, B, C = (act("echo", text=letter) for letter in "abc")
 
-def finish_of(result: DriverResult[Ending]) -> AgentFinish:
+
+def run_agent(agent: Any, tools: Sequence[AnyTool] = TOOLS, **options: Any) -> DriverResult[Ending]:
+    """Run a callable agent with each driver."""
+    return run_executor(lambda: gx.AgentExecutor(agent=agent, tools=tools, **options))
+
+
+def run_turns(*turns: Any, **options: Any) -> DriverResult[Ending]:
+    """Run an agent that takes these turns, the last of them endlessly, with each driver."""
+    return run_agent(scripted(*turns), **options)
+
+
+def run_replies(
+    *replies: Any, make: Callable[..., gx.Agent] = gx.create_react_agent, tools: Any = TOOLS, **options: Any
+) -> DriverResult[Ending]:
+    """Run an agent whose model replies this with each driver."""
+    return run_executor(lambda: gx.AgentExecutor(agent=make(ScriptedModel(replies), tools), tools=tools, **options))
+
+
+def unreadable(steps: Any, inputs: Any) -> Any:
+    """Raise a parse error at each turn, as a callable agent."""
+    raise gx.ParseError("no", observation="Say it again.", llm_output="garbage")
+
+
+def unreadable_once(steps: Any, inputs: Any) -> Any:
+    """Answer after a parse error."""
+    return answer() if steps else unreadable(steps, inputs)
+
+
+def finish_of(result: DriverResult[Ending]) -> gx.AgentFinish:
     """The answer of a run that has to have one."""
-    assert isinstance(result.outcome, AgentFinish)
+    assert isinstance(result.outcome, gx.AgentFinish)
     return result.outcome
 
 
-def stop_of(result: DriverResult[Ending]) -> StoppedResponse:
+def stop_of(result: DriverResult[Ending]) -> gx.StoppedResponse:
     """The stopped response of a run that has to have been stopped."""
-    assert isinstance(result.outcome, StoppedResponse)
+    assert isinstance(result.outcome, gx.StoppedResponse)
     return result.outcome

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,29 +16,14 @@ from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.messages import ToolCall, UserMessage
 from graphexec.models import ScriptedModel, retrying
-from tests.executor.actors import (
-    HOW,
-    BlockingModel,
-    Running,
-    act,
-    answer,
-    call,
-    echo,
-    fail,
-    messages,
-    observations,
-    prompt,
-    run_executor,
-    scripted,
-    statuses,
-    until,
-)
+from tests.executor import actors
+from tests.executor.actors import HOW, Running, act, answer, call, echo, observations, scripted, statuses
 from tests.parameters import cases
-from tests.semantics.endings import FINAL, finish_of
+from tests.semantics import endings
+from tests.semantics.endings import STOPPED, A, B, C, finish_of, run_agent, run_replies, run_turns, stop_of
 
-
-def unreadable(steps: Any, inputs: Any) -> Any:
-    raise gx.ParseError("no", llm_output="garbage")
+REACT_ACTION = "Action: echo\nAction Input: a"
+TOOL_CALLING = gx.create_tool_calling_agent
 
 
 @cases("limit", [None, 20.0])
@@ -49,25 +33,19 @@ def test_q1_tool_timeout_error_is_not_the_deadline(limit: float | None) -> None:
         """Fail with a timeout."""
         raise TimeoutError("the socket's")
 
-    result = run_executor(
-        lambda: gx.AgentExecutor(agent=scripted(act("connect"), answer()), tools=[connect], max_execution_time=limit)
-    )
+    result = run_turns(act("connect"), answer(), tools=[connect], max_execution_time=limit)
     assert finish_of(result).output == "done"
     assert observations(result) == ["connect failed: TimeoutError: the socket's"]
 
 
 def test_q1_model_timeout_error_is_raised() -> None:
     with pytest.raises(TimeoutError, match="the model's"):
-        run_executor(
-            lambda: gx.AgentExecutor(
-                agent=gx.create_react_agent(ScriptedModel([TimeoutError("the model's")]), []), tools=[]
-            )
-        )
+        run_replies(TimeoutError("the model's"))
 
 
 def test_q2_time_limit_spares_the_stream_consumer() -> None:
     async def consumed() -> Any:
-        executor = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.02)
+        executor = gx.AgentExecutor(agent=scripted(A), tools=[echo], max_execution_time=0.02)
         last: Any = None
         past = asyncio.Event()
         asyncio.get_running_loop().call_later(0.03, past.set)
@@ -77,48 +55,32 @@ def test_q2_time_limit_spares_the_stream_consumer() -> None:
             await past.wait()
         return last
 
-    assert asyncio.run(consumed())["output"] == "Agent stopped due to iteration limit or time limit."
+    assert asyncio.run(consumed())["output"] == STOPPED
 
 
-def test_q3_generate_works_for_every_agent() -> None:
-    def concluding(steps: Any, inputs: dict[str, Any]) -> Any:
-        return answer("the last word") if "conclude" in inputs else act("echo", text="a")
+GENERATE: dict[str, Any] = {"early_stopping_method": "generate"}
 
-    agents: dict[str, Callable[[], Any]] = {
-        "react": lambda: gx.create_react_agent(
-            ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: the last word"]), [echo]
-        ),
-        "tool calling": lambda: gx.create_tool_calling_agent(
-            ScriptedModel([call("echo", text="a"), "the last word"]), [echo]
-        ),
-        "callable": lambda: concluding,
-    }
 
-    def executor(make: Callable[[], Any]) -> gx.AgentExecutor:
-        return gx.AgentExecutor(agent=make(), tools=[echo], max_iterations=1, early_stopping_method="generate")
-
-    for make in agents.values():
-        result = run_executor(partial(executor, make))
-        assert isinstance(result.outcome, gx.StoppedResponse)
-        assert (result.outcome.output, result.outcome.generated) == ("the last word", True)
+def concluding(steps: Any, inputs: dict[str, Any]) -> Any:
+    return answer("the last word") if "conclude" in inputs else A
 
 
 @cases(
-    ("reply", "output"),
+    "run",
     [
-        ("Action: echo\nAction Input: a", "Agent stopped due to iteration limit or time limit."),
-        ("It is 42, I think.", "It is 42, I think."),
+        lambda **options: run_replies(REACT_ACTION, "Final Answer: the last word", **options),
+        lambda **options: run_replies(call("echo", text="a"), "the last word", make=TOOL_CALLING, **options),
+        lambda **options: run_agent(concluding, **options),
     ],
 )
+def test_q3_generate_works_for_every_agent(run: Callable[..., Any]) -> None:
+    stop = stop_of(run(max_iterations=1, **GENERATE))
+    assert (stop.output, stop.generated) == ("the last word", True)
+
+
+@cases(("reply", "output"), [(REACT_ACTION, STOPPED), ("It is 42, I think.", "It is 42, I think.")])
 def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
-    result = run_executor(
-        lambda: gx.AgentExecutor(
-            agent=gx.create_react_agent(ScriptedModel([reply]), [echo]),
-            tools=[echo],
-            max_iterations=0,
-            early_stopping_method="generate",
-        )
-    )
+    result = run_replies(reply, max_iterations=0, **GENERATE)
     assert result.outcome.output == output
     # It is an effect like any other: watched, and awaited in an async run.
     assert [event.node for event in result.events if isinstance(event, gx.Asked)] == ["stopped_response"]
@@ -126,7 +88,7 @@ def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
 
 @HOW
 def test_q5_time_limit_interrupts_sync_runs(run: Running) -> None:
-    model = BlockingModel()
+    model = actors.BlockingModel()
     try:
         result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[], max_execution_time=0.3))
     finally:
@@ -141,10 +103,10 @@ def test_q6_stop_keeps_finished_results(run: Running) -> None:
     @gx.tool
     async def slow() -> str:
         """Take half a minute."""
-        await until(released)
+        await actors.until(released)
         return "late"
 
-    batch = [act("echo", text="a"), act("slow"), act("echo", text="b")]
+    batch = [A, act("slow"), B]
     try:
         # The others end in this time on a busy machine, too.
         result = run(gx.AgentExecutor(agent=scripted(batch), tools=[echo, slow], max_execution_time=1.5))
@@ -154,49 +116,29 @@ def test_q6_stop_keeps_finished_results(run: Running) -> None:
     assert [step.observation for step in result.steps][::2] == ["a", "b"]
 
 
-def test_q7_failing_tool_keeps_other_results() -> None:
-    batch = [act("echo", text="a"), act("fail", text="b"), act("echo", text="c")]
-    result = run_executor(lambda: gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+def test_q7_and_q8_tool_exception_is_an_observation() -> None:
+    result = run_turns([A, act("fail", text="b"), C], answer())
     assert observations(result) == ["a", "fail failed: ValueError: no b", "c"]
-
-
-def test_q8_tool_exception_is_an_observation() -> None:
-    result = run_executor(lambda: gx.AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
-    assert isinstance(result.outcome, gx.AgentFinish)
-    assert statuses(result) == ["error"]
+    assert (statuses(result), finish_of(result).output) == (["ok", "error", "ok"], "done")
 
 
 def test_q9_one_direct_result_may_be_the_answer() -> None:
-    @gx.tool(return_direct=True)
-    def direct() -> str:
-        """Answer."""
-        return "42"
-
-    batch = [act("direct"), act("echo", text="a")]
-    result = run_executor(lambda: gx.AgentExecutor(agent=scripted(batch), tools=[direct, echo], return_direct="any"))
+    result = run_turns([act("direct", text="42"), A], return_direct="any")
     assert (result.outcome.output, finish_of(result).return_direct) == ("42", True)
 
 
 def test_q10_parse_error_emits_equal_events() -> None:
     # The drivers agree on every event.
-    result = run_executor(
-        lambda: gx.AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=2)
-    )
+    result = run_agent(endings.unreadable, handle_parsing_errors=True, max_iterations=2)
     assert statuses(result) == ["parse_error"] * 2
 
 
-def fix(error: gx.ParseError) -> str:
-    return "Fix it!"
-
-
-@cases("policy", ["Fix it!", fix])
+@cases("policy", ["Fix it!", lambda error: "Fix it!"])
 def test_q11_parse_feedback_reaches_tool_calling_model(policy: Any) -> None:
     model = ScriptedModel([ToolCall("c", "echo", '{"text": '), "done"])
-    executor = gx.AgentExecutor(
-        agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=policy
-    )
+    executor = gx.AgentExecutor(agent=TOOL_CALLING(model, [echo]), tools=[echo], handle_parsing_errors=policy)
     assert executor.run("q").output == "done"
-    assert messages(model.requests[1])[-1] == UserMessage("Fix it!")
+    assert actors.messages(model.requests[1])[-1] == UserMessage("Fix it!")
 
 
 def test_q12_xml_agent_handles_truncated_tag() -> None:
@@ -207,20 +149,15 @@ def test_q12_xml_agent_handles_truncated_tag() -> None:
 
 
 def test_q13_xml_parse_error_is_handled() -> None:
-    model = ScriptedModel(["no tags", "<final_answer>done</final_answer>"])
-    executor = gx.AgentExecutor(agent=create_xml_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
-    result = executor.run("q")
-    assert (result.output, [step.status for step in result.steps]) == ("done", ["parse_error"])
+    result = run_replies(
+        "no tags", "<final_answer>done</final_answer>", make=create_xml_agent, handle_parsing_errors=True
+    )
+    assert (result.outcome.output, statuses(result)) == ("done", ["parse_error"])
 
 
 def test_q14_native_agent_runs_one_or_more_calls() -> None:
     calls = [call("echo", "c1", text="a"), call("echo", "c2", text="b")]
-    result = run_executor(
-        lambda: gx.AgentExecutor(
-            agent=gx.create_tool_calling_agent(ScriptedModel([calls[0], calls, "done"]), [echo]), tools=[echo]
-        )
-    )
-    assert observations(result) == ["a", "a", "b"]
+    assert observations(run_replies(calls[0], calls, "done", make=TOOL_CALLING)) == ["a", "a", "b"]
 
 
 def test_q15_stream_is_saved_like_a_run() -> None:
@@ -234,7 +171,7 @@ def test_q15_stream_is_saved_like_a_run() -> None:
 def test_q16_every_agent_takes_a_string(run: Running) -> None:
     model = ScriptedModel(["Final Answer: 42"])
     assert run(gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[]), "the question").output == "42"
-    assert "Question: the question" in prompt(model.requests[0])
+    assert "Question: the question" in actors.prompt(model.requests[0])
     echoing = gx.AgentExecutor(agent=lambda steps, inputs: answer(inputs["input"]), tools=[])
     assert run(echoing, "the question").output == "the question"
 
@@ -242,13 +179,10 @@ def test_q16_every_agent_takes_a_string(run: Running) -> None:
 def test_q17_every_door_checks_its_inputs() -> None:
     executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
     doors: list[Callable[[Any], Any]] = [
-        executor.run,
-        executor.invoke,
-        executor.stream,
+        *(executor.run, executor.invoke, executor.stream, executor.astream),
         lambda inputs: list(executor.stream_chunks(inputs)),
         lambda inputs: list(executor.iter(inputs)),
         lambda inputs: asyncio.run(executor.arun(inputs)),
-        executor.astream,
     ]
     for door in doors:
         with pytest.raises(InputError, match="the inputs lack input"):
@@ -256,27 +190,23 @@ def test_q17_every_door_checks_its_inputs() -> None:
 
 
 def test_q17_stopped_response_error_is_raised() -> None:
-    def broken() -> gx.AgentExecutor:
-        agent = gx.create_react_agent(ScriptedModel([ServerError("the model's")]), [])
-        return gx.AgentExecutor(agent=agent, tools=[], max_iterations=0, early_stopping_method="generate")
-
+    agent = gx.create_react_agent(ScriptedModel([ServerError("the model's")]), [])
+    executor = gx.AgentExecutor(agent=agent, tools=[], max_iterations=0, **GENERATE)
     with pytest.raises(ServerError, match="the model's"):
-        run_executor(broken)
+        run_replies(ServerError("the model's"), max_iterations=0, **GENERATE)
     with pytest.raises(ServerError, match="the model's"):
-        list(broken().stream_chunks("q"))
+        list(executor.stream_chunks("q"))
 
 
 def test_q18_empty_action_list_is_a_parse_error() -> None:
-    result = run_executor(lambda: gx.AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors=True))
+    result = run_turns([], answer(), handle_parsing_errors=True)
     assert (observations(result), result.outcome.output) == (["Decide on an action, or finish."], "done")
 
 
 def test_q19_agent_finish_is_not_changed() -> None:
     finish = gx.AgentFinish({"output": "42"}, "I know")
     before = copy.deepcopy(finish)
-    executor = gx.AgentExecutor(
-        agent=scripted(act("echo", text="a"), finish), tools=[echo], return_intermediate_steps=True
-    )
+    executor = gx.AgentExecutor(agent=scripted(A, finish), tools=[echo], return_intermediate_steps=True)
     executor.invoke("q")
     list(executor.stream_chunks("q"))
     assert finish == before
@@ -286,24 +216,27 @@ def test_q19_agent_cannot_change_steps() -> None:
     def greedy(steps: Any, inputs: dict[str, Any]) -> Any:
         assert not hasattr(steps, "append")
         inputs["input"] = "mine"
-        return answer() if steps else act("echo", text="a")
+        return answer() if steps else A
 
     executor = gx.AgentExecutor(agent=greedy, tools=[echo])
     assert executor.invoke("q") == {"input": "q", "output": "done"}
     assert executor.run("q").ending.run.inputs == {"input": "q"}
 
 
-def test_q20_stop_text_ignores_return_value_names() -> None:
-    def other_values(steps: Any, inputs: Any) -> Any:
-        return gx.AgentFinish({"answer": "42"}) if len(steps) > 1 else [act("echo", text="a")]
+def other_values(steps: Any, inputs: Any) -> Any:
+    return gx.AgentFinish({"answer": "42"}) if len(steps) > 1 else [A]
 
-    agents: list[Any] = [
-        gx.create_react_agent(ScriptedModel(["Action: echo\nAction Input: a"]), [echo]),
-        gx.create_tool_calling_agent(ScriptedModel([call("echo", text="a")]), [echo]),
-        other_values,
-    ]
-    outputs = [gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1).invoke("q")["output"] for agent in agents]
-    assert outputs == ["Agent stopped due to iteration limit or time limit."] * 3
+
+@cases(
+    "run",
+    [
+        lambda: run_replies(REACT_ACTION, max_iterations=1),
+        lambda: run_replies(call("echo", text="a"), make=TOOL_CALLING, max_iterations=1),
+        lambda: run_agent(other_values, max_iterations=1),
+    ],
+)
+def test_q20_stop_text_ignores_return_value_names(run: Callable[[], Any]) -> None:
+    assert stop_of(run()).output == STOPPED
 
 
 @HOW
@@ -320,32 +253,24 @@ def test_q21_retrying_model_retries_in_every_run(run: Running) -> None:
 def test_q22_model_text_contains_no_url() -> None:
     model = ScriptedModel(["garbage", "Final Answer: 42"])
     gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[], handle_parsing_errors=True).run("q")
-    assert "garbage\nObservation: Invalid Format" in prompt(model.requests[1])
-    assert "http" not in prompt(model.requests[1])
+    assert "garbage\nObservation: Invalid Format" in actors.prompt(model.requests[1])
+    assert "http" not in actors.prompt(model.requests[1])
 
 
 def test_q23_generate_shows_trimmed_steps() -> None:
     model = ScriptedModel([f"Action: echo\nAction Input: {text}" for text in "abc"] + ["Final Answer: so"])
-    executor = gx.AgentExecutor(
-        agent=gx.create_react_agent(model, [echo]),
-        tools=[echo],
-        max_iterations=3,
-        trim_intermediate_steps=1,
-        early_stopping_method="generate",
-    )
+    options: dict[str, Any] = {"max_iterations": 3, "trim_intermediate_steps": 1, **GENERATE}
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **options)
     assert executor.run("q").output == "so"
-    last = prompt(model.requests[-1])
-    assert last.endswith(f"Observation: c\nThought: \n\n{FINAL}")
+    last = actors.prompt(model.requests[-1])
+    assert last.endswith(f"Observation: c\nThought: \n\n{endings.FINAL}")
     assert "Observation: b" not in last
 
 
 def test_q24_unparsable_call_does_not_finish() -> None:
-    model = ScriptedModel([ToolCall("c", "echo", "{")], repeat_last=True)
-    executor = gx.AgentExecutor(
-        agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=True, max_iterations=2
-    )
-    result = executor.run("q")
-    assert (result.reason, [step.status for step in result.steps]) == ("iterations", ["parse_error"] * 2)
+    replies = [ToolCall("c", "echo", "{")] * 2
+    result = run_replies(*replies, make=TOOL_CALLING, handle_parsing_errors=True, max_iterations=2)
+    assert (stop_of(result).limit, statuses(result)) == (gx.Exhausted("iterations", 2, 2), ["parse_error"] * 2)
 
 
 def test_q25_sync_and_async_results_are_equal() -> None:
