@@ -14,24 +14,9 @@ from typing import Any
 
 import pytest
 
-from graphexec import (
-    AgentExecutor,
-    Answered,
-    Asked,
-    Done,
-    Entered,
-    Event,
-    Failed,
-    Limits,
-    Moved,
-    Reported,
-    Snapshot,
-    snapshot_of,
-    tool,
-    wrap,
-)
+import graphexec as gx
+from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, snapshot_of
 from graphexec.actions import Run, Steps
-from graphexec.errors import InputError, ParseError
 from graphexec.executor import Ready, parse
 from graphexec.runtime import ObserverFailed
 from graphexec.runtime import run as run_table
@@ -43,23 +28,16 @@ from tests.parameters import cases
 LONG = 20.0
 
 
-def make_executor(*observers: Callable[[Any], object], **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], observers=observers, **settings)
+def make_executor(*observers: Callable[[Any], object], agent: Any = None, **settings: Any) -> gx.AgentExecutor:
+    agent = agent or scripted(act("echo", text="a"), answer())
+    return gx.AgentExecutor(agent=agent, tools=[echo], observers=observers, **settings)
 
 
-async def _collect(executor: AgentExecutor) -> list[Any]:
-    return [event async for event in executor.astream("q")]
+async def collect(items: Any) -> list[Any]:
+    return [item async for item in items]
 
 
-async def _iterate(executor: AgentExecutor) -> list[Any]:
-    return [steps async for steps in executor.iter("q")]
-
-
-async def _collect_chunks(executor: AgentExecutor) -> list[Any]:
-    return [chunk async for chunk in executor.astream_chunks("q")]
-
-
-ENTRY_POINTS: dict[str, Callable[[AgentExecutor], object]] = {
+ENTRY_POINTS: dict[str, Callable[[gx.AgentExecutor], object]] = {
     "run": lambda executor: executor.run("q"),
     "arun": lambda executor: asyncio.run(executor.arun("q")),
     "invoke": lambda executor: executor.invoke("q"),
@@ -67,11 +45,11 @@ ENTRY_POINTS: dict[str, Callable[[AgentExecutor], object]] = {
     "batch": lambda executor: executor.batch(["q"]),
     "abatch": lambda executor: asyncio.run(executor.abatch(["q"])),
     "stream": lambda executor: list(executor.stream("q")),
-    "astream": lambda executor: asyncio.run(_collect(executor)),
+    "astream": lambda executor: asyncio.run(collect(executor.astream("q"))),
     "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
-    "astream_chunks": lambda executor: asyncio.run(_collect_chunks(executor)),
+    "astream_chunks": lambda executor: asyncio.run(collect(executor.astream_chunks("q"))),
     "iter": lambda executor: list(executor.iter("q")),
-    "aiter": lambda executor: asyncio.run(_iterate(executor)),
+    "aiter": lambda executor: asyncio.run(collect(executor.iter("q"))),
 }
 
 every_entry_point = cases("entry_point", ENTRY_POINTS)
@@ -81,16 +59,16 @@ def kinds(events: list[Any]) -> list[type]:
     return [type(event) for event in events]
 
 
-WHOLE = [Entered, Asked, Answered, Moved, Entered, Moved, Entered, Asked, Answered, Moved, Entered, Moved]
+TURN = [Entered, Asked, Answered, Moved, Entered, Moved]
+WHOLE = [*TURN, *TURN, *TURN, Done]
 
 
 @every_entry_point
 def test_every_observer_receives_every_event_once(entry_point: str) -> None:
-    first: list[Any] = []
-    second: list[Any] = []
+    first, second = list[Any](), list[Any]()
     ENTRY_POINTS[entry_point](make_executor(first.append, second.append))
     assert first == second
-    assert kinds(first) == [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
+    assert kinds(first) == WHOLE
 
 
 class Failing:
@@ -126,10 +104,9 @@ def test_marked_observer_ends_the_run(entry_point: str) -> None:
 def test_ordinary_observer_ends_no_run(entry_point: str, caplog: pytest.LogCaptureFixture) -> None:
     failing, others = Failing(Asked), list[Any]()
     ENTRY_POINTS[entry_point](make_executor(failing, others.append))
-    whole = [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
-    assert kinds(failing.seen) == whole
+    assert kinds(failing.seen) == WHOLE
     # The error is reported once, after the event that it failed at, and logged once, with its traceback.
-    assert kinds(others) == [*whole[:2], Reported, *whole[2:]]
+    assert kinds(others) == [*WHOLE[:2], Reported, *WHOLE[2:]]
     report = others[2]
     assert (report.node, report.effect, report.call) == ("plan", None, others[1].call)
     assert isinstance(report.news, ObserverFailed)
@@ -187,12 +164,12 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
         if type(event) in interrupts:
             raise KeyboardInterrupt(interrupts.pop())
 
-    executor = AgentExecutor(agent=counted, tools=[echo], observers=[interrupt], max_execution_time=seconds)
+    executor = gx.AgentExecutor(agent=counted, tools=[echo], observers=[interrupt], max_execution_time=seconds)
     with pytest.raises(KeyboardInterrupt) as caught:
         run(executor)
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
-    assert run(executor, Snapshot.from_json(snapshot.to_json(), executor.graph)).output == "done"
+    assert run(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph)).output == "done"
     assert decisions == [0, 1]
 
 
@@ -204,16 +181,18 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
 ) -> None:
     """`asyncio` raises it directly out of the event loop, past the code that awaits the tool's task."""
 
-    @tool
+    @gx.tool
     async def interrupt() -> None:
         """Interrupt the program."""
         raise KeyboardInterrupt
 
     seen: list[Any] = []
     agent = scripted([act("interrupt"), act("echo", text="a")][:count], answer())
-    executor = AgentExecutor(agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=seconds)
+    executor = gx.AgentExecutor(
+        agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=seconds
+    )
     with pytest.raises(KeyboardInterrupt) as caught:
-        asyncio.run(_collect(executor)) if stream else asyncio.run(executor.arun("q"))
+        asyncio.run(collect(executor.astream("q"))) if stream else asyncio.run(executor.arun("q"))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
@@ -244,7 +223,7 @@ def raise_boom(steps: Any, inputs: Any) -> Any:
 def test_failed_is_the_last_event_of_observers(entry_point: str) -> None:
     seen: list[Any] = []
     with pytest.raises(OSError, match="boom") as caught:
-        ENTRY_POINTS[entry_point](AgentExecutor(agent=raise_boom, tools=[], observers=[seen.append]))
+        ENTRY_POINTS[entry_point](make_executor(seen.append, agent=raise_boom))
     assert kinds(seen) == [Entered, Asked, Failed]
     assert seen[-1].error is caught.value
     assert seen[-1].snapshot == snapshot_of(caught.value)
@@ -254,7 +233,7 @@ def test_failed_is_the_last_event_of_observers(entry_point: str) -> None:
 def test_iterating_consumer_receives_no_failed() -> None:
     received: list[Any] = []
     with pytest.raises(OSError, match="boom"):
-        received.extend(AgentExecutor(agent=raise_boom, tools=[], observers=[received.append]).stream("q"))
+        received.extend(make_executor(received.append, agent=raise_boom).stream("q"))
     assert kinds(received) == [Entered, Entered, Asked, Asked, Failed]
 
 
@@ -265,7 +244,7 @@ def test_interrupted_run_has_failed() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        AgentExecutor(agent=interrupt, tools=[], observers=[seen.append]).run("q")
+        make_executor(seen.append, agent=interrupt).run("q")
     assert kinds(seen) == [Entered, Asked, Failed]
     assert seen[-1].error is caught.value
 
@@ -280,7 +259,7 @@ def test_cancelled_run_has_failed() -> None:
             begun.set()
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(AgentExecutor(agent=wait, tools=[], observers=[seen.append]).arun("q"))
+        task = asyncio.create_task(make_executor(seen.append, agent=wait).arun("q"))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -291,22 +270,35 @@ def test_cancelled_run_has_failed() -> None:
     assert isinstance(seen[-1].error, asyncio.CancelledError)
 
 
-@cases("how", ["sync", "async"])
-def test_closed_stream_has_failed(how: str) -> None:
+def close_stream(executor: gx.AgentExecutor) -> None:
+    events = executor.stream("q")
+    next(events)
+    events.close()
+
+
+async def aclose_stream(executor: gx.AgentExecutor) -> None:
+    async with aclosing(executor.astream("q")) as events:
+        await anext(events)
+
+
+def leave_iteration(executor: gx.AgentExecutor) -> None:
+    for _ in executor.iter("q"):
+        break
+    gc.collect()
+
+
+@cases(
+    ("leave", "events"),
+    [
+        (close_stream, [Entered, Failed]),
+        (lambda executor: asyncio.run(aclose_stream(executor)), [Entered, Failed]),
+        (leave_iteration, [*TURN, *TURN, Entered, Failed]),
+    ],
+)
+def test_run_that_is_left_has_failed(leave: Callable[[gx.AgentExecutor], None], events: list[type]) -> None:
     seen: list[Any] = []
-    executor = make_executor(seen.append)
-
-    async def leave() -> None:
-        async with aclosing(executor.astream("q")) as events:
-            await anext(events)
-
-    if how == "async":
-        asyncio.run(leave())
-    else:
-        events = executor.stream("q")
-        next(events)
-        events.close()
-    assert kinds(seen) == [Entered, Failed]
+    leave(make_executor(seen.append))
+    assert kinds(seen) == events
     assert not isinstance(seen[-1].error, Exception)
 
 
@@ -315,14 +307,13 @@ def test_stream_closed_at_its_end_is_done() -> None:
     events = make_executor(seen.append).stream("q")
     assert any(isinstance(event, Done) for event in events)
     events.close()
-    assert isinstance(seen[-1], Done)
-    assert Failed not in kinds(seen)
+    assert kinds(seen) == WHOLE
 
 
 def test_failing_observers_do_not_hide_the_error() -> None:
     first, second = Failing(Failed, raise_error=True), Failing(Failed)
     with pytest.raises(OSError, match="boom"):
-        AgentExecutor(agent=raise_boom, tools=[], observers=[first, second]).run("q")
+        make_executor(first, second, agent=raise_boom).run("q")
     assert kinds(first.seen) == kinds(second.seen) == [Entered, Asked, Failed]
 
 
@@ -370,6 +361,11 @@ def test_left_iteration_has_failed() -> None:
 # ---- time
 
 
+def timed(executor: gx.AgentExecutor, clock: FakeClock) -> gx.AgentExecutor:
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
+    return executor
+
+
 @every_entry_point
 def test_time_of_observers_is_measured(entry_point: str) -> None:
     clock, seen = FakeClock(), list[Any]()
@@ -378,18 +374,14 @@ def test_time_of_observers_is_measured(entry_point: str) -> None:
         clock.advance(2)
         seen.append(event)
 
-    executor = make_executor(dawdle)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    ENTRY_POINTS[entry_point](executor)
+    ENTRY_POINTS[entry_point](timed(make_executor(dawdle), clock))
     # The time of the last event is not included.
     assert seen[-1].observer_seconds == 2 * (len(seen) - 1)
 
 
 def test_result_has_the_time_of_observers() -> None:
     clock = FakeClock()
-    executor = make_executor(lambda event: clock.advance(1))
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    assert executor.run("q").observer_seconds == 18
+    assert timed(make_executor(lambda event: clock.advance(1)), clock).run("q").observer_seconds == 18
     assert make_executor().run("q").observer_seconds == 0
 
 
@@ -404,9 +396,9 @@ def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, se
         clock.advance(100)
         if steps:
             return answer()
-        raise ParseError("what?")
+        raise gx.ParseError("what?")
 
-    def handle(error: ParseError) -> str:
+    def handle(error: gx.ParseError) -> str:
         clock.advance(3)
         return "again"
 
@@ -414,18 +406,12 @@ def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, se
         clock.advance(20)
         return outcome
 
-    def watch(event: Event[Any]) -> None:
+    def watch(event: gx.Event[Any]) -> None:
         clock.advance(1000)
 
-    executor = AgentExecutor(
-        agent=decide,
-        tools=[],
-        handle_parsing_errors=handle,
-        observers=[watch] * observed,
-        max_execution_time=seconds,
-    )
-    executor = executor.with_graph(wrap(executor.graph, parse, after=finish))
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
+    settings: dict[str, Any] = {"handle_parsing_errors": handle, "max_execution_time": seconds}
+    executor = make_executor(*[watch] * observed, agent=decide, **settings)
+    executor = timed(executor.with_graph(gx.wrap(executor.graph, parse, after=finish)), clock)
     result = run(executor)
     assert (result.output, result.node_seconds) == ("done", 20 + 3 + 20)
     assert result.observer_seconds == 1000 * observed * 12
@@ -439,33 +425,19 @@ def test_observers_are_called_before_the_consumer() -> None:
     assert order[::2] == [line.replace("iterates", "watcher") for line in order[1::2]]
 
 
-def test_observer_is_shared_by_runs() -> None:
+def test_observers_belong_to_the_executor() -> None:
     seen: list[Any] = []
     executor = make_executor(seen.append)
-    executor.run("q")
-    executor.run("q")
-    assert sum(isinstance(event, Done) for event in seen) == 2
-
-
-def test_copy_with_other_limits_keeps_its_observers() -> None:
-    seen: list[Any] = []
-    make_executor(seen.append).with_limits(Limits(iterations=1)).run("q")
-    assert isinstance(seen[-1], Done)
-
-
-def test_observers_do_not_change_the_result() -> None:
-    watched, unwatched = make_executor(lambda event: None), make_executor()
-    one, other = watched.run("q"), unwatched.run("q")
-    assert (one.ending, one.steps) == (other.ending, other.steps)
-    assert one.spent.iterations == other.spent.iterations
-
-
-def test_unobserved_run_emits_no_events() -> None:
     # The graph, run without the executor, has no observers.
-    seen: list[Any] = []
-    executor = make_executor(seen.append)
     run_table(executor.graph, Ready(Run({"input": "q"})), executor.run_context)
     assert seen == []
+    watched, unwatched = executor.run("q"), make_executor().run("q")
+    assert (watched.ending, watched.steps) == (unwatched.ending, unwatched.steps)
+    assert watched.spent.iterations == unwatched.spent.iterations
+    executor.run("q")
+    assert kinds(seen) == [*WHOLE, *WHOLE]
+    executor.with_limits(gx.Limits(iterations=1)).run("q")
+    assert kinds(seen).count(Done) == 3
 
 
 @cases("how", ["sync", "async"])
@@ -476,8 +448,10 @@ def test_observed_run_keeps_no_events(how: str) -> None:
         if isinstance(event, Done):
             alive.append(sum(type(one) is Asked for one in gc.get_objects()))
 
-    executor = AgentExecutor(agent=scripted(*[act("echo", text="a")] * 20, answer()), tools=[echo], observers=[watch])
-    executor = executor.with_limits(Limits(iterations=30))
+    executor = gx.AgentExecutor(
+        agent=scripted(*[act("echo", text="a")] * 20, answer()), tools=[echo], observers=[watch]
+    )
+    executor = executor.with_limits(gx.Limits(iterations=30))
     before = sum(type(one) is Asked for one in gc.get_objects())
     result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))
     assert len(result.steps) == 20
@@ -491,17 +465,7 @@ class Awaited:
         """Return a coroutine, which would not be awaited."""
 
 
-WRONG: dict[str, object] = {
-    "one function": print,
-    "no functions": [1],
-    "a text": "print",
-    "a coroutine function": [asyncio.sleep],
-    "an object that is called like one": [Awaited()],
-}
-
-
-@cases("what", WRONG)
-def test_invalid_observer_is_refused(what: str) -> None:
-    observers: Any = WRONG[what]
-    with pytest.raises(InputError, match=r"^observers (is|has) .*; pass"):
-        AgentExecutor(agent=scripted(answer()), tools=[], observers=observers)
+@cases("observers", [print, [1], "print", [asyncio.sleep], [Awaited()]])
+def test_invalid_observer_is_refused(observers: Any) -> None:
+    with pytest.raises(gx.errors.InputError, match=r"^observers (is|has) .*; pass"):
+        gx.AgentExecutor(agent=scripted(answer()), tools=[], observers=observers)

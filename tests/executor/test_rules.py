@@ -32,8 +32,8 @@ from tests.parameters import cases
 
 # What the synthesised examples use, and what they do not.
 DUMMY, OTHER = "Tartu", "Oslo"
-# A question without a value that could be a city.
-NAMELESS = "How is it there?"
+# A question without a value that could be a city, and one with it.
+NAMELESS, HERE = "How is it there?", f"How is {OTHER}?"
 
 
 class Weather:
@@ -84,7 +84,7 @@ class Scene:
         made = gx.create_structured_agent(self.model, self.tools, rules=rules, **(agent or {}))
         self.executor = gx.AgentExecutor(agent=made, tools=self.tools, handle_parsing_errors=True, **settings)
 
-    def run(self, question: Any = f"How is {OTHER}?") -> Any:
+    def run(self, question: Any = HERE) -> Any:
         return self.executor.run(question)
 
     @property
@@ -97,127 +97,123 @@ def branches_of(request: Any) -> list[str]:
     return [branch["properties"]["action"]["const"] for branch in request.schema["anyOf"]]
 
 
-ALL = ["weather", "local_time", "final_answer"]
-
-
-# ---- repeats
-
-
-def test_repeated_call_is_answered_without_a_call() -> None:
-    scene = Scene(act(), act(), finish("rain"))
-    result = scene.run()
-    assert (result.output, scene.weather.calls, len(result.steps)) == ("rain", [OTHER], 1)
-    assert scene.branches == [ALL, ALL, ["final_answer"]]
-    assert result.spent[MODEL_CALLS] == 3
-
-
-def test_refused_answer_repeats_the_observation() -> None:
-    scene = Scene(act(), act(), act(), finish())
-    result = scene.run()
-    assert scene.weather.calls == [OTHER]
-    first, second = result.steps
-    assert (second.observation, second.status) == (first.observation, "ok")
-    assert second.model_text.startswith(f"{first.observation}\n(This is the result of the same call")
-    assert scene.branches == [ALL, ALL, ["final_answer"], ALL]
-    assert result.spent["tool_calls"] == 1
-
-
-@cases("same", [act(unit="C"), act(f"{OTHER}", unit="C"), act(OTHER, unit="C")])
-def test_arguments_are_compared_after_validation(same: str) -> None:
-    @gx.tool
-    def double(number: float) -> float:
-        """Double a number."""
-        seen.append(number)
-        return 2 * number
-
-    seen: list[float] = []
-    replies = [json.dumps({"action": "double", "action_input": {"number": one}}) for one in (5, "5.0")]
-    model = ScriptedModel([*replies, finish("10")])
-    gx.AgentExecutor(agent=gx.create_structured_agent(model, [double]), tools=[double]).run("Double 5.")
-    assert seen == [5.0]
-    scene = Scene(same, same, finish())
-    scene.run()
-    assert scene.weather.calls == [OTHER]
-
-
-@cases("second", [act("Rome"), act(unit="F"), act(name="local_time")])
-def test_different_call_is_made(second: str) -> None:
-    scene = Scene(act(), second, finish())
-    result = scene.run(f"{OTHER} or Rome?")
-    assert len(result.steps) == 2
-    assert scene.branches == [ALL, ALL, ALL]
-
-
-def test_failed_call_is_made_again_once() -> None:
-    model = ScriptedModel([call_of("fail")] * 3 + [finish("It fails.")])
-    executor = gx.AgentExecutor(agent=gx.create_structured_agent(model, [echo, fail]), tools=[echo, fail])
-    result = executor.run("say what?")
-    assert (result.output, statuses_of(result)) == ("It fails.", ["error", "error"])
-    assert branches_of(model.requests[-1]) == ["final_answer"]
-
-
 def call_of(name: str, text: str = "what") -> str:
     return json.dumps({"action": name, "action_input": {"text": text}})
+
+
+def example_of(name: str, **arguments: Any) -> WorkedExample:
+    return WorkedExample("?", ((name, arguments, "1"),), "1")
 
 
 def statuses_of(result: Any) -> list[str]:
     return [step.status for step in result.steps]
 
 
-def test_repeatable_tool_is_called_again() -> None:
-    scene = Scene(act(), act(), finish(), options={"repeatable": True})
-    scene.run()
-    assert scene.weather.calls == [OTHER, OTHER]
-    assert scene.branches == [ALL, ALL, ALL]
+def structured(tools: Sequence[AnyTool], *replies: ScriptedReply, **options: Any) -> tuple[Any, ScriptedModel]:
+    """Return an executor of a structured agent with a scripted model, and the model."""
+    model = ScriptedModel(replies)
+    return gx.AgentExecutor(agent=gx.create_structured_agent(model, tools, **options), tools=tools), model
 
 
-def test_rules_can_be_turned_off() -> None:
-    scene = Scene(act(DUMMY), act(DUMMY), finish(), rules=())
-    scene.run()
-    assert scene.weather.calls == [DUMMY, DUMMY]
-    assert set(scene.executor.graph.nodes) == {
-        *("plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response")
-    }
+ALL, TOWN, LAST = ["weather", "local_time", "final_answer"], ["local_time", "final_answer"], ["final_answer"]
+CALL, COPY, COPIED_TOWN, END = act(), act(DUMMY), act("Bergamo", name="local_time"), finish()
+IMMEDIATE: dict[str, Any] = {"rules": ["no_immediate_repeats"]}
+# Two calls in one reply.
+BOTH = (call("echo", "1", text="a"), call("echo", "2", text="b"))
 
 
-@cases(("rule", "calls"), [("no_repeats", ["Oslo", "Rome"]), ("no_immediate_repeats", ["Oslo", "Rome", "Oslo"])])
-def test_immediate_rule_allows_a_call_after_another(rule: RuleName, calls: list[str]) -> None:
-    scene = Scene(act("Oslo"), act("Rome"), act("Oslo"), finish("?"), finish(), rules=[rule])
-    scene.run()
-    assert scene.weather.calls == calls
+# ---- repeats
 
 
-@cases("between", ["garbage", act(name="nope"), act(unit="K")])
-def test_reply_without_a_call_does_not_hide_a_repeat(between: str) -> None:
-    scene = Scene(act(), between, act(), finish(), rules=["no_immediate_repeats"])
-    assert scene.run().output == "done"
+@cases(
+    ("replies", "options", "calls", "branches", "steps"),
+    [
+        # The second call is answered without one.
+        ([CALL, CALL, END], {}, [OTHER], [ALL, ALL, LAST], 1),
+        ([CALL, act("Rome"), END], {}, [OTHER, "Rome"], [ALL, ALL, ALL], 2),
+        ([CALL, act(unit="F"), END], {}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
+        ([CALL, act(name="local_time"), END], {}, [OTHER], [ALL, ALL, ALL], 2),
+        ([CALL, CALL, END], {"options": {"repeatable": True}}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
+        ([COPY, COPY, END], {"rules": ()}, [DUMMY, DUMMY], [ALL, ALL, ALL], 2),
+        ([CALL, act(name="WEATHER"), END], {"tool_lookup": "case_insensitive"}, [OTHER], [ALL, ALL, LAST], 1),
+        # The immediate rule allows a call after another one, but not after a reply without a call.
+        ([CALL, act("Rome"), CALL, END], {"rules": ["no_repeats"]}, [OTHER, "Rome"], [*[ALL] * 3, LAST], 2),
+        ([CALL, act("Rome"), CALL, END], IMMEDIATE, [OTHER, "Rome", OTHER], [ALL] * 4, 3),
+        ([CALL, "garbage", CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
+        ([CALL, act(name="nope"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
+        ([CALL, act(unit="K"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
+    ],
+)
+def test_only_repeated_calls_are_not_made(
+    replies: list[str], options: dict[str, Any], calls: list[str], branches: list[list[str]], steps: int
+) -> None:
+    scene = Scene(*replies, **options)
+    result = scene.run(f"{OTHER} or Rome?")
+    assert (result.output, scene.weather.calls, scene.branches) == ("done", calls, branches)
+    assert (len(result.steps), result.spent[MODEL_CALLS]) == (steps, len(branches))
+
+
+def test_refused_answer_repeats_the_observation() -> None:
+    scene = Scene(CALL, CALL, CALL, END)
+    result = scene.run()
     assert scene.weather.calls == [OTHER]
+    first, second = result.steps
+    assert (second.observation, second.status) == (first.observation, "ok")
+    assert second.model_text.startswith(f"{first.observation}\n(This is the result of the same call")
+    assert scene.branches == [ALL, ALL, LAST, ALL]
+    assert result.spent["tool_calls"] == 1
+
+
+@cases(("first", "second"), [(5, "5.0"), ("5", 5), ("5.0", "5")])
+def test_arguments_are_compared_after_validation(first: Any, second: Any) -> None:
+    seen: list[float] = []
+
+    @gx.tool
+    def double(number: float) -> float:
+        """Double a number."""
+        seen.append(number)
+        return 2 * number
+
+    replies = [json.dumps({"action": "double", "action_input": {"number": one}}) for one in (first, second)]
+    structured([double], *replies, finish("10"))[0].run("Double 5.")
+    assert seen == [5.0]
+
+
+@cases("same", [act(unit="C"), act(OTHER)])
+def test_defaults_are_compared_as_arguments(same: str) -> None:
+    scene = Scene(act(unit="C"), same, END)
+    scene.run()
+    assert scene.weather.calls == [OTHER]
+
+
+def test_failed_call_is_made_again_once() -> None:
+    executor, model = structured([echo, fail], *[call_of("fail")] * 3, finish("It fails."))
+    result = executor.run("say what?")
+    assert (result.output, statuses_of(result)) == ("It fails.", ["error", "error"])
+    assert branches_of(model.requests[-1]) == LAST
 
 
 def test_failed_call_between_allows_a_repeat() -> None:
     weather = Weather()
-    replies = [act(), call_of("fail"), act(), finish()]
-    agent = gx.create_structured_agent(ScriptedModel(replies), [weather.tool, fail], rules=["no_immediate_repeats"])
-    gx.AgentExecutor(agent=agent, tools=[weather.tool, fail]).run(f"How is {OTHER}?")
+    structured([weather.tool, fail], CALL, call_of("fail"), CALL, END, **IMMEDIATE)[0].run(HERE)
     assert weather.calls == [OTHER, OTHER]
 
 
 def test_repeat_of_one_call_hides_no_repeat_of_another() -> None:
-    both = (call("echo", "1", text="a"), call("echo", "2", text="b"))
     repeats = [call("echo", number, text=text) for number, text in (("3", "a"), ("4", "b"))]
-    executor, _ = tool_calling(both, repeats[0], "", repeats[1], "", "done", rules=["no_immediate_repeats"])
+    executor, _ = tool_calling(BOTH, repeats[0], "", repeats[1], "", "done", rules=["no_immediate_repeats"])
     result = executor.run("q")
     assert (result.spent["tool_calls"], [step.observation for step in result.steps]) == (2, ["a", "b", "a", "b"])
 
 
 @cases("rule", ["no_repeats", "no_immediate_repeats"])
 def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
-    scene = Scene(act(), repeat_last=True, rules=[rule], max_iterations=6)
+    scene = Scene(CALL, repeat_last=True, rules=[rule], max_iterations=6)
     first, *others = scene.run().steps
     assert len(others) == 5
     assert {step.model_text for step in others} == {f"{first.observation}{NOT_REPEATED}"}
     # A caller may cut the steps between two turns.
-    turns = Scene(act(), repeat_last=True, rules=[rule], max_iterations=6)
+    turns = Scene(CALL, repeat_last=True, rules=[rule], max_iterations=6)
     trimmed = CallRules(turns.executor.agent, turns.executor.tools)
     noted = trimmed.make_earlier_result(Run({"input": OTHER}, Steps(others[:1])), first.action)
     assert noted is None or noted.model_text == others[0].model_text
@@ -230,11 +226,11 @@ def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
         """Get the weather in a city."""
         raise ValueError(f"{city} {unit}")
 
-    model = ScriptedModel([act(unit="C"), again, again, finish()])
+    model = ScriptedModel([act(unit="C"), again, again, END])
     agent = gx.create_structured_agent(model, [weather])
     executor = gx.AgentExecutor(agent=agent, tools=[weather], tool_lookup="case_insensitive")
-    assert statuses_of(executor.run(f"How is {OTHER}?")) == ["error", "error"]
-    assert branches_of(model.requests[-1]) == ["final_answer"]
+    assert statuses_of(executor.run(HERE)) == ["error", "error"]
+    assert branches_of(model.requests[-1]) == LAST
 
 
 def test_repeatable_tool_may_fail_repeatedly() -> None:
@@ -243,14 +239,12 @@ def test_repeatable_tool_may_fail_repeatedly() -> None:
         """Poll a job."""
         raise ValueError("not yet")
 
-    model = ScriptedModel([call_of("poll")] * 3 + [finish()])
-    result = gx.AgentExecutor(agent=gx.create_structured_agent(model, [poll]), tools=[poll]).run("say what?")
-    assert statuses_of(result) == ["error"] * 3
+    assert statuses_of(structured([poll], *[call_of("poll")] * 3, END)[0].run("say what?")) == ["error"] * 3
 
 
 def test_reply_is_read_once_after_the_first_step() -> None:
     """The three nodes that read a reply share what the agent read, beside the steps of the run."""
-    scene = Scene(act(), act("Rome"), finish())
+    scene = Scene(CALL, act("Rome"), END)
     agent = scene.executor.agent
     replies: list[Any] = []
 
@@ -263,21 +257,22 @@ def test_reply_is_read_once_after_the_first_step() -> None:
 
 
 def test_trimmed_step_is_not_asked_about_but_not_repeated() -> None:
-    scene = Scene(act(), act("Rome"), act(), finish(), trim_intermediate_steps=1)
+    scene = Scene(CALL, act("Rome"), CALL, END, trim_intermediate_steps=1)
     result = scene.run("Oslo or Rome?")
     assert scene.weather.calls == ["Oslo", "Rome"]
     assert [step.observation for step in result.steps] == ["1: rain in Oslo", "2: rain in Rome", "1: rain in Oslo"]
-    assert ["final_answer"] not in scene.branches
+    assert LAST not in scene.branches
 
 
 def test_repeated_return_direct_result_is_the_answer() -> None:
+    seen: list[str] = []
+
     @gx.tool(return_direct=True)
     def direct(text: str) -> str:
         """Answer."""
         seen.append(text)
         return text
 
-    seen: list[str] = []
     several = (call("direct", "1", text="a"), call("echo", "2", text="b"))
     model = ScriptedModel([several, call("direct", "3", text="a")])
     agent = gx.create_tool_calling_agent(model, [direct, echo], rules=["no_repeats"])
@@ -300,13 +295,11 @@ def test_only_new_calls_of_a_reply_are_made() -> None:
     second = (call("echo", "2", text="b"), call("echo", "3", text="a"), call("echo", "4", text="c"))
     result = run_executor(lambda: tool_calling(first, second, "done")[0])
     assert [step.observation for step in result.outcome.steps] == ["a", "b", "a", "c"]
-    assert result.spent["tool_calls"] == 3
-    assert statuses(result) == ["ok"] * 4
+    assert (result.spent["tool_calls"], statuses(result)) == (3, ["ok"] * 4)
 
 
 def test_repeats_of_a_whole_reply_are_answered() -> None:
-    several = (call("echo", "1", text="a"), call("echo", "2", text="b"))
-    executor, model = tool_calling(several, several, "a and b", rules=["no_immediate_repeats"])
+    executor, model = tool_calling(BOTH, BOTH, "a and b", rules=["no_immediate_repeats"])
     assert executor.run("q").output == "a and b"
     last = model.requests[-1]
     assert isinstance(last, ChatRequest)
@@ -314,15 +307,13 @@ def test_repeats_of_a_whole_reply_are_answered() -> None:
 
 
 def test_empty_reply_is_no_answer() -> None:
-    one = call("echo", "1", text="a")
-    executor, _ = tool_calling(one, one, "", "done")
+    executor, _ = tool_calling(BOTH[0], BOTH[0], "", "done")
     assert [step.observation for step in executor.run("q").steps] == ["a", "a"]
 
 
 def test_chunks_have_each_step_once() -> None:
-    first = call("echo", "1", text="a")
     second = (call("echo", "2", text="a"), call("echo", "3", text="c"))
-    chunks = list(tool_calling(first, second, "done")[0].stream_chunks("q"))
+    chunks = list(tool_calling(BOTH[0], second, "done")[0].stream_chunks("q"))
     assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["a", "c", "a"]
     assert [chunk["actions"][0].call_id for chunk in chunks if "actions" in chunk] == ["1", "2", "3"]
     assert chunks[-1]["output"] == "done"
@@ -331,39 +322,33 @@ def test_chunks_have_each_step_once() -> None:
 # ---- dummies
 
 
-def test_copied_argument_is_not_used() -> None:
-    scene = Scene(act(DUMMY), act(OTHER, name="local_time"), finish())
-    result = scene.run(NAMELESS)
-    assert (scene.weather.calls, [step.action.tool for step in result.steps]) == ([], ["local_time"])
-    assert scene.branches == [ALL, ["local_time", "final_answer"], ALL]
-
-
-def test_each_copying_tool_is_left_out_in_turn() -> None:
-    scene = Scene(act(DUMMY), act("Bergamo", name="local_time"), finish("I do not know."))
-    assert scene.run(NAMELESS).output == "I do not know."
-    assert scene.branches == [ALL, ["local_time", "final_answer"], ["final_answer"]]
+@cases(
+    ("replies", "agent", "question", "calls", "branches", "tools"),
+    [
+        # Each tool whose argument is copied is left out, if the question has no other value for it.
+        ([COPY, act(OTHER, name="local_time"), END], {}, NAMELESS, [], [ALL, TOWN, ALL], ["local_time"]),
+        ([COPY, COPIED_TOWN, END], {}, NAMELESS, [], [ALL, TOWN, LAST], []),
+        # With a value in the question, it is chosen; a second copy is not.
+        ([COPY, CALL, END], {}, HERE, [OTHER], [ALL, ALL, ALL], ["weather"]),
+        ([COPY, COPY, END], {}, HERE, [], [ALL, ALL, TOWN], []),
+        ([COPY, CALL, END], {"tool_choice": "required"}, HERE, [OTHER], [ALL[:2], ALL[:2], ALL], ["weather"]),
+    ],
+)
+def test_copied_argument_is_not_used(
+    replies: list[str], agent: dict[str, Any], question: str, calls: list[str], branches: Any, tools: list[str]
+) -> None:
+    scene = Scene(*replies, agent=agent)
+    result = scene.run(question)
+    assert (result.output, scene.weather.calls, scene.branches) == ("done", calls, branches)
+    assert ([step.action.tool for step in result.steps], result.spent[MODEL_CALLS]) == (tools, 3)
 
 
 def test_copied_argument_is_chosen_from_the_question() -> None:
-    scene = Scene(act(DUMMY), act(), finish())
-    assert scene.run().spent[MODEL_CALLS] == 3
-    assert scene.weather.calls == [OTHER]
-    assert scene.branches == [ALL, ALL, ALL]
+    scene = Scene(COPY, CALL, END)
+    scene.run()
     asked: Any = scene.model.requests[1]
     properties = asked.schema["anyOf"][0]["properties"]["action_input"]["properties"]
     assert properties["city"] == {"enum": [OTHER]}
-
-
-def test_tool_is_left_out_after_a_second_copy() -> None:
-    scene = Scene(act(DUMMY), act(DUMMY), finish("I do not know."))
-    assert scene.run().output == "I do not know."
-    assert scene.branches == [ALL, ALL, ["local_time", "final_answer"]]
-
-
-def test_required_call_stays_required_after_a_copy() -> None:
-    scene = Scene(act(DUMMY), act(), finish(), agent={"tool_choice": "required"})
-    scene.run()
-    assert scene.branches == [ALL[:2], ALL[:2], ALL]
 
 
 def test_insisting_model_never_calls_the_tool() -> None:
@@ -375,31 +360,35 @@ def test_insisting_model_never_calls_the_tool() -> None:
     assert why in result.steps[0].observation
 
 
+LIVES_HERE = {"role": "user", "content": f"I am in {DUMMY}."}
+PIXEL = Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
+USUAL = WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")
+
+
 @cases(
-    "inputs",
+    ("inputs", "agent"),
     [
-        f"How is {DUMMY}?",
-        f"how is {DUMMY.upper()} today",
-        {"input": "How is it there?", "chat_history": [{"role": "user", "content": f"I am in {DUMMY}."}]},
+        (f"How is {DUMMY}?", {}),
+        (f"how is {DUMMY.upper()} today", {}),
+        ({"input": NAMELESS, "chat_history": [LIVES_HERE]}, {}),
+        ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
+        ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
+        ("Is it raining, as usual?", {"examples": [USUAL]}),
     ],
 )
-def test_argument_from_the_question_is_used(inputs: Any) -> None:
-    scene = Scene(act(DUMMY), finish())
+def test_argument_from_the_inputs_is_used(inputs: Any, agent: dict[str, Any]) -> None:
+    scene = Scene(COPY, END, agent=agent)
     scene.run(inputs)
     assert scene.weather.calls == [DUMMY]
 
 
 def test_argument_from_an_observation_is_used() -> None:
-    scene = Scene(act(DUMMY, name="local_time"), act(DUMMY), finish())
+    scene = Scene(act(DUMMY, name="local_time"), COPY, END)
     scene.run(f"What time is it in {DUMMY}?")
     assert scene.weather.calls == [DUMMY]
-    scene = Scene(act(), act("rain"), finish(), agent={"examples": [example("rain")]})
+    scene = Scene(CALL, act("rain"), END, agent={"examples": [example_of("weather", city="rain")]})
     scene.run()
     assert scene.weather.calls == [OTHER, "rain"]
-
-
-def example(city: Any, name: str = "weather") -> WorkedExample:
-    return WorkedExample("?", ((name, {"city": city}, "1"),), "1")
 
 
 def test_dummy_of_another_tool_is_not_used() -> None:
@@ -415,25 +404,29 @@ def test_refusal_does_not_make_the_argument_known() -> None:
     assert scene.weather.calls == []
 
 
-def test_numbers_and_lists_are_found_in_the_question() -> None:
-    @gx.tool
-    def total(numbers: list[float], factor: float) -> float:
-        """Add numbers."""
-        return sum(numbers) * factor
+@gx.tool
+def total(numbers: list[float], factor: float) -> float:
+    """Add numbers."""
+    return sum(numbers) * factor
 
-    def outcome(question: str, numbers: list[float], factor: float) -> list[str]:
-        worked = WorkedExample("?", (("total", {"numbers": [1000, 2], "factor": 37.0}, "1"),), "1")
-        reply = json.dumps({"action": "total", "action_input": {"numbers": numbers, "factor": factor}})
-        model = ScriptedModel([reply, finish()] * 3, repeat_last=True)
-        agent = gx.create_structured_agent(model, [total], examples=[worked])
-        return statuses_of(gx.AgentExecutor(agent=agent, tools=[total]).run(question))
 
-    assert outcome("Add 1,000 and 2, times 37.", [1000, 2], 37) == ["ok"]
-    assert outcome("Add 1,000 and 2, times 37.0!", [1000, 2], 37) == ["ok"]
-    assert outcome("Add 3 and 4, times 370.", [3, 4], 37) == []
-    assert outcome("Add 3 and 4, times 37.", [1000, 2], 37) == []
-    assert outcome("Add 3 and 4, times thirty-seven.", [3, 4], 37) == ["ok"]
-    assert outcome("Add 3 and 4.", [3, 4], 5) == ["ok"]
+@cases(
+    ("question", "numbers", "factor", "status"),
+    [
+        ("Add 1,000 and 2, times 37.", [1000, 2], 37, ["ok"]),
+        ("Add 1,000 and 2, times 37.0!", [1000, 2], 37, ["ok"]),
+        ("Add 3 and 4, times 370.", [3, 4], 37, []),
+        ("Add 3 and 4, times 37.", [1000, 2], 37, []),
+        ("Add 3 and 4, times thirty-seven.", [3, 4], 37, ["ok"]),
+        ("Add 3 and 4.", [3, 4], 5, ["ok"]),
+    ],
+)
+def test_numbers_and_lists_are_found_in_the_question(
+    question: str, numbers: list[float], factor: float, status: list[str]
+) -> None:
+    reply = json.dumps({"action": "total", "action_input": {"numbers": numbers, "factor": factor}})
+    worked = example_of("total", numbers=[1000, 2], factor=37.0)
+    assert statuses_of(structured([total], reply, END, END, examples=[worked])[0].run(question)) == status
 
 
 @gx.tool
@@ -446,8 +439,8 @@ def calculator(expression: str) -> str:
 def test_expression_is_compared_by_its_numbers(question: str) -> None:
     worked = WorkedExample("?", (("calculator", {"expression": "6 * 7"}, "42"),), "42")
     reply = json.dumps({"action": "calculator", "action_input": {"expression": "6 * 7"}})
-    agent = gx.create_structured_agent(ScriptedModel([reply, finish("42")]), [calculator], examples=[worked])
-    assert statuses_of(gx.AgentExecutor(agent=agent, tools=[calculator]).run(question)) == ["ok"]
+    executor, _ = structured([calculator], reply, finish("42"), examples=[worked])
+    assert statuses_of(executor.run(question)) == ["ok"]
 
 
 @given(number=st.integers(2, 9_999), unit=st.sampled_from(["kg", " km", "°C", "k", "%", "pm", "x"]))
@@ -460,36 +453,13 @@ def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
         seen.append(number)
         return 2 * number
 
-    worked = WorkedExample("?", (("double", {"number": number}, "1"),), "1")
     reply = json.dumps({"action": "double", "action_input": {"number": number}})
-    model = ScriptedModel([reply, finish(), reply, finish()])
-    executor = gx.AgentExecutor(
-        agent=gx.create_structured_agent(model, [double], examples=[worked], rules=["no_dummies"]), tools=[double]
-    )
+    worked = [example_of("double", number=number)]
+    executor, _ = structured([double], reply, END, reply, END, examples=worked, rules=["no_dummies"])
     executor.run(f"Please add {number}{unit}.")
     assert seen == [number]
     executor.run("Please add that number.")
     assert seen == [number]
-
-
-PIXEL = Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
-
-
-@cases(
-    ("inputs", "options"),
-    [
-        ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
-        ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
-        (
-            "Is it raining, as usual?",
-            {"examples": [WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")]},
-        ),
-    ],
-)
-def test_argument_may_come_from_elsewhere(inputs: Any, options: dict[str, Any]) -> None:
-    scene = Scene(act(DUMMY), finish(), agent=options)
-    scene.run(inputs)
-    assert scene.weather.calls == [DUMMY]
 
 
 class Item(BaseModel):
@@ -516,16 +486,11 @@ def test_parts_of_an_argument_may_be_copied(basket: Any, status: str) -> None:
         """Return the total of a basket."""
         return len(items)
 
-    calls: list[dict[str, Any]] = [
-        {"basket": {"some basket": 317}},
-        {"basket": ["another basket", {"name": "jug", "unit": "EUR"}]},
-    ]
-    worked = [WorkedExample("?", (("total", arguments, "1"),), "1") for arguments in calls]
-    replies = [json.dumps({"action": "total", "action_input": {"basket": basket}}), "none", finish()]
-    agent = gx.create_structured_agent(ScriptedModel(replies), [total], examples=worked)
+    baskets: list[Any] = [{"some basket": 317}, ["another basket", {"name": "jug", "unit": "EUR"}]]
+    model = ScriptedModel([json.dumps({"action": "total", "action_input": {"basket": basket}}), "none", END])
+    agent = gx.create_structured_agent(model, [total], examples=[example_of("total", basket=one) for one in baskets])
     executor = gx.AgentExecutor(agent=agent, tools=[total], handle_parsing_errors=True)
-    result = executor.run("How much is a kettle for 2.5, please?")
-    assert statuses_of(result)[0] == status
+    assert statuses_of(executor.run("How much is a kettle for 2.5, please?"))[0] == status
 
 
 def test_default_of_a_tool_is_not_copied() -> None:
@@ -534,10 +499,9 @@ def test_default_of_a_tool_is_not_copied() -> None:
         """Forecast the weather."""
         return f"{city} {days}"
 
-    worked = WorkedExample("?", (("forecast", {"city": "Rome", "days": 3}, "1"),), "1")
     reply = json.dumps({"action": "forecast", "action_input": {"city": OTHER, "days": 3}})
-    agent = gx.create_structured_agent(ScriptedModel([reply, finish()]), [forecast], examples=[worked])
-    assert statuses_of(gx.AgentExecutor(agent=agent, tools=[forecast]).run(f"How is {OTHER}?")) == ["ok"]
+    executor, _ = structured([forecast], reply, END, examples=[example_of("forecast", city="Rome", days=3)])
+    assert statuses_of(executor.run(HERE)) == ["ok"]
 
 
 @cases(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
@@ -554,9 +518,8 @@ def test_error_makes_known_what_it_adds(city: str, statuses: list[str]) -> None:
         """Get the weather in a city."""
         return f"rain in {city}"
 
-    model = ScriptedModel([act("lisbon"), act(city), finish()])
-    agent = gx.create_structured_agent(model, [weather], examples=[example("Lisbon"), example("Porto")])
-    result = gx.AgentExecutor(agent=agent, tools=[weather]).run("How is it there?")
+    examples = [example_of("weather", city=one) for one in ("Lisbon", "Porto")]
+    result = structured([weather], act("lisbon"), act(city), END, examples=examples)[0].run(NAMELESS)
     assert "lisbon is not capitalised" in result.steps[0].observation
     assert statuses_of(result) == statuses
 
@@ -572,31 +535,26 @@ def test_enumerations_are_never_dummies() -> None:
     assert scene.weather.calls == [OTHER]
 
 
-def test_unreadable_second_reply_keeps_the_first() -> None:
-    scene = Scene(act(DUMMY), "garbage", finish())
-    result = scene.run()
-    assert statuses_of(result) == ["bad_arguments"]
-    assert result.output == "done"
+@cases(
+    ("replies", "statuses"),
+    [
+        # What cannot be read leaves the first reply.
+        ([COPY, "garbage", END], ["bad_arguments"]),
+        # Unknown and refused calls are left to the tools.
+        (
+            [act(name="nope"), json.dumps({"action": "weather", "action_input": {"town": "?"}}), END],
+            ["unknown_tool", "bad_arguments"],
+        ),
+    ],
+)
+def test_other_replies_are_left_to_the_tools(replies: list[str], statuses: list[str]) -> None:
+    result = Scene(*replies).run()
+    assert (result.output, statuses_of(result)) == ("done", statuses)
 
 
 def test_parsing_errors_may_still_end_the_run() -> None:
-    tools = [echo]
-    agent = gx.create_structured_agent(
-        ScriptedModel([call_of("echo", "a"), call_of("echo", "a"), "[", finish()]), tools
-    )
-    strict = gx.AgentExecutor(agent=agent, tools=tools)
-    assert strict.run("a").output == "done"
-
-
-def test_case_insensitive_lookup_finds_the_tool() -> None:
-    scene = Scene(act(), act(OTHER, name="WEATHER"), finish(), tool_lookup="case_insensitive")
-    scene.run()
-    assert scene.weather.calls == [OTHER]
-
-
-def test_unknown_and_refused_calls_are_left_to_the_tools() -> None:
-    scene = Scene(act(name="nope"), json.dumps({"action": "weather", "action_input": {"town": "?"}}), finish())
-    assert statuses_of(scene.run()) == ["unknown_tool", "bad_arguments"]
+    repeated = call_of("echo", "a")
+    assert structured([echo], repeated, repeated, "[", END)[0].run("a").output == "done"
 
 
 def test_validator_of_a_user_may_raise() -> None:
@@ -610,9 +568,7 @@ def test_validator_of_a_user_may_raise() -> None:
         """Be careful."""
         return text
 
-    model = ScriptedModel([call_of("careful", "no"), finish()])
-    result = gx.AgentExecutor(agent=gx.create_structured_agent(model, [careful]), tools=[careful]).run("no")
-    assert statuses_of(result) == ["error"]
+    assert statuses_of(structured([careful], call_of("careful", "no"), END)[0].run("no")) == ["error"]
 
 
 # ---- the machine
@@ -631,6 +587,9 @@ def test_rules_are_nodes_between_plan_and_parse() -> None:
     dummies, repeats = (Scene(finish(), rules=[name]).executor for name in ("no_dummies", "no_repeats"))
     assert [one.name for one in dummies.graph][-2:] == ["avoid_dummies", "refuse_dummies"]
     assert [one.name for one in repeats.graph][-2:] == ["answer_repeats", "refuse_repeats"]
+
+    bare = {"plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"}
+    assert {*Scene(rules=()).executor.graph.nodes} == bare
 
 
 def test_rules_are_pieces() -> None:
@@ -697,7 +656,7 @@ def test_nodes_behind_parse_see_every_call() -> None:
     graph = scene.executor.graph
     routes = gx.on(Acted, graph["dispatch_tools"]) | gx.on(LimitReached, graph["stopped_response"])
     executor = scene.executor.splice(gx.edges(approve, routes), after=graph["parse"], on=Acted)
-    assert executor.run(f"How is {OTHER}?").output == "done"
+    assert executor.run(HERE).output == "done"
     assert approved == ["weather", "weather"]
     assert scene.weather.calls == [OTHER]
     assert [one for one in executor.verify().findings if one.code == "GX027"] == []
@@ -705,7 +664,7 @@ def test_nodes_behind_parse_see_every_call() -> None:
 
 def test_stop_repeats_and_rules_work_together() -> None:
     scene = Scene(act(), repeat_last=True)
-    result = scene.executor.plug(stop_repeats()).run(f"How is {OTHER}?")
+    result = scene.executor.plug(stop_repeats()).run(HERE)
     assert (result.reason, scene.weather.calls) == ("repeats", [OTHER])
 
 
@@ -764,15 +723,21 @@ def test_text_agent_is_asked_to_conclude() -> None:
 
 
 @cases(
-    ("rules", "message"),
+    ("make", "rules", "facts"),
     [
-        (["no_repeat"], "rules has 'no_repeat'; give names of no_dummies, no_repeats, no_immediate_repeats"),
-        (["no_repeats", "no_immediate_repeats"], "rules has no_repeats and no_immediate_repeats; give one of them"),
+        (gx.create_structured_agent, ["no_repeat"], ("'no_repeat'", "no_dummies, no_repeats, no_immediate_repeats")),
+        (gx.create_structured_agent, ["no_repeats", "no_immediate_repeats"], ("and no_immediate_repeats; give one",)),
+        (
+            gx.create_tool_calling_agent,
+            ["no_dummies"],
+            ("a tool-calling agent shows no worked examples; leave it out",),
+        ),
     ],
 )
-def test_invalid_rules_are_refused(rules: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        gx.create_structured_agent(ScriptedModel([]), [echo], rules=rules)
+def test_invalid_rules_are_refused(make: Any, rules: Any, facts: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        make(ScriptedModel([]), [echo], rules=rules)
+    assert all(fact in str(caught.value) for fact in facts)
 
 
 @cases("repeatable", [False, True])
@@ -797,11 +762,6 @@ def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
     assert [step.observation for step in result.steps[:3]] == [
         f"paid {n}" for n in ([1, 2, 3] if repeatable else [1, 1, 2])
     ]
-
-
-def test_tool_calling_agent_refuses_no_dummies() -> None:
-    with pytest.raises(InputError, match="a tool-calling agent shows no worked examples; leave it out"):
-        gx.create_tool_calling_agent(ScriptedModel([]), [echo], rules=["no_dummies"])
 
 
 @gx.tool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -49,48 +50,16 @@ class Speaking(ScriptedModel):
             yield piece
 
 
-Make = Callable[[Speaking], gx.Agent]
+# A function that creates an agent of a model and tools.
+Make = Callable[..., gx.Agent]
 TOOLS: list[AnyTool] = [echo]
 ACT = "Thought: I look.\nAction: echo\nAction Input: a"
 ANSWER = "It is 42."
-
-
-def react(model: Speaking) -> gx.Agent:
-    return gx.create_react_agent(model, TOOLS)
-
-
-def mrkl(model: Speaking) -> gx.Agent:
-    return agents.create_mrkl_agent(model, TOOLS)
-
-
-def structured(model: Speaking) -> gx.Agent:
-    return gx.create_structured_agent(model, TOOLS)
-
-
-def conversational(model: Speaking) -> gx.Agent:
-    return agents.create_conversational_agent(model, TOOLS)
-
-
-def chat(model: Speaking) -> gx.Agent:
-    return agents.create_chat_agent(model, TOOLS)
-
-
-def structured_chat(model: Speaking) -> gx.Agent:
-    return agents.create_structured_chat_agent(model, TOOLS)
-
-
-def json_chat(model: Speaking) -> gx.Agent:
-    return agents.create_json_chat_agent(model, TOOLS)
-
-
-def xml(model: Speaking) -> gx.Agent:
-    return agents.create_xml_agent(model, TOOLS)
-
-
-def tool_calling(model: Speaking) -> gx.Agent:
-    return gx.create_tool_calling_agent(model, TOOLS)
-
-
+react: Make = gx.create_react_agent
+structured, tool_calling = gx.create_structured_agent, gx.create_tool_calling_agent
+mrkl, conversational, chat = agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_chat_agent
+structured_chat, json_chat = agents.create_structured_chat_agent, agents.create_json_chat_agent
+xml = agents.create_xml_agent
 CALL = ToolCall("1", "echo", '{"text": "a"}')
 JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
 FENCED = f'Action:\n```json\n{{"action": "Final Answer", "action_input": "{ANSWER}"}}\n```'
@@ -102,27 +71,19 @@ TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
     "conversational": (conversational, [f"Thought: Do I need to use a tool? No\nAI: {ANSWER}"], True),
     "structured": (structured, [json.dumps({"action": "echo", "action_input": {"text": "a"}}), JSON], True),
     "structured, with the other key": (structured, [JSON.replace('"answer"', '"action_input"')], True),
-    "structured, with the answer first": (
-        structured,
-        [json.dumps({"answer": ANSWER, "action": "final_answer"})],
-        False,
-    ),
+    "structured, with the answer first": (structured, [f'{{"answer": "{ANSWER}", "action": "final_answer"}}'], False),
     "chat": (chat, [ACT_IN_JSON, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
     "structured chat": (structured_chat, [ACT_IN_JSON, f"Thought: I know.\n{FENCED}"], True),
     "structured chat without JSON": (structured_chat, [ACT_IN_JSON, ANSWER], False),
     "JSON chat": (json_chat, [ACT_IN_JSON, FENCED.replace("Final Answer", " final_answer ")], True),
     "JSON chat, a list of one": (json_chat, [FENCED.replace("{", "[ {").replace("}", "} ]")], True),
-    "XML": (
-        xml,
-        ["<tool>echo</tool><tool_input>a", f"I know.<final_answer>\n{ANSWER}\n</final_answer>"],
-        True,
-    ),
+    "XML": (xml, ["<tool>echo</tool><tool_input>a", f"I know.<final_answer>\n{ANSWER}\n</final_answer>"], True),
     "tool calling": (tool_calling, [ModelReply("", (CALL,)), ANSWER], True),
 }
 
 
 def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=make(Speaking(list(replies))), tools=TOOLS, **settings)
+    return gx.AgentExecutor(agent=make(Speaking(list(replies)), TOOLS), tools=TOOLS, **settings)
 
 
 def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
@@ -150,35 +111,33 @@ def test_stopped_run_streams_its_text() -> None:
 
 
 def test_answer_follows_discarded_pieces() -> None:
-    both = f"Final Answer: 7\n{ACT}"
-
-    def make() -> gx.AgentExecutor:
-        agent = react(Speaking([both, f"Final Answer: {ANSWER}"]))
-        return gx.AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True)
-
-    streamed = "".join(pieces(make))
+    replies = [f"Final Answer: 7\n{ACT}", f"Final Answer: {ANSWER}"]
+    streamed = "".join(pieces(lambda: executor(react, replies, handle_parsing_errors=True)))
     assert streamed.startswith("7")
     assert streamed.endswith(f"\n{ANSWER}")
     assert streamed.count(ANSWER) == 1
 
 
+WITHHELD = "I cannot say."
+
+
 @gx.node
 def withhold(finish: AgentFinish) -> AgentFinish:
     """Withhold every answer."""
-    return AgentFinish({"output": "I cannot say."}, "", finish.run)
+    return AgentFinish({"output": WITHHELD}, "", finish.run)
 
 
 @gx.node
 def withhold_reply(replied: Replied) -> Replied:
     """Withhold every reply."""
     assert isinstance(replied.reply, ModelReply)
-    return dataclasses.replace(replied, reply=dataclasses.replace(replied.reply, content="Final Answer: I cannot say."))
+    return dataclasses.replace(replied, reply=dataclasses.replace(replied.reply, content=f"Final Answer: {WITHHELD}"))
 
 
 @gx.node
 def withhold_stop(stopped: gx.StoppedResponse) -> gx.StoppedResponse:
     """Withhold every stopped response."""
-    return dataclasses.replace(stopped, output="I cannot say.")
+    return dataclasses.replace(stopped, output=WITHHELD)
 
 
 def withhold_text(outcome: Replied | LimitReached) -> Replied | LimitReached:
@@ -198,30 +157,23 @@ def save_finish(finish: AgentFinish) -> AgentFinish:
 
 
 SAVE = rename(save_finish, "save_memory")
+WITHHOLDING, SAVING = (gx.edges(one, gx.on(AgentFinish, gx.END)) for one in (withhold, SAVE))
 
 
-Change = Callable[[Any], Any]
-GUARDS: dict[str, Change] = {
-    "behind parse": lambda graph: gx.splice(
-        graph, gx.edges(withhold, gx.on(AgentFinish, gx.END)), after=parse, on=AgentFinish
-    ),
+def add_saving_node(graph: Any) -> Any:
+    """Return the graph with a node that saves its answers."""
+    return gx.splice(graph, SAVING, after=parse, on=AgentFinish)
+
+
+GUARDS: dict[str, Callable[[Any], Any]] = {
+    "behind parse": lambda graph: gx.splice(graph, WITHHOLDING, after=parse, on=AgentFinish),
     "before parse": lambda graph: gx.splice(
         graph, gx.edges(withhold_reply, gx.on(Replied, parse)), after=plan, on=Replied
     ),
     "around parse": lambda graph: gx.wrap(graph, parse, after=withhold_finish),
     "around plan": lambda graph: gx.wrap(graph, plan, after=withhold_text),
-    "behind the memory": lambda graph: gx.splice(
-        add_saving_node(graph, parse, AgentFinish),
-        gx.edges(withhold, gx.on(AgentFinish, gx.END)),
-        after=SAVE,
-        on=AgentFinish,
-    ),
+    "behind the memory": lambda graph: gx.splice(add_saving_node(graph), WITHHOLDING, after=SAVE, on=AgentFinish),
 }
-
-
-def add_saving_node(graph: Any, after: Any, ending: type) -> Any:
-    """Return the graph with a node that saves its endings."""
-    return gx.splice(graph, gx.edges(SAVE, gx.on(AgentFinish, gx.END)), after=after, on=ending)
 
 
 @cases("handling", [True, False])
@@ -231,7 +183,7 @@ def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], handle_parsing_errors=handling)
         return plain.with_graph(GUARDS[guard](plain.graph))
 
-    assert pieces(make) == ["I cannot say."]
+    assert pieces(make) == [WITHHELD]
 
 
 def test_guard_holds_a_stopped_runs_last_word() -> None:
@@ -241,14 +193,14 @@ def test_guard_holds_a_stopped_runs_last_word() -> None:
         changed = gx.splice(plain.graph, rows, after=stopped_response, on=gx.StoppedResponse)
         return plain.with_graph(changed) if guarded else plain
 
-    assert pieces(lambda: make(guarded=True)) == ["I cannot say."]
+    assert pieces(lambda: make(guarded=True)) == [WITHHELD]
     assert len(pieces(lambda: make(guarded=False))) > 5
 
 
 def test_saving_the_memory_holds_no_pieces() -> None:
     def make() -> gx.AgentExecutor:
         plain = executor(react, [f"Final Answer: {ANSWER}"])
-        return plain.with_graph(add_saving_node(plain.graph, parse, AgentFinish))
+        return plain.with_graph(add_saving_node(plain.graph))
 
     found = pieces(make)
     assert "".join(found) == ANSWER
@@ -261,12 +213,10 @@ def test_embedded_agents_answer_comes_in_pieces() -> None:
         inner: Any = gx.embed(plain.graph, "inner")
         ending: Any = gx.on(AgentFinish, withhold if guarded else gx.END) | gx.on(gx.StoppedResponse, gx.END)
         rows: Any = gx.edges(inner, ending)
-        return plain.with_graph(
-            graph(rows | gx.edges(withhold, gx.on(AgentFinish, gx.END)) if guarded else rows, start=inner)
-        )
+        return plain.with_graph(graph(rows | WITHHOLDING if guarded else rows, start=inner))
 
     assert len(pieces(lambda: make(guarded=False))) > 5
-    assert pieces(lambda: make(guarded=True)) == ["I cannot say."]
+    assert pieces(lambda: make(guarded=True)) == [WITHHELD]
 
 
 def test_pieces_of_a_nested_run_are_not_streamed() -> None:
@@ -293,7 +243,7 @@ CUTS = st.lists(st.integers(0, 500))
 
 
 def stream_text(make: Make, text: str, cuts: list[int]) -> str:
-    reader = make(Speaking([])).answer
+    reader = make(Speaking([]), TOOLS).answer
     assert reader is not None
     return read_in_pieces(reader(), text, cuts)
 
@@ -301,7 +251,7 @@ def stream_text(make: Make, text: str, cuts: list[int]) -> str:
 def whole_answer(make: Make, text: str) -> str | None:
     """Return the answer in a complete reply; empty if it is another decision or unreadable."""
     try:
-        decision = make(Speaking([])).read(ModelReply(text))
+        decision = make(Speaking([]), TOOLS).read(ModelReply(text))
     except gx.ParseError:
         return None
     return decision.output if isinstance(decision, AgentFinish) else None
@@ -448,17 +398,7 @@ WRAPPING = st.sampled_from(
         "</answer>",
         "</Answer>",
         "<answer>\n",
-        "```",
-        "`",
-        "<",
-        "</",
-        "<|",
-        "<|im_",
-        " ",
-        "\n",
-        "x",
-        "I",
-        "\u200b",
+        *("```", "`", "<", "</", "<|", "<|im_", " ", "\n", "x", "I", "\u200b"),
     ]
 )
 
@@ -518,30 +458,31 @@ def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, 
         assert read_in_pieces(make_label_reader(FINAL_ANSWER), invented, cuts) == answer.strip()
 
 
-@cases("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
-def test_marker_must_start_a_line(word: str) -> None:
-    assert read_in_pieces(make_label_reader(Label("AI")), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
+EACH_LETTER = [*range(60)]
+AI, FINAL = (functools.partial(make_label_reader, label) for label in (Label("AI"), FINAL_ANSWER))
+JSON_READER = functools.partial(make_json_reader, ["answer"])
 
 
 @cases(
-    ("reply", "answer"),
+    ("make", "reply", "answer"),
     [
-        ("**Final Answer:** It is **42**", "It is **42**"),
+        # A label starts a line.
+        (AI, "Thought: OpenAI: it is\n AI: hello", "hello"),
+        (AI, "Thought: I say 'AI: x' soon\n AI: hello", "hello"),
+        (AI, "Thought: AIX: x\n AI: hello", "hello"),
+        (AI, "Thought: \n\nthe AI: x\n AI: hello", "hello"),
+        # A line that may be a label is held.
+        (AI, "AI: one\nobs two\n  Observe!\nObservation: x", "one\nobs two\n  Observe!"),
+        (FINAL, "**Final Answer:** It is **42**", "It is **42**"),
         # The emphasis may end after the answer.
-        ("**Final Answer: 42**", ""),
+        (FINAL, "**Final Answer: 42**", ""),
+        # Neither is JSON.
+        (JSON_READER, '{"action": "final_answer", answer: 1', ""),
+        (structured(Speaking([]), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
     ],
 )
-def test_emphasis_of_a_label_is_not_streamed(reply: str, answer: str) -> None:
-    assert read_in_pieces(make_label_reader(FINAL_ANSWER), reply, list(range(60))) == answer
-
-
-def test_answer_of_invalid_json_is_not_streamed() -> None:
-    assert read_in_pieces(make_json_reader(["answer"]), '{"action": "final_answer", answer: 1', list(range(60))) == ""
-
-
-def test_held_line_is_streamed_if_genuine() -> None:
-    text = "AI: one\nobs two\n  Observe!\nObservation: x"
-    assert read_in_pieces(make_label_reader(Label("AI")), text, list(range(60))) == "one\nobs two\n  Observe!"
+def test_reader_returns_the_answer_alone(make: Callable[[], AnswerReader], reply: str, answer: str) -> None:
+    assert read_in_pieces(make(), reply, EACH_LETTER) == answer
 
 
 # Within an action, in a second object, in prose, after an invented observation, or after a tool.
@@ -562,7 +503,3 @@ OTHERS = (
 def test_replies_without_an_answer_stream_nothing(text: str) -> None:
     for make in (structured, structured_chat, json_chat, xml):
         assert stream_text(make, text, list(range(0, 2_000, 7))) == ""
-
-
-def test_a_wrong_escape_ends_the_answer() -> None:
-    assert stream_text(structured, '{"action": "final_answer", "answer": "a\\qb"}', list(range(60))) == "a"
