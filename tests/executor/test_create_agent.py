@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Tool, create_agent, tool
+from graphexec import AgentExecutor, ParseError, Tool, create_agent, tool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import AgentKind, ExecutorOptions
 from graphexec.memory import BufferMemory
@@ -30,34 +30,24 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def call(name: str, **arguments: Any) -> str:
-    import json
-
-    return json.dumps({"action": name, "action_input": arguments})
-
-
 # A script for each kind: one call of `double`, then the answer.
 SCRIPTS: dict[AgentKind, list[Any]] = {
-    "structured": [call("double", number=6), ANSWER],
+    "structured": ['{"action": "double", "action_input": {"number": 6}}', ANSWER],
     "tool_calling": [ToolCall("1", "double", '{"number": 6}'), "12"],
     "react": ["Action: double\nAction Input: 6", "Final Answer: 12"],
 }
 
 
 @cases("kind", SCRIPTS)
-def test_every_kind_calls_a_function_and_answers(kind: AgentKind) -> None:
-    executor = create_agent(ScriptedModel(SCRIPTS[kind]), [double], kind=kind)
+@cases("times", [1, 2])
+def test_every_kind_calls_a_function_and_answers(kind: AgentKind, times: int) -> None:
+    """The repeat of a call is answered by its result."""
+    called, answered = SCRIPTS[kind]
+    executor = create_agent(ScriptedModel([called] * times + [answered]), [double], kind=kind)
     assert (type(executor), executor.agent.kind) == (AgentExecutor, kind)
     result = executor.run("What is 6 doubled?")
     assert ([step.observation for step in result.steps], result.output) == ([12], "12")
-
-
-@cases("kind", SCRIPTS)
-def test_every_kind_answers_instead_of_a_repeat(kind: AgentKind) -> None:
-    called, answered = SCRIPTS[kind]
-    result = create_agent(ScriptedModel([called, called, answered]), [double], kind=kind).run("What is 6 doubled?")
-    assert ([step.observation for step in result.steps], result.output) == ([12], "12")
-    assert result.spent["model_calls"] == 3
+    assert result.spent["model_calls"] == times + 1
 
 
 def test_every_kind_is_tested() -> None:
@@ -165,31 +155,33 @@ def test_all_forms_of_tools_are_taken() -> None:
     assert list(executor.tools) == ["double", "later", "third", "half", "echo", "six"]
 
 
-# Tools, and the error.
-WRONG_TOOLS: list[tuple[Any, str]] = [
-    ([lambda: 3], r"a lambda has no name; write Tool\(name=..., func=..., description=...\), or a function with def"),
-    ([untyped], "untyped has no docstring, so no model knows what it does; write one line"),
-    ([Numbers()], r"numbers has tools, and is none; write \*tools_of\(numbers\) instead of it"),
-    ([Numbers.half], r"half is a method .*; take it from one, as in Shop\(\).half"),
-    ([double, tool(double)], "two tools are named double"),
-    (["double"], "'double' is not a tool; pass the function itself, without quotes"),
-    (double, "tools is .*; give a list of tools"),
-    (ScriptedModel([]), "tools is the model .*; give the model first, and then the tools"),
-]
-
-
-@cases(("tools", "says"), WRONG_TOOLS)
-def test_wrong_tools_get_the_remedy(tools: Any, says: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=says):
-        create_agent(ScriptedModel([]), tools)
-
-
 class Invoking:
     def invoke(self, inputs: object) -> str:
         return ""
 
 
-# A model, and the error.
+M = ScriptedModel([])
+# Any: type checkers report these mistakes, too.
+create: Any = create_agent
+FIRST = "tools is the model .*; give the model first, and then the tools"
+# Arguments, and the error.
+WRONG_TOOLS: list[tuple[Any, Any, str]] = [
+    (
+        M,
+        [lambda: 3],
+        r"a lambda has no name; write Tool\(name=..., func=..., description=...\), or a function with def",
+    ),
+    (M, [untyped], "untyped has no docstring, so no model knows what it does; write one line"),
+    (M, [Numbers()], r"numbers has tools, and is none; write \*tools_of\(numbers\) instead of it"),
+    (M, [Numbers.half], r"half is a method .*; take it from one, as in Shop\(\).half"),
+    (M, [double, tool(double)], "two tools are named double"),
+    (M, ["double"], "'double' is not a tool; pass the function itself, without quotes"),
+    (M, double, "tools is .*; give a list of tools"),
+    (M, M, FIRST),
+    ([double], M, FIRST),
+    (tool(double), M, FIRST),
+    (double, M, FIRST),
+]
 WRONG_MODELS: list[tuple[Any, str]] = [
     ("gpt-5-mini", "model is 'gpt-5-mini', without a known provider; did you mean 'openai:gpt-5-mini'?"),
     (None, "model is None; give a name such as 'openai:gpt-5-mini' or 'local', a model, or a function"),
@@ -198,15 +190,6 @@ WRONG_MODELS: list[tuple[Any, str]] = [
     (OpenAICompatible, r"model is the class OpenAICompatible; make one, as in OpenAICompatible\(...\)"),
     (Invoking(), "model is an Invoking, which has invoke, as LangChain's models; name the model"),
 ]
-
-
-@cases(("model", "says"), WRONG_MODELS)
-def test_wrong_model_gets_the_remedy(model: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        create_agent(model, [double])
-
-
-# Options, and the error.
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),
     ({"colour": "red"}, "create_agent has no option colour; the options are system_prompt, kind, output_type, "),
@@ -223,35 +206,31 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kind": "react", "memory": BufferMemory()}, "memory is for agents with messages, .*; take kind='structured'"),
     ({"return_direct": "all"}, "return_direct is 'all'; give 'single' or 'any'"),
 ]
+# Without arguments by position.
+WRONG_NAMES: list[tuple[dict[str, Any], str]] = [
+    ({"llm": M, "tools": [double]}, r"^create_agent has no option llm; write model, the first argument$"),
+    (
+        {"agent_type": "react", "max_steps": 3, "verbose": True},
+        r"no option agent_type; write kind='react', .*; .* no option max_steps; ",
+    ),
+    ({}, r"create_agent needs model; write create_agent\(model, tools\)"),
+]
 
 
-@cases(("options", "says"), WRONG_OPTIONS)
-def test_wrong_option_gets_the_remedy(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        create_agent(ScriptedModel([]), [double], **options)
-
-
-def test_other_name_of_the_model_is_explained() -> None:
-    create: Any = create_agent
-    with pytest.raises(InputError, match=r"^create_agent has no option llm; write model, the first argument$"):
-        create(llm=ScriptedModel([]), tools=[double])
-    with pytest.raises(InputError, match=r"no option agent_type; write kind='react', .*; .* no option max_steps; "):
-        create(agent_type="react", max_steps=3, verbose=True)
-
-
-def test_model_after_the_tools_is_explained() -> None:
-    create: Any = create_agent
-    for tools in ([double], tool(double), double):
-        with pytest.raises(
-            ToolDefinitionError, match=r"tools is the model .*; give the model first, and then the tools"
-        ):
-            create(tools, ScriptedModel([]))
-
-
-def test_missing_model_is_named() -> None:
-    create: Any = create_agent
-    with pytest.raises(InputError, match=r"create_agent needs model; write create_agent\(model, tools\)"):
-        create()
+@cases(
+    ("arguments", "options", "error", "message"),
+    [
+        *(((model, tools), {}, ToolDefinitionError, message) for model, tools, message in WRONG_TOOLS),
+        *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
+        *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
+        *(((), options, InputError, message) for options, message in WRONG_NAMES),
+    ],
+)
+def test_mistake_gets_the_remedy(
+    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        create(*arguments, **options)
 
 
 def test_options_are_those_of_the_executor() -> None:
@@ -261,27 +240,23 @@ def test_options_are_those_of_the_executor() -> None:
 
 
 def test_options_reach_the_executor() -> None:
-    executor = create_agent(
-        ScriptedModel([ANSWER]), [double], max_iterations=3, max_tool_calls=0, return_intermediate_steps=True
-    )
+    options: Any = {"max_iterations": 3, "max_tool_calls": 0, "return_intermediate_steps": True}
+    executor = create_agent(ScriptedModel([ANSWER]), [double], **options)
     assert executor.limits.iterations == 3
     assert executor.invoke("q")["intermediate_steps"] == []
 
 
-def test_memory_is_read_by_agents_with_messages() -> None:
-    for kind in ("structured", "tool_calling"):
-        memory = BufferMemory(as_messages=True)
-        executor = create_agent(ScriptedModel([ANSWER] * 2), [double], kind=kind, memory=memory)
-        executor.run("one")
-        executor.run("two")
-        model: Any = executor.agent.model
-        assert "one" in [message.content for message in model.requests[1].messages]
+@cases("kind", ["structured", "tool_calling"])
+def test_memory_is_read_by_agents_with_messages(kind: AgentKind) -> None:
+    model: Any = ScriptedModel([ANSWER] * 2)
+    executor = create_agent(model, [double], kind=kind, memory=BufferMemory(as_messages=True))
+    executor.run("one")
+    executor.run("two")
+    assert "one" in [message.content for message in model.requests[1].messages]
 
 
 def test_model_corrects_an_invalid_reply_by_default() -> None:
     assert create_agent(ScriptedModel(["{", ANSWER]), [double]).run("q").output == "12"
-    from graphexec import ParseError
-
     strict = create_agent(ScriptedModel(["{", ANSWER]), [double], handle_parsing_errors=False)
     with pytest.raises(ParseError):
         strict.run("q")
