@@ -52,8 +52,8 @@ def ask(agent: Agent, run: Run) -> CallModel | CallAgent:
     return agent.ask(run)
 
 
-def request(run: Run, kind: str = "tool_calling") -> ChatRequest:
-    effect = Policies().request(AGENTS[kind], run, ask)
+def request(run: Run, agent: Agent = AGENTS["tool_calling"]) -> ChatRequest:
+    effect = Policies().request(agent, run, ask)
     assert isinstance(effect, CallModel)
     assert isinstance(effect.request, ChatRequest)
     return effect.request
@@ -66,13 +66,18 @@ def text_of(run: Run, kind: str) -> str:
     return asked.prompt if isinstance(asked, CompletionRequest) else "\n".join(one.content for one in asked.messages)
 
 
+def written_by_hand(kind: str) -> Agent:
+    """Return an agent that no factory of ours made."""
+    made = AGENTS[kind]
+    return Agent(made.ask, made.read, MODEL, tools=made.tools, narrow=made.narrow if kind == "tool_calling" else None)
+
+
 class TestRecord:
-    def test_steps_keep_the_aside(self) -> None:
+    def test_steps_and_json_keep_the_aside(self) -> None:
         run = RUN.with_aside(notes={"clock": "Monday"}).with_steps(turn(4, "add"))
         assert run.aside.notes == {"clock": "Monday"}
         assert len(run.steps) == 5
-
-    def test_aside_survives_json(self) -> None:
+        assert "Monday" in repr(run)
         run = RUN.with_aside(notes={"a": "b"}, tools=("add",), hidden=1, summary="s", state={"list": ["x"]})
         assert RUNS.validate_json(RUNS.dump_json(run)) == run
 
@@ -80,10 +85,7 @@ class TestRecord:
         data = json.loads(RUNS.dump_json(RUN))
         del data["aside"]
         assert RUNS.validate_python(data).aside == NO_ASIDE
-
-    def test_repr_names_only_a_set_aside(self) -> None:
         assert "aside" not in repr(RUN)
-        assert "Monday" in repr(RUN.with_aside(notes={"clock": "Monday"}))
 
     def test_negative_hidden_is_refused(self) -> None:
         with pytest.raises(InputError, match="hidden=-1 is invalid; pass the number"):
@@ -140,16 +142,24 @@ class TestShown:
 
 
 class TestTools:
-    def test_native_tools_are_those_on_offer(self) -> None:
-        asked = request(RUN.with_aside(tools=("mail", "unknown")))
-        assert [tool.name for tool in asked.tools] == ["mail"]
+    @cases(
+        ("agent", "tools", "names"),
+        [
+            (AGENTS["tool_calling"], ("mail", "unknown"), ["mail"]),
+            (create_tool_calling_agent(MODEL, TOOLS, tool_choice="search"), ("add",), ["search", "add"]),
+            (written_by_hand("tool_calling"), ("add",), ["add"]),
+        ],
+    )
+    def test_native_tools_are_those_on_offer(self, agent: Agent, tools: tuple[str, ...], names: list[str]) -> None:
+        asked = request(Run({"input": "q"}).with_aside(tools=tools), agent)
+        assert [tool.name for tool in asked.tools] == names
 
     def test_without_tools_definitions_stay(self) -> None:
         asked = request(RUN.with_aside(tools=()))
         assert (asked.tool_choice, len(asked.tools)) == ("none", 3)
 
     def test_schema_and_prompt_have_the_tools_on_offer(self) -> None:
-        asked = request(RUN.with_aside(tools=("add",)), "structured")
+        asked = request(RUN.with_aside(tools=("add",)), AGENTS["structured"])
         assert asked.schema is not None
         assert [one["properties"]["action"]["const"] for one in asked.schema["anyOf"]] == ["add", "final_answer"]
         assert "search" not in asked.messages[0].content
@@ -157,26 +167,23 @@ class TestTools:
     def test_text_describes_the_tools_on_offer(self) -> None:
         assert "The names of the tools are: mail\n" in text_of(Run({"input": "q"}).with_aside(tools=("mail",)), "react")
 
-    def test_required_tool_is_always_on_offer(self) -> None:
-        agent = create_tool_calling_agent(MODEL, TOOLS, tool_choice="search")
-        effect = Policies().request(agent, Run({"input": "q"}).with_aside(tools=("add",)), ask)
-        assert isinstance(effect, CallModel)
-        assert isinstance(effect.request, ChatRequest)
-        assert [tool.name for tool in effect.request.tools] == ["search", "add"]
-
-    def test_agent_of_the_user_is_narrowed(self) -> None:
-        made = AGENTS["tool_calling"]
-        agent = Agent(made.ask, made.read, MODEL, tools=made.tools, narrow=made.narrow)
-        effect = Policies().request(agent, RUN.with_aside(tools=("add",)), ask)
-        assert isinstance(effect, CallModel)
-        assert isinstance(effect.request, ChatRequest)
-        assert [tool.name for tool in effect.request.tools] == ["add"]
+    @cases(
+        ("agent", "text"),
+        [
+            (written_by_hand("react"), r"has a list of tools.*; give it remake"),
+            (
+                dataclasses.replace(AGENTS["react"], ask=AGENTS["structured"].ask),
+                r"its functions were replaced after that.*; give it remake",
+            ),
+        ],
+    )
+    def test_agent_that_cannot_be_remade_is_refused(self, agent: Agent, text: str) -> None:
+        with pytest.raises(InputError, match=text):
+            agent.with_tools(TOOLS[:1])
 
     def test_agent_that_cannot_offer_fewer_is_refused(self) -> None:
-        made = AGENTS["react"]
-        agent = Agent(made.ask, made.read, MODEL, tools=made.tools)
         with pytest.raises(InputError, match=r"offers all of its tools in each request; give it narrow"):
-            Policies().request(agent, RUN.with_aside(tools=("add",)), ask)
+            Policies().request(written_by_hand("react"), RUN.with_aside(tools=("add",)), ask)
 
 
 class TestWithTools:
@@ -194,29 +201,14 @@ class TestWithTools:
         assert remade.ask(RUN) == new[kind]().ask(RUN)
         assert remade.with_tools(TOOLS).ask(RUN) == AGENTS[kind].ask(RUN)
 
-    def test_same_tools_are_the_same_agent(self) -> None:
+    def test_same_agent_has_its_model_and_rules(self) -> None:
         assert AGENTS["react"].with_tools(TOOLS) is AGENTS["react"]
-
-    def test_model_and_rules_stay(self) -> None:
         other = ScriptedModel([])
         agent = dataclasses.replace(AGENTS["react"], rules=("no_repeats",), model=other).with_tools(TOOLS[:1])
         assert agent.rules == ("no_repeats",)
         assert agent.model is other
-
-    def test_function_stays_as_it_is(self) -> None:
-        agent = callable_agent(lambda steps, inputs: AgentFinish({"output": ""}))
-        assert agent.with_tools(TOOLS) is agent
-
-    def test_agent_with_replaced_functions_is_refused(self) -> None:
-        agent = dataclasses.replace(AGENTS["react"], ask=AGENTS["structured"].ask)
-        with pytest.raises(InputError, match=r"its functions were replaced after that.*; give it remake"):
-            agent.with_tools(TOOLS[:1])
-
-    def test_agent_of_the_user_needs_remake(self) -> None:
-        made = AGENTS["react"]
-        agent = Agent(made.ask, made.read, MODEL, tools=made.tools)
-        with pytest.raises(InputError, match=r"has a list of tools.*; give it remake"):
-            agent.with_tools(TOOLS[:1])
+        function = callable_agent(lambda steps, inputs: AgentFinish({"output": ""}))
+        assert function.with_tools(TOOLS) is function
 
     def test_factory_of_the_user_can_be_marked(self) -> None:
         @remakeable

@@ -471,7 +471,8 @@ def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], 
 
 
 def test_input_that_is_nested_too_deeply_is_not_stored() -> None:
-    deep: Any = functools.reduce(lambda inner, _: [inner], range(160), CAT)
+    cat: Any = CAT
+    deep = functools.reduce(lambda inner, _: [inner], range(160), cat)
     with pytest.raises(ValueError, match="nested more than 150 levels deep"):
         to_json_data(AgentFinish({"output": deep}))
 

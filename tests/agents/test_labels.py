@@ -29,6 +29,15 @@ def meaning_of(decision: agents.Decision) -> tuple[Any, ...]:
     return action.tool, action.tool_input
 
 
+ANSWERS = [
+    "The steps:\naction: look\naction input: the sky",
+    "The form is\nfinal answer: x",
+    "计划：\n行动：散步\n行动输入：公园",
+    "It starts at\nfinal answer 10:30",
+]
+INPUTS = ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"]
+
+
 @cases("read", READERS)
 @cases(
     ("text", "meaning"),
@@ -54,6 +63,9 @@ def meaning_of(decision: agents.Decision) -> tuple[Any, ...]:
         ("**Final Answer**: **42**", ("**42**",)),
         ("最终答案：42", ("42",)),
         ("Réponse finale : 42", ("42",)),
+        # Other spellings within an answer or an input are text.
+        *((f"Thought: ok\nFinal Answer: {answer}", (answer,)) for answer in ANSWERS),
+        *((f"Action: f\nAction Input: {given}", ("f", given)) for given in INPUTS),
     ],
 )
 def test_label_is_read_however_it_is_written(
@@ -71,26 +83,6 @@ def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
             assert may_become(label, line[:-1])
         assert label.patterns[Spelling.TRANSLATED].search(f"x {translation}:") is None
         assert all(may_become(label, translation[:length]) for length in range(len(translation)))
-
-
-@cases("read", READERS)
-@cases(
-    "answer",
-    [
-        "The steps:\naction: look\naction input: the sky",
-        "The form is\nfinal answer: x",
-        "计划：\n行动：散步\n行动输入：公园",
-        "It starts at\nfinal answer 10:30",
-    ],
-)
-def test_other_spellings_in_an_answer_are_text(read: Callable[[ModelReply], agents.Decision], answer: str) -> None:
-    assert meaning_of(read(ModelReply(f"Thought: ok\nFinal Answer: {answer}"))) == (answer,)
-
-
-@cases("given", ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"])
-@cases("read", READERS)
-def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], agents.Decision], given: str) -> None:
-    assert meaning_of(read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
 
 
 def test_input_with_another_answer_is_langchains() -> None:
@@ -135,10 +127,10 @@ def test_several_decisions_are_refused(text: str) -> None:
 
 
 @cases("read", [mrkl.read, conversational.read])
-def test_second_known_tool_is_refused(read: Callable[..., agents.Decision]) -> None:
-    for second in ("action input: y", "Action: weather", "行动：weather"):
-        with pytest.raises(ParseError):
-            read(ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
+@cases("second", ["action input: y", "Action: weather", "行动：weather"])
+def test_second_known_tool_is_refused(read: Callable[..., agents.Decision], second: str) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
 
 
 @cases(
@@ -166,19 +158,20 @@ def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
     assert meaning_of(decision) == (tool, "x")
 
 
-PROMPTS: list[Callable[..., Agent]] = [
-    create_react_agent,
-    agents.create_mrkl_agent,
-    agents.create_conversational_agent,
+LABELLED: list[Callable[..., Agent]] = [create_react_agent, agents.create_mrkl_agent]
+IN_JSON: list[Callable[..., Agent]] = [
     agents.create_chat_agent,
     agents.create_structured_chat_agent,
     agents.create_json_chat_agent,
+]
+OTHERS: list[Callable[..., Agent]] = [
+    agents.create_conversational_agent,
     agents.create_structured_agent,
     agents.create_xml_agent,
 ]
 
 
-@cases("make", PROMPTS)
+@cases("make", [*LABELLED, *IN_JSON, *OTHERS])
 def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent]) -> None:
     model = ScriptedModel(["Final Answer: x"])
     agent = make(model, [echo, fail])
@@ -188,19 +181,11 @@ def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent])
     assert not re.search(r"(?i)action: *(?:one of|\[)", str(model.requests[0]))
 
 
-def test_agents_pass_the_names_of_their_tools() -> None:
-    labelled: list[Callable[..., Agent]] = [create_react_agent, agents.create_mrkl_agent]
-    for make in labelled:
-        agent = make(ScriptedModel([]), [echo])
-        assert meaning_of(agent.read(ModelReply("Action: one of [echo]\nAction Input: x"))) == ("echo", "x")
-    in_json: list[Callable[..., Agent]] = [
-        agents.create_json_chat_agent,
-        agents.create_chat_agent,
-        agents.create_structured_chat_agent,
-    ]
-    for make in in_json:
-        agent = make(ScriptedModel([]), [echo])
-        assert meaning_of(agent.read(ModelReply('{"action": "one of [echo]", "action_input": "x"}'))) == ("echo", "x")
+@cases("make", [*LABELLED, *IN_JSON])
+def test_agents_pass_the_names_of_their_tools(make: Callable[..., Agent]) -> None:
+    labels, data = "Action: one of [echo]\nAction Input: x", '{"action": "one of [echo]", "action_input": "x"}'
+    decision = make(ScriptedModel([]), [echo]).read(ModelReply(labels if make in LABELLED else data))
+    assert meaning_of(decision) == ("echo", "x")
 
 
 @cases("text", ["Thought: no tool is needed. AI: Hello.", "AI：Hello.", "**AI:** Hello."])
@@ -209,15 +194,15 @@ def test_spoken_answer_may_follow_on_the_line(text: str) -> None:
 
 
 @pytest.mark.medium
+@cases("before", ["", "Action: f\nAction Input: ", "Final Answer: "])
 @cases(
     "piece",
     ["Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9, "\u3000", "Observation 1 ", "final\n"],
 )
-def test_labels_are_found_in_linear_time(piece: str) -> None:
-    for before in ("", "Action: f\nAction Input: ", "Final Answer: "):
-        text = before + piece * (100_000 // len(piece))
-        began = time.process_time()
-        for read in READERS:
-            with contextlib.suppress(ParseError):
-                read(ModelReply(text))
-        assert time.process_time() - began < 3
+def test_labels_are_found_in_linear_time(before: str, piece: str) -> None:
+    text = before + piece * (100_000 // len(piece))
+    began = time.process_time()
+    for read in READERS:
+        with contextlib.suppress(ParseError):
+            read(ModelReply(text))
+    assert time.process_time() - began < 3

@@ -27,6 +27,12 @@ def read_decision(text: str) -> AgentAction | AgentFinish:
     return action
 
 
+def read_action(text: str) -> AgentAction:
+    action = read_decision(text)
+    assert isinstance(action, AgentAction)
+    return action
+
+
 @cases(
     ("text", "tool", "tool_input"),
     [
@@ -64,47 +70,47 @@ def read_decision(text: str) -> AgentAction | AgentFinish:
         ("Action: f\nAction Input: ```", "f", "```"),
         ("Action: f\nAction Input: ````", "f", "````"),
         ("Action: f\nAction Input: `x`", "f", "`x`"),
-    ],
-)
-def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) -> None:
-    action = read_decision(text)
-    assert isinstance(action, AgentAction)
-    assert (action.tool, action.tool_input) == (tool, tool_input)
-    assert action.log == text.partition("\nObservation")[0]
-
-
-@cases(
-    ("text", "tool", "tool_input"),
-    [
+        # A quotation mark that another does not balance is kept.
+        ('Action: sql\nAction Input: "x', "sql", '"x'),
+        ('Action: sql\nAction Input: x"', "sql", 'x"'),
+        ('Action: sql\nAction Input: "a" or "b"', "sql", '"a" or "b"'),
+        # Labels at the beginning of a line have any case.
         ("thought: x\naction: search\naction input: cats", "search", "cats"),
         ("ACTION : search\n ACTION INPUT 1: cats", "search", "cats"),
         ("My action: look it up\nAction: search\nAction Input: cats", "search", "cats"),
         ("Action: search\nAction Input: which action input: cats?", "search", "which action input: cats?"),
     ],
 )
-def test_labels_at_line_start_have_any_case(text: str, tool: str, tool_input: str) -> None:
-    action = read_decision(text)
-    assert isinstance(action, AgentAction)
+def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) -> None:
+    action = read_action(text)
     assert (action.tool, action.tool_input) == (tool, tool_input)
+    assert action.log == text.partition("\nObservation")[0]
+
+
+INVENTED = [
+    *("Observation: y", "**Observation**： y", "观察：y", "observation: y"),
+    *(" OBSERVATION 1 : y", "\tObservation: y", "**Observation:** y"),
+]
+JSON = '{"note": "Weather:\nObservation: rain"}'
+
+
+@cases("invented", INVENTED)
+def test_invented_observation_and_following_text_are_ignored(invented: str) -> None:
+    action = read_action(f"Action: f\nAction Input: x\n{invented}\nThought: I know\nFinal Answer: y")
+    assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
+    assert action.unread == f"{invented}\nThought: I know\nFinal Answer: y"
 
 
 @cases(
-    "invented",
+    ("text", "tool_input", "unread"),
     [
-        "Observation: y",
-        "**Observation**： y",
-        "观察：y",
-        "observation: y",
-        " OBSERVATION 1 : y",
-        "\tObservation: y",
-        "**Observation:** y",
+        ("```\nAction: f\nAction Input: x\nObservation: y\n```", "x", "Observation: y"),
+        (f"Action: f\nAction Input: {JSON}\nObservation: made up", JSON, "Observation: made up"),
     ],
 )
-def test_invented_observation_and_following_text_are_ignored(invented: str) -> None:
-    action = read_decision(f"Action: f\nAction Input: x\n{invented}\nThought: I know\nFinal Answer: y")
-    assert isinstance(action, AgentAction)
-    assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
-    assert action.unread == f"{invented}\nThought: I know\nFinal Answer: y"
+def test_observation_after_the_input_is_unread(text: str, tool_input: str, unread: str) -> None:
+    action = read_action(text)
+    assert (action.tool_input, action.unread) == (tool_input, unread)
 
 
 @cases(
@@ -112,9 +118,7 @@ def test_invented_observation_and_following_text_are_ignored(invented: str) -> N
     ["an Observation: x\nobservations: y", "Hours:\nObservation deck 9 to 5", "```\nObservation: x\n```\nis a line"],
 )
 def test_observation_of_the_models_own_is_kept(text: str) -> None:
-    action = read_decision(f"Action: f\nAction Input: {text}")
-    finish = read_decision(f"Final Answer: {text}")
-    assert isinstance(action, AgentAction)
+    action, finish = read_action(f"Action: f\nAction Input: {text}"), read_decision(f"Final Answer: {text}")
     assert isinstance(finish, AgentFinish)
     assert action.tool_input == finish.output == text
     assert action.unread == finish.unread == ""
@@ -134,20 +138,6 @@ def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     assert decision.log == text
 
 
-@cases(
-    ("text", "output"),
-    [
-        ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
-        ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
-        ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
-    ],
-)
-def test_tags_within_an_answer_are_kept(text: str, output: str) -> None:
-    finish = read_decision(text)
-    assert isinstance(finish, AgentFinish)
-    assert finish.output == output
-
-
 @cases("action", ["Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**."])
 @cases("label", ["action:", "行动："])
 def test_action_after_an_answer_is_refused_in_other_case(action: str, label: str) -> None:
@@ -157,19 +147,6 @@ def test_action_after_an_answer_is_refused_in_other_case(action: str, label: str
     finish = read(ModelReply(f"Final Answer: {kept}"), ["search"])
     assert isinstance(finish, AgentFinish)
     assert finish.output == kept
-
-
-def test_observation_in_a_fenced_reply_is_unread() -> None:
-    action = read_decision("```\nAction: f\nAction Input: x\nObservation: y\n```")
-    assert isinstance(action, AgentAction)
-    assert (action.tool_input, action.unread) == ("x", "Observation: y")
-
-
-def test_observation_in_json_is_kept() -> None:
-    text = '{"note": "Weather:\nObservation: rain"}'
-    action = read_decision(f"Action: f\nAction Input: {text}\nObservation: made up")
-    assert isinstance(action, AgentAction)
-    assert (action.tool_input, action.unread) == (text, "Observation: made up")
 
 
 def test_truncated_action_is_not_executed() -> None:
@@ -185,13 +162,6 @@ def test_truncated_action_is_not_executed() -> None:
     assert isinstance(read(ModelReply("Final Answer: 4", finish_reason="length")), AgentFinish)
 
 
-def test_unbalanced_quote_is_kept() -> None:
-    for text in ('SELECT "x" FROM "y"', '"x', 'x"', '"', '"a" or "b"'):
-        action = read_decision(f"Action: sql\nAction Input: {text}")
-        assert isinstance(action, AgentAction)
-        assert action.tool_input == text
-
-
 @cases(
     ("text", "output"),
     [
@@ -203,6 +173,10 @@ def test_unbalanced_quote_is_kept() -> None:
         ("Action: none needed\nFinal Answer: 42", "42"),
         ("final answer: 42", "42"),
         ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
+        # Tags within an answer are kept.
+        ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
+        ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
+        ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
     ],
 )
 def test_final_answer_is_parsed(text: str, output: str) -> None:
@@ -211,19 +185,23 @@ def test_final_answer_is_parsed(text: str, output: str) -> None:
     assert finish.return_values == {"output": output}
 
 
+NO_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
+NO_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
+
+
 @cases(
     ("text", "observation"),
     [
-        ("", "Invalid Format: Missing 'Action:' after 'Thought:'"),
-        ("I think.", "Invalid Format: Missing 'Action:' after 'Thought:'"),
-        ("The next action: search", "Invalid Format: Missing 'Action:' after 'Thought:'"),
-        ("action: search", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
-        ("Action: search", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
-        ("Action: search\nAction Inp", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
+        ("", NO_ACTION),
+        ("I think.", NO_ACTION),
+        ("The next action: search", NO_ACTION),
+        ("action: search", NO_INPUT),
+        ("Action: search", NO_INPUT),
+        ("Action: search\nAction Inp", NO_INPUT),
         ("Action: f\nAction Input: x\nFinal Answer: 42", None),
         ("Final Answer: 42\nAction: f\nAction Input: x", None),
         # An invented observation is ignored at the beginning, too.
-        ("Observation: 42\nThought: I know\nFinal Answer: 42", "Invalid Format: Missing 'Action:' after 'Thought:'"),
+        ("Observation: 42\nThought: I know\nFinal Answer: 42", NO_ACTION),
     ],
 )
 def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) -> None:
@@ -235,22 +213,15 @@ def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) ->
 
 PIECES = st.sampled_from(
     [
-        "Action:",
-        "Action Input:",
-        "Action",
-        " ",
-        "  ",
-        "\n",
-        "1",
-        "Final Answer:",
-        "Observation:",
-        '"',
-        "`",
-        "x",
-        "☃",
-        ":",
+        *("Action:", "Action Input:", "Action", "Final Answer:", "Observation:"),
+        *(" ", "  ", "\n", "1", '"', "`", "x", "☃", ":"),
     ]
 )
+
+
+def test_text_without_decision_is_a_parse_error() -> None:
+    with pytest.raises(ParseError, match="Could not parse"):
+        reject_more("Thought: I know nothing.", ["search"])
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))
@@ -302,11 +273,6 @@ def seconds_to_read(text: str) -> float:
     began = time.process_time()
     assert read_decision(text).log == text.partition("  ")[0].partition("<")[0]
     return time.process_time() - began
-
-
-def test_text_without_decision_is_a_parse_error() -> None:
-    with pytest.raises(ParseError, match="Could not parse"):
-        reject_more("Thought: I know nothing.", ["search"])
 
 
 def test_prompt_has_question_tools_and_scratchpad() -> None:

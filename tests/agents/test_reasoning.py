@@ -69,8 +69,7 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
 @cases(
     "text",
     [
-        "",
-        "42",
+        *("", "42", "</thinker>", "<thinker>a</thinker>"),
         "Models write <think> first, and </think> last.",
         "Models end it with `</think>`.",
         'Say "</think>".',
@@ -82,8 +81,6 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
         "```\nHm.\n</think>\n42\n```",
         '{"answer": "a\n</think>\nb"}',
         "I write <think>a</think> b.",
-        "</thinker>",
-        "<thinker>a</thinker>",
         " " * 50 + "<think>a</think>",
         "Assistant: I write <think>a</think> b.",
     ],
@@ -111,10 +108,8 @@ ANSWERS = st.sampled_from(["The answer is 4.", "4", '"4"', "`4`", "(4)", "*4*", 
 def test_no_reasoning_leaks_into_the_answer(
     thoughts: list[str], between: str, closing: str, blank: str, answer: str
 ) -> None:
-    thought = between.join(thoughts)
-    for opening in ("", "<think>"):
-        for end in ("", blank):
-            assert split_reasoning(f"{opening}{thought}{end}{closing}{blank}{answer}").content == answer
+    for opening, end in itertools.product(("", "<think>"), ("", blank)):
+        assert split_reasoning(f"{opening}{between.join(thoughts)}{end}{closing}{blank}{answer}").content == answer
 
 
 @given(
@@ -144,54 +139,41 @@ def test_reasoning_of_the_provider_comes_first() -> None:
 TEXTS = st.lists(
     st.sampled_from(
         [
-            "<think>",
-            "</think>",
-            "[THINK]",
-            "[/THINK]",
-            "</",
-            "<",
-            "[",
-            "th",
-            "ink>",
-            "a",
-            " ",
-            "\n",
-            "`",
-            "```",
-            '"',
-            "'",
-            "long " * 30,
-            "\ufeff",
-            "Assi",
-            "stant:",
-            "{",
-            ",",
+            *("<think>", "</think>", "[THINK]", "[/THINK]", "</", "<", "[", "th", "ink>", "a", " ", "\n"),
+            *("`", "```", '"', "'", "long " * 30, "\ufeff", "Assi", "stant:", "{", ","),
         ]
     )
 ).map("".join)
+
+
+def cut_at(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in itertools.pairwise(places)]
 
 
 @given(TEXTS, st.lists(st.integers(0, 100)))
 def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) -> None:
     splitter = ReasoningSplitter()
     content = ""
-    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    for piece in [*(text[start:end] for start, end in itertools.pairwise(places)), None]:
+    for piece in [*cut_at(text, cuts), None]:
         restarts = splitter.restarts
         new = splitter.rest() if piece is None else splitter.take(piece)[1]
         content = new if splitter.restarts > restarts else content + new
     assert content == split_reasoning(text).content
 
 
-def test_end_of_a_reply_shows_what_was_held_back() -> None:
+@cases(
+    ("text", "taken", "rest", "restarts"),
+    [
+        ("1 </thi", ("", "1 "), "</thi", 0),
+        ("1\n</think>", ("", "1\n"), "", 1),
+        ("<th", ("", ""), "<th", 0),
+        ("<think>1</thi", ("1", ""), "", 0),
+    ],
+)
+def test_end_of_a_reply_shows_what_was_held_back(text: str, taken: tuple[str, str], rest: str, restarts: int) -> None:
     splitter = ReasoningSplitter()
-    assert (splitter.take("1 </thi"), splitter.rest(), splitter.restarts) == (("", "1 "), "</thi", 0)
-    splitter = ReasoningSplitter()
-    assert (splitter.take("1\n</think>"), splitter.rest(), splitter.restarts) == (("", "1\n"), "", 1)
-    splitter = ReasoningSplitter()
-    assert (splitter.take("<th"), splitter.rest()) == (("", ""), "<th")
-    splitter = ReasoningSplitter()
-    assert (splitter.take("<think>1</thi"), splitter.rest()) == (("1", ""), "")
+    assert (splitter.take(text), splitter.rest(), splitter.restarts) == (taken, rest, restarts)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +222,7 @@ def test_streamed_reasoning_is_reported_as_reasoning() -> None:
     news = [event.news for event in made.stream("q", tokens=True) if isinstance(event, Reported)]
     deltas = [one for one in news if isinstance(one, ReplyDelta)]
     assert "".join(delta.content for delta in deltas) == "Final Answer: done"
-    assert "".join(delta.reasoning for delta in deltas) == THOUGHT.strip().removeprefix("<think>").removesuffix(
-        "</think>"
-    )
+    assert "".join(delta.reasoning for delta in deltas) == THOUGHT[len("<think>") : THOUGHT.index("</think>")]
 
 
 @cases("make", [create_react_agent, create_tool_calling_agent])
@@ -259,9 +239,7 @@ def test_answer_reader_skips_reasoning_for_all_cuts(cuts: list[int], opening: st
     reader = create_react_agent(ScriptedModel([]), []).answer
     assert reader is not None
     text = f"{opening}{thought}\n</think>\nFinal Answer: It is 42."
-    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    read = reader()
-    assert "".join(read(text[start:end]) for start, end in itertools.pairwise(places)) == "It is 42."
+    assert "".join(map(reader(), cut_at(text, cuts))) == "It is 42."
 
 
 def test_answer_that_turns_out_as_reasoning_ends() -> None:
@@ -295,7 +273,7 @@ def test_summary_of_a_memory_has_no_reasoning() -> None:
     assert "Hm." not in str(memory.load({}))
 
 
-def test_reasoning_alone_is_a_parse_error() -> None:
-    for make in (create_react_agent, create_tool_calling_agent):
-        with pytest.raises(ParseError):
-            executor(ScriptedModel(["<think>It may be 42."]), make).run("q")
+@cases("make", [create_react_agent, create_tool_calling_agent])
+def test_reasoning_alone_is_a_parse_error(make: Callable[..., Agent]) -> None:
+    with pytest.raises(ParseError):
+        executor(ScriptedModel(["<think>It may be 42."]), make).run("q")

@@ -78,25 +78,15 @@ def test_input_may_be_missing(text: str) -> None:
 
 @cases("length", range(len(ACTION)))
 def test_truncated_json_is_never_executed(length: int) -> None:
-    with pytest.raises(ParseError):
-        read(ModelReply(ACTION[:length], finish_reason="length"))
-
-
-def test_truncated_reply_says_so() -> None:
     with pytest.raises(ParseError) as raised:
-        read(ModelReply(ACTION[:-3], finish_reason="length"))
-    assert raised.value.observation is not None
-    assert "it was cut at the token limit" in raised.value.observation
+        read(ModelReply(ACTION[:length], finish_reason="length"))
+    assert ("it was cut at the token limit" in str(raised.value.observation)) == (length > 0)
 
 
 @cases(
     "garbage",
     [
-        "",
-        "Hello!",
-        "null",
-        "42",
-        '"text"',
+        *("", "Hello!", "null", "42", '"text"', "\ud800", "[" * 100_000, '{"a":' * 100_000, "9" * 100_000),
         f"{ACTION}{ACTION}",
         f"```json\n{ACTION}\n{ACTION}\n```",
         f"[{ACTION}, {ACTION}]",
@@ -120,11 +110,7 @@ def test_truncated_reply_says_so() -> None:
         f"{ACTION}\n**Final answer:** hi",
         '{"action": "echo", "action_input": {}, "final_answer": "b"}',
         '{"answer": "42"}',
-        "[" * 100_000,
-        '{"a":' * 100_000,
-        "9" * 100_000,
         '{"action": "echo", "action_input": {"text": NaN}}',
-        "\ud800",
     ],
 )
 def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
@@ -210,28 +196,23 @@ def test_same_decision_twice_is_one(text: str) -> None:
     assert (decision[0].tool, decision[0].tool_input) == ("echo", {"text": "hi"})
 
 
-@cases("before", ["", "Final Answer: ", "Final Answer: 42\n"])
-def test_labelled_answer_in_json_is_read(before: str) -> None:
-    finish = read(ModelReply(f'{before}{{"action": "final_answer", "answer": "42"}}'), [echo])
-    assert isinstance(finish, AgentFinish)
-    assert finish.output == "42"
-
-
 @cases(
-    "answer",
+    ("text", "output"),
     [
-        "[TOOL_CALLS] begins a call.",
-        "<tools>",
-        "Use echo(text) for it.",
-        '{"answer": "42"}',
-        {"name": "echo"},
-        "{action: 1}",
+        *((before + ANSWER, "42") for before in ("", "Final Answer: ", "Final Answer: 42\n")),
+        # An answer about calls.
+        (ANSWER.replace("42", "[TOOL_CALLS] begins a call."), "[TOOL_CALLS] begins a call."),
+        (ANSWER.replace("42", "<tools>"), "<tools>"),
+        (ANSWER.replace("42", "Use echo(text) for it."), "Use echo(text) for it."),
+        (ANSWER.replace("42", "{action: 1}"), "{action: 1}"),
+        (ANSWER.replace('"42"', json.dumps('{"answer": "42"}')), '{"answer": "42"}'),
+        (ANSWER.replace('"42"', '{"name": "echo"}'), '{"name":"echo"}'),
     ],
 )
-def test_answer_about_calls_is_read(answer: Any) -> None:
-    finish = read(ModelReply(json.dumps({"action": "final_answer", "answer": answer})), [echo])
+def test_answer_in_json_is_read(text: str, output: str) -> None:
+    finish = read(ModelReply(text), [echo])
     assert isinstance(finish, AgentFinish)
-    assert finish.output == (answer if isinstance(answer, str) else json.dumps(answer, separators=(",", ":")))
+    assert finish.output == output
 
 
 def test_conversation_is_instructions_examples_question_and_steps() -> None:
@@ -277,9 +258,12 @@ def test_instructions_may_have_inputs() -> None:
     ]
 
 
-def test_reserved_tool_name_and_incomplete_prompt_are_rejected() -> None:
-    for name in ("final_answer", "Final_Answer", "final answer", " FINAL ANSWER "):
-        with pytest.raises(ToolDefinitionError, match=f"a tool is named {name}, which stands for the answer"):
-            create_structured_agent(ScriptedModel([]), [tool(name=name)(echo.function)])
+@cases("name", ["final_answer", "Final_Answer", "final answer", " FINAL ANSWER "])
+def test_reserved_tool_name_is_rejected(name: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"a tool is named {name}, which stands for the answer"):
+        create_structured_agent(ScriptedModel([]), [tool(name=name)(echo.function)])
+
+
+def test_incomplete_prompt_is_rejected() -> None:
     with pytest.raises(InputError, match=r"the prompt lacks \{tools\}; write it"):
         create_structured_agent(ScriptedModel([]), [echo], prompt="Be good.")

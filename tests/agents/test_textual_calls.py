@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, ParseError, create_tool_calling_agent, tool
+from graphexec import AgentFinish, ParseError, tool
 from graphexec.agents.tool_calling import read
 from graphexec.messages import AssistantMessage, ChatRequest, FinishReason, ModelReply, Reasoning, ToolMessage
 from graphexec.models import ScriptedModel
 from graphexec.tools import tool_from_schema
-from tests.executor.actors import echo, messages
+from tests.executor.actors import caller_of, echo, messages
 from tests.parameters import cases
 
 
@@ -179,8 +179,7 @@ def test_parameters_in_tags_are_what_models_write() -> None:
         return f"{zip} {urgent}"
 
     text = "<function=send><parameter=zip>12345</parameter><parameter=urgent>True</parameter></function>"
-    model = ScriptedModel([text, "done"])
-    result = AgentExecutor(agent=create_tool_calling_agent(model, [send]), tools=[send]).run("q")
+    result = caller_of(ScriptedModel([text, "done"]), send).run("q")
     assert [step.observation for step in result.steps] == ["12345 True"]
 
 
@@ -227,16 +226,10 @@ def test_other_text_is_the_answer(text: str) -> None:
         ('I see. <tool_call>{"name": "weather", "arguments": {"city": "Os', "its tool call is not complete"),
         ('<tool_call>{"name": "weather", "arguments": {"city": "a"b"}}</tool_call>', "its tool call is not valid"),
         (f"<tool_call>{CALL}</tool_call>\nI have called it.", "other text follows the call"),
-        (
-            '<tool_call>{"name": "nope", "arguments": {}}</tool_call>',
-            "there is no tool nope, only weather, today, echo",
-        ),
+        ('<tool_call>{"name": "nope", "arguments": {}}</tool_call>', "no tool nope, only weather, today, echo"),
         ('{"name": "weather", "arguments": {}, "score": 3}', "it has a member score"),
         ('{"name": "today", "status": "done"}', "it has a member status"),
-        (
-            '{"function": {"name": "weather", "arguments": {"city": "a"}}, "arguments": {}}',
-            "it has different arguments",
-        ),
+        ('{"function": {"name": "weather", "arguments": {"city": "a"}}, "arguments": {}}', "different arguments"),
         ('{"function": {"name": "weather", "arguments": {}}, "name": "today"}', "it has different names"),
         ("Action: weather\nAction Input: Oslo", "its tool call has labels"),
         ("The date?\n行动：today\n行动输入：", "its tool call has labels"),
@@ -251,7 +244,7 @@ def test_other_text_is_the_answer(text: str) -> None:
         ('So: <|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{"city', "its tool call is not valid"),
         (
             '{"name": "weather", "arguments": {"city": "a"}, "args": {"city": "b"}}',
-            "the call to weather is unclear: it has different arguments",
+            "weather is unclear: it has different",
         ),
         ('{"Name": "Oslo", "name": "weather", "arguments": {}}', "it has different names"),
         ('{"name": "weather", "tool": "today", "arguments": {}}', "it has different names"),
@@ -280,16 +273,11 @@ def test_unreadable_call_is_a_parse_error(text: str, why: str) -> None:
     assert not raised.value.prose
 
 
+@cases("before", ["", "<tool_call>", "```json\n", "[TOOL_CALLS]["])
 @cases("length", range(len('{"name": "weather"'), len(CALL)))
-def test_truncated_call_is_never_an_answer(length: int) -> None:
-    for text in (
-        CALL[:length],
-        f"<tool_call>{CALL[:length]}",
-        f"```json\n{CALL[:length]}",
-        f"[TOOL_CALLS][{CALL[:length]}",
-    ):
-        with pytest.raises(ParseError):
-            read(ModelReply(text, finish_reason="length"), TOOLS)
+def test_truncated_call_is_never_an_answer(before: str, length: int) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(before + CALL[:length], finish_reason="length"), TOOLS)
 
 
 @cases(
@@ -311,23 +299,18 @@ MARKS = (
 )
 
 
-@cases("mark", MARKS)
-def test_every_beginning_of_a_mark_is_refused(mark: str) -> None:
-    for length in range(2, len(mark)):
-        with pytest.raises(ParseError):
-            read(ModelReply(f"I look. {mark[:length]}", finish_reason="length"), TOOLS)
+@cases(("mark", "length"), [(mark, length) for mark in MARKS for length in range(2, len(mark))])
+def test_every_beginning_of_a_mark_is_refused(mark: str, length: int) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(f"I look. {mark[:length]}", finish_reason="length"), TOOLS)
 
 
 @cases(
     "text",
-    ["Write <functions of x", "Put it in <function> an"],
-)
-def test_cut_answer_about_tags_is_the_answer(text: str) -> None:
-    assert calls(text, finish="length") == []
-
-
-@cases(
-    "text", ["It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"]
+    [
+        *("It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"),
+        *("Write <functions of x", "Put it in <function> an"),
+    ],
 )
 def test_cut_answer_is_the_answer(text: str) -> None:
     assert calls(text, finish="length") == []
@@ -335,7 +318,7 @@ def test_cut_answer_is_the_answer(text: str) -> None:
 
 def test_textual_call_goes_back_as_a_native_call() -> None:
     model = ScriptedModel([f"<think>Rain?</think>I look.\n<tool_call>{CALL}</tool_call>", "Rain."])
-    result = AgentExecutor(agent=create_tool_calling_agent(model, TOOLS), tools=TOOLS).run("q")
+    result = caller_of(model, *TOOLS).run("q")
     assert result.output == "Rain."
     assistant, observed = messages(model.requests[1])[2:]
     assert isinstance(assistant, AssistantMessage)
@@ -350,8 +333,7 @@ def test_textual_call_goes_back_as_a_native_call() -> None:
 
 def test_last_request_does_not_take_a_call_for_the_answer() -> None:
     model = ScriptedModel([f"<tool_call>{CALL}</tool_call>", CALL])
-    agent = create_tool_calling_agent(model, TOOLS)
-    result = AgentExecutor(agent=agent, tools=TOOLS, max_iterations=1, early_stopping_method="generate").run("q")
+    result = caller_of(model, *TOOLS, max_iterations=1, early_stopping_method="generate").run("q")
     assert result.output == "Agent stopped due to iteration limit or time limit."
     assert isinstance(model.requests[1], ChatRequest)
 

@@ -27,7 +27,7 @@ from graphexec.messages import (
 from graphexec.messages.turns import Conversation
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from tests.executor.actors import call, echo, fail, messages, observations, run_executor, statuses
+from tests.executor.actors import call, caller_of, echo, fail, messages, observations, run_executor, statuses
 from tests.parameters import cases
 
 
@@ -81,21 +81,17 @@ def test_parallel_calls_are_reported_in_order() -> None:
     ]
 
 
-def test_each_reply_is_a_separate_message() -> None:
-    _, requests = run_and_record(call("echo", "a", text="1"), call("echo", "b", text="2"), "done")
+A, B = call("echo", "a", text="1"), call("echo", "b", text="2")
+
+
+@cases("calls", [(A, B), (call("echo", "same", text="1"),) * 3, (call("echo", "", text="1"),) * 3])
+def test_each_reply_is_a_separate_message(calls: tuple[ToolCall, ...]) -> None:
+    _, requests = run_and_record(*calls, "done")
     assert requests[-1][2:] == [
-        AssistantMessage("", (call("echo", "a", text="1"),)),
-        ToolMessage("a", "1"),
-        AssistantMessage("", (call("echo", "b", text="2"),)),
-        ToolMessage("b", "2"),
+        message
+        for one in calls
+        for message in (AssistantMessage("", (one,)), ToolMessage(one.id, "2" if one is B else "1"))
     ]
-
-
-@cases("call_id", ["same", ""])
-def test_repeated_reply_is_a_separate_message(call_id: str) -> None:
-    again = call("echo", call_id, text="1")
-    _, requests = run_and_record(again, again, again, "done")
-    assert requests[-1][2:] == [AssistantMessage("", (again,)), ToolMessage(call_id, "1")] * 3
 
 
 def test_calls_with_equal_ids_are_each_answered() -> None:
@@ -136,17 +132,11 @@ def test_truncated_arguments_are_never_executed() -> None:
     assert "cut at the token limit" in raised.value.observation
 
 
-def test_fenced_arguments_are_read() -> None:
-    decision = read(ModelReply("", (ToolCall("a", "echo", '```json\n{"text": "a"}\n```'),)))
-    assert not isinstance(decision, AgentFinish)
-    assert decision[0].tool_input == {"text": "a"}
-
-
-@cases("arguments", ["", "{}"])
-def test_missing_arguments_are_empty(arguments: str) -> None:
+@cases(("arguments", "tool_input"), [('```json\n{"text": "a"}\n```', {"text": "a"}), ("", {}), ("{}", {})])
+def test_fenced_and_missing_arguments_are_read(arguments: str, tool_input: dict[str, str]) -> None:
     decision = read(ModelReply("", (ToolCall("a", "echo", arguments),)))
     assert not isinstance(decision, AgentFinish)
-    assert decision[0].tool_input == {}
+    assert decision[0].tool_input == tool_input
 
 
 @cases("content", ["42", "", "☃ \n"])
@@ -158,16 +148,19 @@ def test_reply_without_calls_is_the_answer(content: str) -> None:
 
 def test_every_request_has_the_tools() -> None:
     model = ScriptedModel([call("echo", text="a"), "done"])
-    AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo]).run("q")
+    caller_of(model, echo).run("q")
     assert all(isinstance(request, ChatRequest) and request.tools == (echo.spec,) for request in model.requests)
 
 
 def test_dropped_steps_are_not_sent_as_calls() -> None:
-    one, two = call("echo", "a", text="1"), call("echo", "b", text="2")
-    decision = read(ModelReply("", (one, two)))
+    decision = read(ModelReply("", (A, B)))
     assert not isinstance(decision, AgentFinish)
     conversation = list(Conversation((), Steps([AgentStep(decision[1], "2")]), step_turns))
-    assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
+    assert conversation == [AssistantMessage("", (B,)), ToolMessage("b", "2")]
+    # An action of the user's is sent as text.
+    custom = AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})
+    sent = list(Conversation((), Steps([custom]), step_turns))
+    assert sent == [AssistantMessage("I look it up."), UserMessage('{"found":1}')]
 
 
 @cases(("finish", "why"), [("length", "cut at the token limit; allow longer"), ("stop", "ask again")])
@@ -205,13 +198,6 @@ def test_invalid_tool_choice_is_refused(choice: Any) -> None:
         create_tool_calling_agent(ScriptedModel([]), [echo], tool_choice=choice)
     with pytest.raises(InputError, match=r"tool_choice is 'required'; give auto, since there are no tools"):
         create_tool_calling_agent(ScriptedModel([]), [], tool_choice="required")
-
-
-def test_custom_action_is_sent_as_text() -> None:
-    conversation = list(
-        Conversation((), Steps([AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})]), step_turns)
-    )
-    assert conversation == [AssistantMessage("I look it up."), UserMessage('{"found":1}')]
 
 
 IDS = st.sampled_from(["", "a", "b", "c"])
