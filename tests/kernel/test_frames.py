@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -17,8 +18,7 @@ from graphexec.kernel import PendingEffect, rename
 from graphexec.kernel.events import Done
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing import verify_termination
-from tests.drivers import Script, run_script
-from tests.kernel.machines import Question
+from tests.kernel.machines import Question, error_message, machine_of, run_machine
 from tests.parameters import cases
 
 
@@ -66,14 +66,11 @@ def inquire(subject: Subject) -> gx.Asks[Question, Known | Unknown]:
     return Known(reply)
 
 
-INQUIRY: gx.Graph[Subject, Known | Unknown] = gx.graph(
-    gx.edges(inquire, gx.on(Known, gx.END) | gx.on(Unknown, gx.END)), start=inquire
-)
+INQUIRY: gx.Graph[Subject, Known | Unknown] = machine_of(inquire)
 
 
 def limited_inquiry(tries: gx.Budget) -> gx.Graph[Subject, Known | Unknown]:
-    costly = gx.metered(when_spent=give_up, budget=tries)(inquire)
-    return gx.graph(gx.edges(costly, gx.on(Known, gx.END) | gx.on(Unknown, gx.END)), start=costly)
+    return machine_of(gx.metered(when_spent=give_up, budget=tries)(inquire))
 
 
 def take_first(job: Job) -> Subject | Minutes:
@@ -89,7 +86,7 @@ def stop_early(job: Job, limit: gx.Exhausted) -> Minutes:
     return Minutes((*job.notes, f"stopped by {limit.limit}"))
 
 
-ROUNDS = gx.Budget("rounds", 3)
+ROUNDS, TRY = gx.Budget("rounds", 3), gx.Budget("tries", 1)
 
 
 @gx.node
@@ -110,13 +107,13 @@ def office(each: gx.Node[Job, Any]) -> gx.Graph[Job, Minutes]:
     return machine
 
 
-def answering(limits: gx.Limits | None = None) -> RunContext:
-    return make_run_context({Question: lambda question: f"re: {question.text}"}, limits=limits)
+def answering() -> RunContext:
+    return make_run_context({Question: lambda question: f"re: {question.text}"})
 
 
-def minutes_of(machine: gx.Graph[Job, Minutes], job: Job, limits: gx.Limits | None = None) -> tuple[str, ...]:
-    result = run_script(lambda: Script(machine, job, answering(limits)))
-    return result.outcome.notes
+def minutes_of(machine: gx.Graph[Job, Minutes], *subjects: str) -> tuple[str, ...]:
+    notes: tuple[str, ...] = run_machine(machine, Job(subjects), answering()).outcome.notes
+    return notes
 
 
 def pauses_of(machine: gx.Graph[Any, Any], value: Any) -> list[gx.Snapshot]:
@@ -132,15 +129,14 @@ def pauses_of(machine: gx.Graph[Any, Any], value: Any) -> list[gx.Snapshot]:
 
 
 class TestFrame:
-    def test_leave_receives_the_outer_value(self) -> None:
-        assert minutes_of(office(survey()), Job(("elms", "oaks"))) == ("re: elms", "re: oaks")
-
-    def test_other_outcomes_of_enter_leave_at_once(self) -> None:
-        assert minutes_of(office(survey()), Job((), ("done",))) == ("done",)
+    @cases(("job", "notes"), [(Job(("elms", "oaks")), ("re: elms", "re: oaks")), (Job((), ("done",)), ("done",))])
+    def test_leave_receives_the_outer_value(self, job: Job, notes: tuple[str, ...]) -> None:
+        """Other outcomes of `enter` leave at once."""
+        assert run_machine(office(survey()), job, answering()).outcome == Minutes(notes)
 
     def test_other_endings_leave_unchanged(self) -> None:
         machine = office(survey(child=limited_inquiry(gx.Budget("tries", 1))))
-        result = run_script(lambda: Script(machine, Job(("a", "b")), answering()))
+        result = run_machine(machine, Job(("a", "b")), answering())
         assert result.outcome == Minutes(("no more: tries",))
         assert result.done.snapshot.frames == {}
 
@@ -166,12 +162,11 @@ class TestFrame:
 
     def test_frame_is_dropped_behind_leave(self) -> None:
         machine = office(survey())
-        assert run_script(lambda: Script(machine, Job(("elms",)), answering())).done.snapshot.frames == {
-            "look": Job(("elms",))
-        }
+        elms = Job(("elms",))
+        assert run_machine(machine, elms, answering()).done.snapshot.frames == {"look": elms}
         table: Any = gx.edges(file_minutes, gx.on(Filed, gx.END))
         filed = gx.splice(machine, table, after=machine["look.leave"], on=Minutes)
-        assert run_script(lambda: Script(filed, Job(("elms",)), answering())).done.snapshot.frames == {}
+        assert run_machine(filed, elms, answering()).done.snapshot.frames == {}
 
     def test_snapshot_without_frames_has_none_in_json(self) -> None:
         stored = gx.Snapshot("look.enter", Job(())).to_json()
@@ -185,7 +180,7 @@ class TestFrame:
         paused = gx.Snapshot.from_json(json.dumps(stored), machine)
         match = "look.leave needs the value with which the run entered look, and the snapshot does not have it"
         with pytest.raises(SnapshotError, match=match):
-            run_script(lambda: Script(machine, paused.retried(), answering()))
+            run_machine(machine, paused.retried(), answering())
 
     @cases("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
     def test_invalid_frames_are_refused(self, frames: object) -> None:
@@ -198,29 +193,23 @@ class TestFrame:
         machine = office(survey())
         loosely: Any = gx.edges(underline, gx.on(Known, machine["look.leave"]))
         changed = gx.splice(machine, loosely, after=machine["look.inquire"], on=Known)
-        assert minutes_of(changed, Job(("elms", "oaks"))) == ("re: elms!", "re: oaks!")
+        assert minutes_of(changed, "elms", "oaks") == ("re: elms!", "re: oaks!")
 
-    def test_leave_can_be_wrapped_and_replaced(self) -> None:
+    def test_leave_can_be_wrapped(self) -> None:
         machine = office(survey())
+        wrapped = gx.wrap(machine, machine["look.leave"], before=lambda known: Known(known.fact.upper()))
+        assert minutes_of(wrapped, "elms") == ("RE: ELMS",)
 
-        def shout(known: Known) -> Known:
-            return Known(known.fact.upper())
-
-        assert minutes_of(gx.wrap(machine, machine["look.leave"], before=shout), Job(("elms",))) == ("RE: ELMS",)
-
-        @gx.node
-        def forget(known: Known) -> Minutes:
-            return Minutes((known.fact,))
-
+    def test_leave_can_be_replaced(self) -> None:
         forgetful = dataclasses.replace(forget, name="look.leave")
-        changed = gx.replace(machine, forgetful, narrowed=True)
-        assert minutes_of(changed, Job(("elms", "oaks"))) == ("re: elms",)
+        changed = gx.replace(office(survey()), forgetful, narrowed=True)
+        assert minutes_of(changed, "elms", "oaks") == ("re: elms",)
 
     def test_enter_alone_saves_nothing(self) -> None:
         one: Any = gx.embed(INQUIRY, "one", enter=take_first)
         table: Any = gx.edges(one, gx.on(Known, gx.END) | gx.on(Unknown, gx.END) | gx.on(Minutes, gx.END))
         machine: gx.Graph[Job, Any] = gx.graph(table, start=one)
-        assert run_script(lambda: Script(machine, Job(("elms",)), answering())).outcome == Known("re: elms")
+        assert run_machine(machine, Job(("elms",)), answering()).outcome == Known("re: elms")
         assert pauses_of(machine, Job(("elms",)))[0].frames == {}
 
 
@@ -236,32 +225,36 @@ def file_minutes(minutes: Minutes) -> Filed:
 
 
 @gx.node
+def forget(known: Known) -> Minutes:
+    return Minutes((known.fact,))
+
+
+@gx.node
 def underline(known: Known) -> Known:
     return Known(f"{known.fact}!")
 
 
 class TestEach:
-    def test_loop_ends_with_its_budget(self) -> None:
-        job = Job(("a", "b", "c", "d", "e"))
-        assert minutes_of(office(survey()), job) == ("re: a", "re: b", "re: c", "stopped by look.rounds")
+    @cases(
+        ("make", "subjects", "notes"),
+        [
+            (lambda: office(survey()), "abcde", ("re: a", "re: b", "re: c", "stopped by look.rounds")),
+            # An own budget is refilled at each entry, and another one counts for the whole run.
+            (lambda: two_surveys(survey(own=(ROUNDS,))), "ab", ("re: a", "re: b")),
+            (lambda: two_surveys(survey(own=())), "ab", ("re: a", "stopped by rounds")),
+            # Own budgets of the child are refilled in each round.
+            (lambda: office(survey(own=(ROUNDS, TRY), child=limited_inquiry(TRY))), "ab", ("re: a", "re: b")),
+            (lambda: office(survey(child=limited_inquiry(TRY))), "ab", ("no more: tries",)),
+        ],
+    )
+    def test_loop_ends_with_its_budget(self, make: Callable[[], Any], subjects: str, notes: tuple[str, ...]) -> None:
+        assert minutes_of(make(), *subjects) == notes
 
     def test_loop_is_proved(self) -> None:
         verdict = office(survey()).verify()
         assert verdict.proved
         assert verdict.certificate is not None
         verify_termination(office(survey()), start=Job(("a", "b")), replies={Question: ["so"]}, examples=20)
-
-    def test_own_budget_is_refilled_at_each_entry(self) -> None:
-        assert minutes_of(two_surveys(survey(own=(ROUNDS,))), Job(("a", "b"))) == ("re: a", "re: b")
-
-    def test_other_budget_counts_per_run(self) -> None:
-        assert minutes_of(two_surveys(survey(own=())), Job(("a", "b"))) == ("re: a", "stopped by rounds")
-
-    def test_own_budgets_of_the_child_are_refilled_in_each_round(self) -> None:
-        tries = gx.Budget("tries", 1)
-        child = limited_inquiry(tries)
-        assert minutes_of(office(survey(own=(ROUNDS, tries), child=child)), Job(("a", "b"))) == ("re: a", "re: b")
-        assert minutes_of(office(survey(child=child)), Job(("a", "b"))) == ("no more: tries",)
 
 
 # Any: a table's own types are not known, as `first` may lead anywhere.
@@ -296,16 +289,15 @@ class TestNesting:
             | gx.edges(file_unknown, gx.on(Minutes, gx.END))
         )
         machine: gx.Graph[Job, Minutes] = gx.graph(table, start=first)
-        assert minutes_of(machine, Job(("a",))) == ("re: re: a",)
+        assert minutes_of(machine, "a") == ("re: re: a",)
         assert [{*one.frames} for one in pauses_of(machine, Job(("a",)))] == [{"first"}, {"second"}]
 
     def test_each_level_has_a_frame(self) -> None:
-        machine = department(office(survey()))
-        paused = pauses_of(machine, Agenda((("a", "b"), ("c",))))
+        machine, agenda = department(office(survey())), Agenda((("a", "b"), ("c",)))
+        paused = pauses_of(machine, agenda)
         assert [{*one.frames} for one in paused] == [{"team", "team.look"}] * 3
         assert paused[2].frames["team"] == Agenda((("c",),), ("re: a", "re: b"))
-        result = run_script(lambda: Script(machine, Agenda((("a", "b"), ("c",))), answering()))
-        assert result.outcome == Minutes(("re: a", "re: b", "re: c"))
+        assert run_machine(machine, agenda, answering()).outcome == Minutes(("re: a", "re: b", "re: c"))
 
 
 @final
@@ -350,12 +342,11 @@ subjects = st.lists(st.sampled_from("abcde"), min_size=0, max_size=4).map(tuple)
 @settings(max_examples=40, deadline=None)
 @given(lists=st.lists(subjects, min_size=1, max_size=4).map(tuple))
 def test_amnesiac_run_equals_plain_run(lists: tuple[tuple[str, ...], ...]) -> None:
-    """`run_script` compares five drivers, one of which reads the run from JSON before each effect and each reply."""
+    """One of five drivers reads the run from JSON before each effect and each reply."""
     expected: list[str] = []
     for wanted in lists[:3]:
         expected += [f"re: {one}" for one in wanted[:3]] + ["stopped by team.look.rounds"] * (len(wanted) > 3)
-    machine = department(office(survey()))
-    result = run_script(lambda: Script(machine, Agenda(lists), answering()))
+    result = run_machine(department(office(survey())), Agenda(lists), answering())
     assert result.outcome == Minutes((*expected, *(["stopped"] if len(lists) > 3 else [])))
 
 
@@ -380,6 +371,10 @@ def asking_enter(job: Job) -> gx.Asks[Question, Subject]:
     return Subject(reply)
 
 
+WITH_LEAVE: dict[str, Any] = {"enter": take_first, "leave": write_down}
+WHOLE: dict[str, Any] = {**WITH_LEAVE, "each": ROUNDS, "when_spent": stop_early}
+
+
 class TestRefusals:
     @cases(
         ("options", "message"),
@@ -389,49 +384,41 @@ class TestRefusals:
             ({"enter": take_first, "each": ROUNDS}, "look has each=rounds without when_spent=; pass a function"),
             ({"enter": take_first, "when_spent": stop_early}, "look has when_spent= without each=; pass each"),
             (
-                {"enter": take_first, "leave": write_down, "each": gx.Budget("rounds"), "when_spent": stop_early},
+                WHOLE | {"each": gx.Budget("rounds")},
                 'look has each=rounds, which has no limit; write Budget("rounds", 3)',
             ),
+            ({"enter": reopen}, "look starts with Subject, but its enter returns Job; return Subject"),
             (
-                {"enter": reopen},
-                "look starts with Subject, but its enter returns Job; return Subject",
+                WITH_LEAVE | {"leave": leave_of_jobs},
+                "look ends with Known | Unknown, but its leave takes Job; take Known |",
             ),
+            (WITH_LEAVE | {"leave": underline}, "look has a leave that takes one value; write def leave"),
             (
-                {"enter": take_first, "leave": leave_of_jobs},
-                "look ends with Known | Unknown, but its leave takes Job; take Known | Unknown",
-            ),
-            ({"enter": take_first, "leave": underline}, "look has a leave that takes one value; write def leave"),
-            (
-                {"enter": take_first, "leave": strange_outer},
+                WITH_LEAVE | {"leave": strange_outer},
                 "look is entered with Job, but the parameter outer of its leave takes Agenda; widen the annotation",
             ),
             ({"enter": asking_enter}, "look has the enter asking_enter, which asks for effects; give a pure function"),
             (
-                {"enter": take_first, "leave": one_way, "each": ROUNDS, "when_spent": stop_early},
+                WHOLE | {"leave": one_way},
                 "look has each=rounds, but its leave never returns Job, which enters it again",
             ),
             (
-                {"enter": take_first, "leave": write_down, "each": ROUNDS, "when_spent": start_again},
+                WHOLE | {"when_spent": start_again},
                 "look is entered with Subject, and when_spent returns that, too; return another class",
             ),
-            ({"enter": take_first, "own": [gx.Budget("tries", 1)]}, "look cannot own tries, which meters none"),
+            ({"enter": take_first, "own": [TRY]}, "look cannot own tries, which meters none"),
         ],
     )
     def test_unfitting_functions(self, options: dict[str, Any], message: str) -> None:
-        with pytest.raises(NodeError) as caught:
-            gx.embed(INQUIRY, "look", **options)
-        assert str(caught.value).startswith(message)
+        assert error_message(NodeError, lambda: gx.embed(INQUIRY, "look", **options)).startswith(message)
 
     def test_taken_names(self) -> None:
-        leave = rename(inquire, "leave")
-        child: Any = gx.graph(gx.edges(leave, gx.on(Known, gx.END) | gx.on(Unknown, gx.END)), start=leave)
+        child = machine_of(rename(inquire, "leave"))
         with pytest.raises(NodeError, match="look has a node of its own that is named enter or leave; rename it"):
             gx.embed(child, "look", enter=take_first, leave=write_down)
 
     def test_loop_without_a_budget_is_not_proved(self) -> None:
-        each: Any = gx.embed(INQUIRY, "look", enter=take_first, leave=write_down)
-        table: Any = gx.edges(each, gx.on(Minutes, gx.END) | gx.on(Unknown, gx.END) | gx.on(Job, each))
-        machine: gx.Graph[Job, Any] = gx.graph(table, start=each)
+        machine = machine_of(gx.embed(INQUIRY, "look", enter=take_first, leave=write_down))
         assert not machine.verify().proved
         with pytest.raises(gx.UnprovedError):
             machine.run(Job(()))

@@ -1,5 +1,6 @@
 """Undeclared outcomes are not followed and undeclared effects not carried out, with any driver."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -8,20 +9,26 @@ import pytest
 import graphexec as gx
 from graphexec import errors
 from graphexec.effects import CallTool, ToolResult
-from graphexec.kernel import Cut, PendingEffect, advance, begin, metered, snapshot_of
+from graphexec.kernel import Cut, begin, metered, snapshot_of
 from graphexec.kernel.snapshot import PAID
 from graphexec.runtime import make_run_context, run
-from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, run_script
+from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel.machines import (
     INTERVIEW,
+    Interview,
     Left,
     Number,
     Question,
     Stopped,
     Topic,
     Total,
+    error_message,
+    finish,
     interview,
     limited,
+    machine_of,
+    pending,
+    run_machine,
     without_handlers,
 )
 from tests.parameters import cases
@@ -108,51 +115,49 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
         driver(Script(machine, Left(1), make_run_context({Question: lambda question: "yes"})))
     assert CONSUMED == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, Lie())
-    declared = ("Honest",)
-    assert caught.value.declared == declared
+    assert caught.value.declared == ("Honest",)
     assert str(caught.value) == (
         f"{liar.name} returned a Lie, which its annotation does not declare; it was not followed; return one of "
-        f"{', '.join(declared)}, or add the class to the annotation and to the table"
+        "Honest, or add the class to the annotation and to the table"
     )
 
 
-@cases("lie", [Child("child"), None, "text", gx.Exhausted("seconds", 1, 1)])
-def test_outcomes_are_matched_by_exact_class(lie: Any) -> None:
+def lying(lie: Any, kind: str) -> gx.Graph[Left, Any]:
+    """Return a graph whose node is declared to return a `Total`, and returns something else."""
+
     @gx.node
-    def lying(left: Left) -> Total:
+    def pretend(left: Left) -> Total:
         result: Total = lie
         return result
 
-    machine = gx.graph(gx.edges(lying, gx.on(Total, gx.END)), start=lying)
-    with pytest.raises(errors.UndeclaredOutcomeError, match=f"lying returned an? {type(lie).__name__}, which"):
-        run_script(lambda: Script(machine, Left(1), without_handlers()))
-
-
-def test_pure_node_cannot_return_exhausted() -> None:
-    @metered(when_spent=Stopped)
-    @gx.node
-    def pretending(left: Left) -> Total:
-        lie: Any = gx.Exhausted("tokens", 1, 1)
-        result: Total = lie
-        return result
-
-    machine = gx.graph(gx.edges(pretending, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=pretending)
-    with pytest.raises(errors.UndeclaredOutcomeError, match="pretending returned an Exhausted"):
-        run_script(lambda: Script(machine, Left(1), without_handlers()))
-
-
-def test_asking_node_cannot_return_exhausted() -> None:
     @gx.charged(when_spent=Stopped)
     @gx.node
-    def pretending(left: Left) -> gx.Asks[Question, Total]:
+    def inquire(left: Left) -> gx.Asks[Question, Total]:
         yield from gx.ask(Question("may I?"))
-        lie: Any = gx.Exhausted("tokens", 1, 1)
         result: Total = lie
         return result
 
-    machine = gx.graph(gx.edges(pretending, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=pretending)
-    with pytest.raises(errors.UndeclaredOutcomeError, match="pretending returned an Exhausted"):
-        run_script(lambda: Script(machine, Left(1), answering([])))
+    return machine_of({"pure": pretend, "metered": metered(when_spent=Stopped)(pretend), "asks": inquire}[kind])
+
+
+SPENT = gx.Exhausted("tokens", 1, 1)
+
+
+@cases(
+    ("kind", "lie"),
+    [
+        ("pure", Child("child")),
+        ("pure", None),
+        ("pure", "text"),
+        ("pure", SPENT),
+        ("metered", SPENT),
+        ("metered", Stopped(Left(1), SPENT)),
+        ("asks", SPENT),
+    ],
+)
+def test_outcomes_are_matched_by_exact_class(kind: str, lie: Any) -> None:
+    with pytest.raises(errors.UndeclaredOutcomeError, match=f"returned an? {type(lie).__name__}, which"):
+        run_machine(lying(lie, kind), Left(1), answering([]))
 
 
 # ---- effects
@@ -166,85 +171,55 @@ def answering(calls: list[object]) -> Any:
     return make_run_context({Question: answer_call, CallTool: answer_call})
 
 
-@gx.charged(when_spent=Stopped)
-@gx.node
-def sneaking(left: Left) -> gx.Asks[Question, Total]:
-    yield from gx.ask(Question("may I?"))
-    sneak: Any = gx.ask(CallTool("rm", "everything"))
-    yield from sneak
-    return Total("done")
-
-
-@gx.charged(when_spent=Stopped)
-@gx.node
-def sneaking_in_a_batch(left: Left) -> gx.Asks[Question, Total]:
-    yield from gx.ask(Question("may I?"))
-    sneak: Any = gx.ask_all([Question("and?"), CallTool("rm", "everything")])
-    yield from sneak
-    return Total("done")
-
-
-@gx.charged(when_spent=Stopped)
-@gx.node
-def yielding_anything(left: Left) -> gx.Asks[Question, Total]:
-    yield from gx.ask(Question("may I?"))
-    anything: Any = "rm everything"
-    yield anything
-    return Total("done")
-
-
-def test_yield_without_from_is_reported() -> None:
-    @gx.charged(when_spent=Stopped)
-    @gx.node
-    def forgetful(left: Left) -> gx.Asks[Question, Total]:
-        answer: Any = yield gx.ask(Question("may I?"))  # type: ignore[misc]  # pyright: ignore[reportReturnType]
-        return Total(answer)
-
-    machine = gx.graph(gx.edges(forgetful, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=forgetful)
-    with pytest.raises(
-        errors.UndeclaredEffectError,
-        match="forgetful yielded a generator instead of an effect; write reply = yield from",
-    ):
-        run(machine, Left(1), answering([]))
-
-
-@cases("driver", ALL_DRIVERS)
-@cases(
-    ("sneak", "asked"),
-    [(sneaking, "a CallTool"), (sneaking_in_a_batch, "an All"), (yielding_anything, "a str")],
-)
-def test_undeclared_effect_is_not_carried_out(sneak: Any, asked: str, driver: Driver) -> None:
-    machine = gx.graph(gx.edges(sneak, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=sneak)
-    calls: list[object] = []
-    with pytest.raises(errors.UndeclaredEffectError) as caught:
-        driver(Script(machine, Left(1), answering(calls)))
-    assert calls == [Question("may I?")]
-    assert caught.value.node == sneak.name
-    assert caught.value.declared == ("Question",)
-    assert str(caught.value) == (
-        f"{sneak.name} asked for {asked}, which its annotation does not declare; it was not carried out; ask for one "
-        f"of Question, or add the effect to Asks[...]"
-    )
-
-
 class Louder(Question):
     pass
 
 
-def test_effects_are_matched_by_exact_class() -> None:
+def sneak(effect: Any) -> gx.Graph[Left, Any]:
+    """Return a graph whose node is declared to ask a question, and then asks for something else."""
+
     @gx.charged(when_spent=Stopped)
     @gx.node
-    def loud(left: Left) -> gx.Asks[Question, Total]:
-        return Total((yield from gx.ask(Louder("hey"))))
+    def sneaking(left: Left) -> gx.Asks[Question, Total]:
+        yield from gx.ask(Question("may I?"))
+        yield effect
+        return Total("done")
 
-    machine = gx.graph(gx.edges(loud, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=loud)
-    with pytest.raises(errors.UndeclaredEffectError, match="loud asked for a Louder"):
-        run_script(lambda: Script(machine, Left(1), answering([])))
+    return machine_of(sneaking)
+
+
+def test_yield_without_from_is_reported() -> None:
+    message = error_message(
+        errors.UndeclaredEffectError, run_machine, sneak(gx.ask(Question("?"))), Left(1), answering([]), LIVE[:1]
+    )
+    assert "sneaking yielded a generator instead of an effect; write reply = yield from" in message
+
+
+@cases("driver", ALL_DRIVERS)
+@cases(
+    ("effect", "asked"),
+    [
+        (CallTool("rm", "everything"), "a CallTool"),
+        (gx.All((Question("and?"), CallTool("rm", "everything"))), "an All"),
+        ("rm everything", "a str"),
+        (Louder("hey"), "a Louder"),
+    ],
+)
+def test_undeclared_effect_is_not_carried_out(effect: Any, asked: str, driver: Driver) -> None:
+    calls: list[object] = []
+    with pytest.raises(errors.UndeclaredEffectError) as caught:
+        driver(Script(sneak(effect), Left(1), answering(calls)))
+    assert calls == [Question("may I?")]
+    assert (caught.value.node, caught.value.declared) == ("sneaking", ("Question",))
+    assert str(caught.value) == (
+        f"sneaking asked for {asked}, which its annotation does not declare; it was not carried out; ask for one "
+        f"of Question, or add the effect to Asks[...]"
+    )
 
 
 def test_missing_handler_is_reported_with_a_remedy() -> None:
     with pytest.raises(errors.MissingHandlerError) as caught:
-        run_script(lambda: Script(INTERVIEW, Topic("tea"), without_handlers()))
+        run_machine(INTERVIEW, Topic("tea"))
     assert caught.value.effect == Question("tea 0 0")
     assert str(caught.value) == (
         "no handler answers Question; pass handlers={Question: a function from Question to its reply}"
@@ -264,78 +239,70 @@ def both(left: Left) -> gx.Asks[Question | Fetch, Total]:
     return Total(", ".join(answers))
 
 
-BOTH = gx.graph(gx.edges(both, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=both)
+BOTH = machine_of(both)
 
 
 def test_batch_with_a_missing_handler_does_not_start() -> None:
     calls: list[object] = []
     with pytest.raises(errors.MissingHandlerError, match="no handler answers Fetch"):
-        run_script(lambda: Script(BOTH, Left(1), answering(calls)))
+        run_machine(BOTH, Left(1), answering(calls))
     assert calls == []
 
 
 def test_cut_batch_of_mixed_effects_leaves_the_node() -> None:
-    state = advance(BOTH, begin(BOTH, Left(1)), gx.Limits(seconds=5))
-    assert isinstance(state, PendingEffect)
-    done = advance(BOTH, state.cut(at=5.0, answers=("yes", Cut())), gx.Limits(seconds=5))
-    assert isinstance(done, gx.Done)
+    limits = gx.Limits(seconds=5)
+    done = finish(BOTH, pending(BOTH, Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
     assert done.outcome == Stopped(Left(1), gx.Exhausted("seconds", 5, 5))
 
 
 def test_batch_may_mix_effects() -> None:
-    def answers() -> Any:
-        return make_run_context({Question: lambda _: "yes", Fetch: lambda _: "page"})
-
-    assert run_script(lambda: Script(BOTH, Left(1), answers())).outcome == Total("yes, page")
+    answers = make_run_context({Question: lambda _: "yes", Fetch: lambda _: "page"})
+    assert run_machine(BOTH, Left(1), answers).outcome == Total("yes, page")
 
 
 # ---- exceptions
 
 
-def test_node_exception_carries_the_snapshot() -> None:
+@cases("driver", LIVE)
+def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     @gx.node
     def failing(left: Left) -> Total:
         raise ValueError("no more")
 
-    machine = gx.graph(gx.edges(failing, gx.on(Total, gx.END)), start=failing)
-    for driver in LIVE:
-        with pytest.raises(ValueError, match="no more") as caught:
-            driver(Script(machine, Left(3), without_handlers()))
-        assert snapshot_of(caught.value) == gx.Snapshot("failing", Left(3), entered=True)
-        (note,) = caught.value.__notes__
-        assert note == ("graphexec: the run was at the node failing (iterations: 0); snapshot_of(error) is its state")
+    with pytest.raises(ValueError, match="no more") as caught:
+        driver(Script(machine_of(failing), Left(3), without_handlers()))
+    assert snapshot_of(caught.value) == gx.Snapshot("failing", Left(3), entered=True)
+    (note,) = caught.value.__notes__
+    assert note == "graphexec: the run was at the node failing (iterations: 0); snapshot_of(error) is its state"
 
 
-def test_run_resumes_after_a_handler_exception() -> None:
-    def once_well(question: Question) -> str:
-        if len(asked) == 1:
-            asked.append(question)
+@cases("driver", LIVE)
+def test_run_resumes_after_a_handler_exception(driver: Driver) -> None:
+    asked: list[str] = []
+
+    def fail_once(question: Question) -> str:
+        asked.append(question.text)
+        if len(asked) == 2:
             raise OSError("the line is dead")
-        asked.append(question)
         return "fine"
 
-    for driver in LIVE:
-        asked: list[Question] = []
-        with pytest.raises(OSError, match="the line is dead") as caught:
-            driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: once_well})))
-        snapshot = snapshot_of(caught.value)
-        assert (
-            snapshot
-            == gx.Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
-            if snapshot
-            else False
-        )
-        assert snapshot is not None
-        done = run(INTERVIEW, snapshot, make_run_context({Question: once_well}))
-        assert [question.text for question in asked] == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
-        assert len(done.outcome.answers if not isinstance(done.outcome, Stopped) else ()) == 3
+    context = make_run_context({Question: fail_once})
+    with pytest.raises(OSError, match="the line is dead") as caught:
+        driver(Script(INTERVIEW, Topic("tea"), context))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    failed = gx.Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
+    assert snapshot == failed
+    assert run(INTERVIEW, snapshot, context).outcome == Interview(("fine",) * 3)
+    assert asked == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
 
 
 def test_exception_outside_a_run_has_no_snapshot() -> None:
     assert snapshot_of(ValueError("elsewhere")) is None
 
 
-def test_failing_run_closes_its_node() -> None:
+@cases("driver", LIVE)
+def test_failing_run_closes_its_node(driver: Driver) -> None:
     closed: list[str] = []
 
     @gx.charged(when_spent=Stopped)
@@ -346,46 +313,50 @@ def test_failing_run_closes_its_node() -> None:
         finally:
             closed.append("careful")
 
-    machine = gx.graph(gx.edges(careful, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=careful)
-
     def failing(_: Question) -> str:
         raise OSError("the line is dead")
 
-    for driver in LIVE:
-        closed.clear()
-        with pytest.raises(OSError, match="the line is dead"):
-            driver(Script(machine, Left(1), make_run_context({Question: failing})))
-        assert closed == ["careful"]
+    with pytest.raises(OSError, match="the line is dead"):
+        driver(Script(machine_of(careful), Left(1), make_run_context({Question: failing})))
+    assert closed == ["careful"]
 
 
 # ---- starting a run
 
 
-def test_run_refuses_a_value_of_another_class() -> None:
-    start: Any = Number(3)
-    with pytest.raises(errors.InputError) as caught:
-        run_script(lambda: Script(INTERVIEW, start, without_handlers()))
-    assert str(caught.value) == "interview takes Topic, not Number; start the run with one"
+@gx.node
+def greet(left: Left, name: Total) -> Total:
+    return name
 
 
-def test_run_refuses_an_unbound_setting() -> None:
-    @gx.node
-    def greet(left: Left, name: Total) -> Total:
-        return name
-
-    machine = gx.graph(gx.edges(greet, gx.on(Total, gx.END)), start=greet)
-    with pytest.raises(errors.InputError) as caught:
-        begin(machine, Left(1))
-    assert str(caught.value) == "greet needs a Total for name; run bind(machine, ...) with one"
+@cases(
+    ("kind", "start", "text"),
+    [
+        (
+            errors.InputError,
+            lambda: run_machine(INTERVIEW, Number(3)),
+            "interview takes Topic, not Number; start the run with one",
+        ),
+        (
+            errors.InputError,
+            lambda: begin(machine_of(greet), Left(1)),
+            "greet needs a Total for name; run bind(machine, ...) with one",
+        ),
+        (
+            errors.SnapshotError,
+            lambda: run_machine(INTERVIEW, gx.Snapshot("nowhere", Left(1)), drivers=LIVE),
+            "the snapshot is at nowhere",
+        ),
+    ],
+)
+def test_run_refuses_an_invalid_start(kind: type[Exception], start: Callable[[], object], text: str) -> None:
+    assert text in error_message(kind, start)
 
 
 def test_advance_raises_before_the_step() -> None:
-    machine = gx.graph(gx.edges(sneaking, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=sneaking)
-    state = advance(machine, begin(machine, Left(1)), gx.Limits())
-    assert isinstance(state, PendingEffect)
-    after = state.reply("yes", at=0.0)
-    with pytest.raises(errors.UndeclaredEffectError):
-        advance(machine, after, gx.Limits())
+    machine = sneak(CallTool("rm", "everything"))
+    after = pending(machine, Left(1)).reply("yes", at=0.0)
+    assert "a CallTool" in error_message(errors.UndeclaredEffectError, finish, machine, after)
     assert after.spent["tool_calls"] == 0
 
 
@@ -395,53 +366,29 @@ def test_tool_call_replies_with_a_tool_result() -> None:
     assert interview.name == "interview"
 
 
-def test_node_cannot_return_its_when_spent_outcome() -> None:
-    @metered(when_spent=Stopped)
-    @gx.node
-    def pretending(left: Left) -> Total:
-        lie: Any = Stopped(left, gx.Exhausted("tokens", 1, 1))
-        result: Total = lie
-        return result
-
-    machine = gx.graph(gx.edges(pretending, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=pretending)
-    with pytest.raises(errors.UndeclaredOutcomeError, match="pretending returned a Stopped"):
-        run_script(lambda: Script(machine, Left(1), without_handlers()))
-
-
-def test_snapshot_at_an_unknown_node_is_refused() -> None:
-    with pytest.raises(errors.SnapshotError, match="the snapshot is at nowhere"):
-        run(INTERVIEW, gx.Snapshot("nowhere", Left(1)), without_handlers())
+@gx.node
+def gated(left: Left) -> Total:
+    return Total("")
 
 
 def test_undeclared_when_spent_outcome_is_refused() -> None:
-    def lying(given: Left, limit: gx.Exhausted) -> Stopped:
-        lie: Any = Total(str(limit))
-        result: Stopped = lie
+    def lie(given: Left, limit: gx.Exhausted) -> Stopped:
+        told: Any = Total(str(limit))
+        result: Stopped = told
         return result
 
-    @metered(when_spent=lying)
-    @gx.node
-    def honest(left: Left) -> Total:
-        return Total("")
-
-    machine = gx.graph(gx.edges(honest, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=honest)
-    with pytest.raises(errors.UndeclaredOutcomeError, match=r"honest returned a Total.*return one of Stopped"):
-        run_script(lambda: Script(machine, Left(1), limited(iterations=0)))
+    machine = machine_of(metered(when_spent=lie)(gated))
+    with pytest.raises(errors.UndeclaredOutcomeError, match=r"gated returned a Total.*return one of Stopped"):
+        run_machine(machine, Left(1), limited(iterations=0))
 
 
 def test_failure_at_an_entry_resumes_before_it() -> None:
     def failing(given: Left, limit: gx.Exhausted) -> Stopped:
         raise OSError("no words for it")
 
-    @metered(when_spent=failing)
-    @gx.node
-    def gated(left: Left) -> Total:
-        return Total("")
-
-    machine = gx.graph(gx.edges(gated, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=gated)
     state: Any = Left(1)
     for _ in range(2):
         with pytest.raises(OSError, match="no words") as caught:
-            run(machine, state, limited(iterations=0))
+            run(machine_of(metered(when_spent=failing)(gated)), state, limited(iterations=0))
         state = snapshot_of(caught.value)
         assert (state.entered, state.spent.iterations) == (False, 0)
