@@ -9,28 +9,14 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, create_tool_calling_agent, tool
+from graphexec import AgentAction, AgentExecutor, AgentStep, create_tool_calling_agent, tool
 from graphexec.actions import Run, Steps
 from graphexec.errors import AgentError
 from graphexec.memory import BufferMemory
 from graphexec.messages import ModelReply, ToolCall
-from graphexec.models import ScriptedModel
-from tests.executor.actors import (
-    HOW,
-    Running,
-    act,
-    answer,
-    call,
-    direct,
-    echo,
-    fail,
-    observations,
-    run_executor,
-    scripted,
-    statuses,
-)
+from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
 from tests.parameters import cases
-from tests.semantics.endings import finish_of
+from tests.semantics.endings import A, finish_of, run_agent, run_replies, run_turns
 
 # ---- 3.5 Plan
 
@@ -61,15 +47,9 @@ def shown_with(trim: Any) -> list[list[str]]:
 @cases(
     ("trim", "last"),
     [
-        (-1, ["a", "b", "c"]),
-        (0, ["a", "b", "c"]),
-        (-5, ["a", "b", "c"]),
-        (1, ["c"]),
-        (True, ["c"]),
-        (2, ["b", "c"]),
-        (9, ["a", "b", "c"]),
-        (first_one, ["a"]),
-        (as_seen, ["seen"] * 3),
+        *((trim, ["a", "b", "c"]) for trim in (-1, 0, -5, 9)),
+        *((trim, ["c"]) for trim in (1, True)),
+        *((2, ["b", "c"]), (first_one, ["a"]), (as_seen, ["seen"] * 3)),
     ],
 )
 def test_steps_are_trimmed_by_number_or_function(trim: Any, last: list[str]) -> None:
@@ -81,7 +61,7 @@ def test_untrimmed_steps_are_immutable() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         with pytest.raises((TypeError, AttributeError)):
             steps[0] = None
-        return answer() if steps else act("echo", text="a")
+        return answer() if steps else A
 
     assert len(AgentExecutor(agent=decide, tools=[echo]).run("q").steps) == 1
 
@@ -91,44 +71,54 @@ def test_yielded_chunks_are_added() -> None:
         if steps:
             yield answer()
             return
-        yield [act("echo", text="a")]
+        yield [A]
         yield [act("echo", text="b")]
 
-    result = run_executor(lambda: AgentExecutor(agent=decide, tools=[echo]))
+    result = run_agent(decide)
     assert (observations(result), result.spent.iterations) == (["a", "b"], 2)
 
 
 @cases("returned", [None, "text", {"output": "x"}, [answer()]])
 def test_invalid_decision_is_refused_with_remedy(returned: Any) -> None:
     with pytest.raises(AgentError, match="; return a"):
-        run_executor(lambda: AgentExecutor(agent=lambda steps, inputs: returned, tools=[]))
+        run_agent(lambda steps, inputs: returned)
 
 
 # ---- 3.6 Tools
 
 
-def test_lookup_is_exact() -> None:
-    turns = [[act("Echo", text="a"), act("echo ", text="a"), act("echo", text="a")], answer()]
-    result = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
-    assert statuses(result) == ["unknown_tool", "unknown_tool", "ok"]
+REQUIRED = "echo was not called: text: Field required. Call it as echo(text: string)."
 
 
 @cases(
-    ("tools", "observation"),
+    ("actions", "tools", "results", "texts"),
     [
-        ([], "nope is not a valid tool, try one of []."),
-        ([echo, fail], "nope is not a valid tool, try one of [echo, fail]."),
+        # The lookup is exact.
+        ([act("Echo", text="a"), act("echo ", text="a"), A], [echo], ["unknown_tool", "unknown_tool", "ok"], {2: "a"}),
+        ([act("nope")], [], ["unknown_tool"], {0: "nope is not a valid tool, try one of []."}),
+        ([act("nope")], [echo, fail], ["unknown_tool"], {0: "nope is not a valid tool, try one of [echo, fail]."}),
+        # A tool takes its input by name or as a string.
+        (
+            [A, AgentAction("echo", "b"), AgentAction("echo", '{"text": "c"}')],
+            [echo],
+            ["ok"] * 3,
+            dict(enumerate("abc")),
+        ),
+        # Invalid arguments do not call it.
+        ([act("echo"), act("echo", text=["a"])], [echo], ["bad_arguments"] * 2, {0: REQUIRED}),
+        # One that fails spares the others.
+        (
+            [act("fail", text="x"), A, act("nope"), act("echo")],
+            [echo, fail],
+            ["error", "ok", "unknown_tool", "bad_arguments"],
+            {1: "a"},
+        ),
     ],
 )
-def test_unknown_tool_is_an_observation(tools: Any, observation: str) -> None:
-    result = run_executor(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
-    assert (observations(result), result.outcome.output) == ([observation], "done")
-
-
-def test_tool_takes_input_by_name_or_as_string() -> None:
-    turns = [[act("echo", text="a"), AgentAction("echo", "b"), AgentAction("echo", '{"text": "c"}')], answer()]
-    result = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
-    assert observations(result) == ["a", "b", "c"]
+def test_calls_have_these_observations(actions: Any, tools: Any, results: list[str], texts: dict[int, str]) -> None:
+    result = run_turns(actions, answer(), tools=tools)
+    assert (statuses(result), result.outcome.output) == (results, "done")
+    assert {at: observations(result)[at] for at in texts} == texts
 
 
 @cases("value", [3, None, 1.5, ["a"], {"a": 1}, ""])
@@ -138,7 +128,7 @@ def test_observation_is_the_unconverted_result(value: Any) -> None:
         """Give it."""
         return value
 
-    result = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[give]))
+    result = run_turns(act("give"), answer(), tools=[give])
     assert observations(result) == [value]
     assert type(observations(result)[0]) is type(value)
 
@@ -162,14 +152,6 @@ def test_tool_policy_handles_its_exception(run: Running) -> None:
         run(AgentExecutor(agent=scripted(act("strict")), tools=[strict]))
 
 
-def test_invalid_arguments_do_not_call_the_tool() -> None:
-    result = run_executor(
-        lambda: AgentExecutor(agent=scripted([act("echo"), act("echo", text=["a"])], answer()), tools=[echo])
-    )
-    assert statuses(result) == ["bad_arguments"] * 2
-    assert observations(result)[0] == "echo was not called: text: Field required. Call it as echo(text: string)."
-
-
 @HOW
 def test_concurrent_tools_keep_step_order(run: Running) -> None:
     # Two have to be there for either to go on; the time is for a defect, which is then an error and no hang.
@@ -184,12 +166,6 @@ def test_concurrent_tools_keep_step_order(run: Running) -> None:
     batch = [act("meet", word=word) for word in "abcd"]
     result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[meet], tool_concurrency=2))
     assert [step.observation for step in result.steps] == [*"abcd"]
-
-
-def test_one_failing_tool_spares_the_others() -> None:
-    batch = [act("fail", text="x"), act("echo", text="a"), act("nope"), act("echo")]
-    result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
-    assert statuses(result) == ["error", "ok", "unknown_tool", "bad_arguments"]
 
 
 @HOW
@@ -207,36 +183,30 @@ def test_coroutine_only_tool_works_in_a_sync_run(run: Running) -> None:
 # ---- 3.7 return_direct
 
 
-def test_return_direct_needs_a_single_new_step() -> None:
-    result = run_executor(
-        lambda: AgentExecutor(agent=scripted(act("echo", text="a"), [act("direct", text="42")]), tools=[echo, direct])
-    )
-    assert (finish_of(result).return_values, finish_of(result).log, finish_of(result).return_direct) == (
-        {"output": "42"},
-        "",
-        True,
-    )
-    assert observations(result) == ["a", "42"]
+DIRECT = act("direct", text="42")
 
 
-@cases("order", [1, -1])
-def test_return_direct_is_ignored_for_two_actions(order: int) -> None:
-    batch = [act("direct", text="42"), act("echo", text="a")][::order]
-    result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
-    assert (result.outcome.output, finish_of(result).return_direct) == ("done", False)
+@cases(
+    ("turns", "output", "is_direct", "steps"),
+    [
+        # It needs a single new step, and one that worked.
+        ([A, [DIRECT]], "42", True, ["a", "42"]),
+        ([[DIRECT, A], answer()], "done", False, ["42", "a"]),
+        ([[A, DIRECT], answer()], "done", False, ["a", "42"]),
+    ],
+)
+def test_return_direct_needs_a_single_new_step(turns: Any, output: str, is_direct: bool, steps: list[str]) -> None:
+    result = run_turns(*turns)
+    assert (finish_of(result).return_values, finish_of(result).log) == ({"output": output}, "")
+    assert (finish_of(result).return_direct, observations(result)) == (is_direct, steps)
 
 
 def test_return_direct_works_for_multi_action_agents() -> None:
-    result = run_executor(
-        lambda: AgentExecutor(
-            agent=create_tool_calling_agent(ScriptedModel([call("direct", text="42")]), [direct]), tools=[direct]
-        )
-    )
-    assert result.outcome.output == "42"
+    assert run_replies(call("direct", text="42"), make=create_tool_calling_agent).outcome.output == "42"
 
 
 def test_return_direct_ignores_failed_calls() -> None:
-    result = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", wrong="42"), answer()), tools=[direct]))
+    result = run_turns(act("direct", wrong="42"), answer())
     assert (statuses(result), result.outcome.output) == (["bad_arguments"], "done")
 
 
@@ -272,41 +242,33 @@ async def all_of(chunks: Any) -> list[Any]:
     return [chunk async for chunk in chunks]
 
 
-SYNC: dict[str, Callable[[AgentExecutor], Any]] = {
+DOORS: dict[str, Callable[[AgentExecutor], Any]] = {
     "run": lambda executor: executor.run("q"),
     "invoke": lambda executor: executor.invoke("q"),
     "stream": lambda executor: list(executor.stream("q")),
     "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
     "iter": lambda executor: list(executor.iter("q")),
-}
-ASYNC: dict[str, Callable[[AgentExecutor], Any]] = {
-    "arun": lambda executor: executor.arun("q"),
-    "ainvoke": lambda executor: executor.ainvoke("q"),
-    "astream": lambda executor: all_of(executor.astream("q")),
-    "astream_chunks": lambda executor: all_of(executor.astream_chunks("q")),
-    "aiter": lambda executor: all_of(executor.iter("q")),
+    "arun": lambda executor: asyncio.run(executor.arun("q")),
+    "ainvoke": lambda executor: asyncio.run(executor.ainvoke("q")),
+    "astream": lambda executor: asyncio.run(all_of(executor.astream("q"))),
+    "astream_chunks": lambda executor: asyncio.run(all_of(executor.astream_chunks("q"))),
+    "aiter": lambda executor: asyncio.run(all_of(executor.iter("q"))),
 }
 
 
-@cases("door", [*SYNC, *ASYNC])
+@cases("door", DOORS)
 def test_memory_is_loaded_and_saved_once(door: str) -> None:
     memory = Noting()
-    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], memory=memory)
-    if door in SYNC:
-        SYNC[door](executor)
-    else:
-        asyncio.run(ASYNC[door](executor))
-    a = "" if door in SYNC else "a"
-    assert memory.notes == [
-        (f"{a}load", {"input": "q"}),
-        (f"{a}save", ({"input": "q", "chat_history": ""}, {"output": "42"})),
-    ]
+    DOORS[door](AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], memory=memory))
+    a = "a" if door.startswith("a") else ""
+    saved = {"input": "q", "chat_history": ""}, {"output": "42"}
+    assert memory.notes == [(f"{a}load", {"input": "q"}), (f"{a}save", saved)]
 
 
 @HOW
 def test_memory_saves_a_stop_but_not_an_error(run: Running) -> None:
     stopped, failed = Noting(), Noting()
-    run(AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], memory=stopped, max_iterations=1))
+    run(AgentExecutor(agent=scripted(A), tools=[echo], memory=stopped, max_iterations=1))
     assert [kind.removeprefix("a") for kind, _ in stopped.notes] == ["load", "save"]
     with pytest.raises(AgentError):
         run(AgentExecutor(agent=lambda steps, inputs: None, tools=[], memory=failed))
@@ -330,14 +292,11 @@ def test_iterating_twice_is_two_runs_for_the_memory() -> None:
 
 
 def test_finish_contains_inputs_and_steps() -> None:
-    ending = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo]).run("q").ending
-    assert isinstance(ending, AgentFinish)
-    assert ending.run == Run({"input": "q"}, Steps([AgentStep(act("echo", text="a"), "a")]))
+    finish = finish_of(run_turns(A, answer()))
+    assert finish.run == Run({"input": "q"}, Steps([AgentStep(A, "a")]))
 
 
 def test_two_native_calls_are_one_iteration() -> None:
     reply = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'), ToolCall("2", "echo", '{"text": "b"}')))
-    result = run_executor(
-        lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([reply, "done"]), [echo]), tools=[echo])
-    )
+    result = run_replies(reply, "done", make=create_tool_calling_agent)
     assert (observations(result), result.spent.iterations) == (["a", "b"], 2)
