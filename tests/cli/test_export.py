@@ -34,7 +34,7 @@ def test_bound_is_the_proved_one() -> None:
 @pytest.mark.parametrize("options", [[], ["--bound"]])
 def test_commands_in_the_header_work(folder: Path, options: list[str]) -> None:
     if not is_installed():
-        pytest.skip("spin or gcc is missing: apt-get install spin gcc")
+        pytest.skip("SPIN is missing: apt-get install spin tcc")
     command("export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
     model = (folder / "my writer.pml").read_text(encoding="utf-8")
     line = next(line for line in model.splitlines() if " spin -a " in line)

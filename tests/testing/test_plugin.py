@@ -359,6 +359,6 @@ def test_spin_gives_the_same_verdict(pytester: pytest.Pytester) -> None:
     from graphexec.testing import spin_checker as spin
 
     if not spin.is_installed():
-        pytest.skip("spin or gcc is missing: apt-get install spin gcc")
+        pytest.skip("SPIN is missing: apt-get install spin tcc")
     write(pytester, AGENT)
     result_of(pytester, "-k", "spin").assert_outcomes(passed=1, deselected=4)

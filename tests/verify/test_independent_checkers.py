@@ -23,6 +23,7 @@ from graphexec.verify.proof.bounds import bounds_of
 from graphexec.verify.proof.flow import Flow, caps_of, flow_of, is_enabled, limits_of
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.ranking import rank_nodes
+from tests.parameters import examples
 from tests.verify.checkers import spin, tlc
 from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
 
@@ -66,13 +67,15 @@ class TLC:
 
 Checker: TypeAlias = Spin | TLC
 
+slow, full = pytest.mark.slow, pytest.mark.full
 by_each_checker = pytest.mark.parametrize(
-    "checker",
-    [pytest.param(Spin(), marks=pytest.mark.slow), pytest.param(TLC(), marks=pytest.mark.slow)],
-    ids=["spin", "tlc"],
+    "checker", [pytest.param(Spin(), marks=slow), pytest.param(TLC(), marks=[slow, full])], ids=["spin", "tlc"]
 )
-# A second for each run of Java or gcc; what fails is small as it is, and not made smaller.
-by_many_runs = settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+# A second for each run of Java; what fails is small as it is, and not made smaller.
+by_many_runs = settings(max_examples=examples(25), phases=(Phase.explicit, Phase.reuse, Phase.generate))
+# The limits of the examples' machines, and how many of them the quick gate has.
+GIVEN = [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)]
+DOZEN = 12
 
 
 @by_each_checker
@@ -91,13 +94,13 @@ def test_executor_bound_is_tight(checker: Checker, iterations: int) -> None:
 
 
 @by_each_checker
-@pytest.mark.parametrize(
-    "given", [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
-)
-def test_external_checkers_agree_with_prover(checker: Checker, given: Limits) -> None:
+@pytest.mark.parametrize("given", GIVEN, ids=repr)
+@pytest.mark.parametrize("part", [slice(DOZEN), pytest.param(slice(DOZEN, None), marks=full)], ids=["dozen", "others"])
+def test_external_checkers_agree_with_prover(checker: Checker, given: Limits, part: slice) -> None:
     machines: Iterable[tuple[str, Graph[Any, Any]]] = runpy.run_path(str(DIAGRAMS))["machines"]()
     # Several examples have the same table.
-    for flow, machine in {flow_of(machine): machine for _, machine in machines}.items():
+    different = {flow_of(machine): machine for _, machine in machines}
+    for flow, machine in list(different.items())[part]:
         bound = steps_proved(machine, given)
         assert checker.ends(flow, given) == (bound is not None)
         if bound is not None:
@@ -110,7 +113,8 @@ def test_bad_flow_has_endless_run(checker: Checker, flow: Flow) -> None:
     assert not checker.ends(flow, Limits(iterations=3))
 
 
-@pytest.mark.slow
+@slow
+@full
 def test_loop_that_changes_nothing_is_found() -> None:
     assert not TLC().ends(SPINNING, Limits())
 
