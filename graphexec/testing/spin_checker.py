@@ -17,7 +17,7 @@ from graphexec.testing.setup import small
 from graphexec.verify.export.promela import promela
 from graphexec.verify.proof.flow import flow_of
 
-# C compilers, of which the first that is installed is used. The program runs shortly, and tcc compiles it ten times faster.
+# C compilers, of which the first that is installed is used: tcc is ten times faster, and the program runs shortly.
 _COMPILERS: Final = ("tcc", "gcc")
 # Seconds for one call of SPIN, of the compiler, or of the compiled program.
 _PATIENCE: Final = 120.0
