@@ -16,15 +16,20 @@ import pytest
 from graphexec.errors import ModelError
 from graphexec.models import OpenAICompatible, Secret
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.remote import RemoteModel
 from graphexec.models.secret import redact
 from tests.models.actors import LoopbackServer, Script, send_and_drop
-from tests.models.leaks import Search, record_log
-from tests.models.test_secrets import KEY, MODES, complete
+from tests.models.call_modes import Ask, all_modes, call_blocking
+from tests.models.test_secrets import KEY, nothing_leaks
 from tests.parameters import cases
 
 ODD = "k%2F+/=w%20a+b/c==Zq&<x>'\"\\q9"
 LONG = "eyJ0" + "Ab0-_%=/" * 250
+
+
+def to_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode().rstrip("=")
+
+
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "lower case": str.lower,
@@ -38,9 +43,9 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "URL in lower case": lambda text: "".join(f"%{ord(one):02x}" for one in text),
     "HTML": html.escape,
     "numbers of HTML": lambda text: "".join(f"&#{ord(one)};" for one in text),
-    "base64": lambda text: base64.b64encode(text.encode()).decode().rstrip("="),
+    "base64": to_base64,
     "base64 of a URL": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
-    "base64 in JSON": lambda text: base64.b64encode(text.encode()).decode().rstrip("=").replace("/", "\\/"),
+    "base64 in JSON": lambda text: to_base64(text).replace("/", "\\/"),
     "digits": lambda text: text.encode().hex(),
 }
 
@@ -70,44 +75,32 @@ def test_cut_text_shows_no_part_of_a_key(before: int) -> None:
 def test_long_name_of_an_encoding_is_not_shown() -> None:
     key = "sk-" + "Zq" * 40
     script = Script(httpx.Response(200, headers={"content-encoding": key}, stream=httpx.ByteStream(b"{}")))
-    model = OpenAICompatible(
-        "tiny", base_url="https://a.example", api_key=key, client=httpx.Client(transport=script.transport)
-    )
+    client = httpx.Client(transport=script.transport)
     with pytest.raises(ModelError, match="Content-Encoding: 83 characters"):
-        complete(model)
+        call_blocking(OpenAICompatible("tiny", base_url="https://a.example", api_key=key, client=client))
 
 
-@cases("mode", MODES)
-def test_password_of_a_proxy_is_not_shown(
-    mode: Callable[[RemoteModel], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@all_modes
+@cases("scheme", ["http", "https"])
+def test_password_of_a_proxy_is_not_shown(ask: Ask, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     basic = base64.b64encode(f"me:{KEY}".encode()).decode()
     answer = f"HTTP/1.1 407 {KEY} {basic}\r\nX-Echo: {basic}\r\nContent-Length: {len(KEY)}\r\n\r\n{KEY}".encode()
-    search = Search(KEY, f"me:{KEY}")
-    with record_log() as log, LoopbackServer(*[send_and_drop(answer)] * 4) as proxy:
-        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
-            for variable in (name, name.lower()):
-                monkeypatch.setenv(variable, proxy.url.replace("//", f"//me:{quote(KEY, safe='')}@"))
-        for scheme in ("http", "https"):
-            model = OpenAICompatible("tiny", base_url=f"{scheme}://a.example/v1", api_key="", max_retries=0)
+    with nothing_leaks(f"me:{KEY}") as search, LoopbackServer(*[send_and_drop(answer)] * 4) as proxy:
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+            monkeypatch.setenv(variable, proxy.url.replace("//", f"//me:{quote(KEY, safe='')}@"))
+        with OpenAICompatible("tiny", base_url=f"{scheme}://a.example/v1", api_key="", max_retries=0) as model:
             with pytest.raises(ModelError) as caught:
-                mode(model)
+                ask(model)
             search.in_error(caught.value)
             search.in_object(model, "model")
-            model.close()
-    assert proxy.connections == 2
-    search.in_text(log.getvalue(), "log")
-    assert search.hits == []
+    assert proxy.connections == 1
 
 
-@cases("mode", MODES)
-def test_password_of_an_invalid_proxy_is_not_shown(
-    mode: Callable[[RemoteModel], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@all_modes
+def test_password_of_an_invalid_proxy_is_not_shown(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, f"http://me:{KEY}@127.0.0.1:1")
-    search = Search(KEY)
-    with pytest.raises(ModelError, match="the proxy of the environment cannot be used") as caught:
-        mode(OpenAICompatible("tiny", base_url="http://a.example/v1", api_key="", max_retries=0))
-    search.in_error(caught.value)
-    assert search.hits == []
+    with nothing_leaks() as search:
+        with pytest.raises(ModelError, match="the proxy of the environment cannot be used") as caught:
+            ask(OpenAICompatible("tiny", base_url="http://a.example/v1", api_key="", max_retries=0))
+        search.in_error(caught.value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import pickle
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, Secre
 from graphexec.models.http.endpoint import hide_credentials
 from graphexec.models.http.remote import RemoteModel
 from tests.models import actors
+from tests.models.call_modes import Ask, all_modes, call_blocking, stream_blocking
 from tests.models.leaks import Search, record_log
 from tests.parameters import cases
 
@@ -25,34 +26,18 @@ KEY = "sk-Qx7/vR2+zT9uLmN4pW8y"
 CLASSES = (OpenAICompatible, OpenAIResponses, Anthropic)
 
 
-def complete(model: RemoteModel) -> object:
-    return model.complete(actors.HELLO)
-
-
-def acomplete(model: RemoteModel) -> object:
-    return asyncio.run(model.acomplete(actors.HELLO))
-
-
-def stream(model: RemoteModel) -> object:
-    return actors.read_stream(model.stream(actors.HELLO))
-
-
-def astream(model: RemoteModel) -> object:
-    async def run() -> object:
-        return [piece async for piece in model.astream(actors.HELLO)]
-
-    return asyncio.run(run())
-
-
-MODES = (complete, acomplete, stream, astream)
+@contextmanager
+def nothing_leaks(*secrets: str) -> Generator[Search, None, None]:
+    """Search for the key in what the block gives and in the log; nothing may be found."""
+    search = Search(KEY, *secrets)
+    with record_log() as log:
+        yield search
+    search.in_text(log.getvalue(), "log")
+    assert search.hits == []
 
 
 def answer(status: int, body: bytes | str, kind: str = "application/json", **headers: str) -> actors.Answer:
-    return lambda _: httpx.Response(
-        status,
-        content=body,
-        headers={"content-type": kind} | {name.replace("_", "-"): v for name, v in headers.items()},
-    )
+    return lambda _: httpx.Response(status, content=body, headers={"content-type": kind} | headers)
 
 
 def fail(error: Exception) -> actors.Answer:
@@ -83,6 +68,8 @@ def cut_stream(_: httpx.Request) -> httpx.Response:
 
 
 ECHO = f'{{"error": {{"message": "Incorrect API key provided: {KEY}"}}}}'
+EVENTS = "text/event-stream"
+STATUSES = (400, 401, 403, 404, 408, 413, 422, 429, 500, 529, 201)
 FAILURES: dict[str, actors.Answer] = {
     "connection refused": fail(httpx.ConnectError("refused")),
     "no such host": fail(httpx.ConnectError("[Errno -2] Name or service not known")),
@@ -94,19 +81,9 @@ FAILURES: dict[str, actors.Answer] = {
     "proxy": fail(httpx.ProxyError("407 Proxy Authentication Required")),
     "decoding": fail(httpx.DecodingError("not gzip")),
     "unexpected": fail(ValueError("a bug in a transport")),
-    "400": answer(400, ECHO),
-    "401": answer(401, ECHO),
+    **{str(status): answer(status, ECHO) for status in STATUSES},
     "401 with headers": echo_headers,
-    "403": answer(403, ECHO),
-    "404": answer(404, ECHO),
-    "408": answer(408, ECHO),
-    "413": answer(413, ECHO),
-    "422": answer(422, ECHO),
-    "429": answer(429, ECHO),
-    "500": answer(500, ECHO),
-    "529": answer(529, ECHO),
     "302": answer(302, "", location=f"https://elsewhere.example/?key={KEY}"),
-    "201": answer(201, ECHO),
     "200 with an error": answer(200, ECHO),
     "not JSON": answer(200, f"Incorrect API key {KEY}"),
     "long, not JSON": answer(200, f"{'x' * 5_000} {KEY}"),
@@ -115,41 +92,29 @@ FAILURES: dict[str, actors.Answer] = {
     "empty": answer(200, ""),
     "other JSON": answer(200, f'["{KEY}"]'),
     "wrong types": answer(200, f'{{"choices": "{KEY}", "content": "{KEY}", "output": "{KEY}"}}'),
-    "error in a stream": answer(200, f"data: {ECHO}\n\n", "text/event-stream"),
-    "event that is not JSON": answer(200, f"data: {KEY}\n\n", "text/event-stream"),
-    "Anthropic's error in a stream": answer(
-        200, f'event: error\ndata: {{"type": "error", {ECHO[1:]}\n\n', "text/event-stream"
-    ),
-    "stream without events": answer(200, "", "text/event-stream"),
+    "error in a stream": answer(200, f"data: {ECHO}\n\n", EVENTS),
+    "event that is not JSON": answer(200, f"data: {KEY}\n\n", EVENTS),
+    "Anthropic's error": answer(200, f'event: error\ndata: {{"type": "error", {ECHO[1:]}\n\n', EVENTS),
+    "stream without events": answer(200, "", EVENTS),
     "cut stream": cut_stream,
 }
 
 
-def make(kind: type[RemoteModel], act: actors.Answer, time: actors.FakeTime) -> RemoteModel:
-    transport = httpx.MockTransport(act)
-    return kind(
-        "tiny",
-        base_url="https://models.example/v1",
-        api_key=KEY,
-        client=httpx.Client(transport=transport),
-        async_client=httpx.AsyncClient(transport=transport),
-        clock=time.clock,
-    )
+def make(kind: type[RemoteModel], act: actors.Answer) -> RemoteModel:
+    clients = actors.clients_of(httpx.MockTransport(act))
+    return kind("tiny", base_url="https://models.example/v1", api_key=KEY, clock=actors.FakeTime().clock, **clients)
 
 
-@cases("mode", MODES)
+@all_modes
 @cases("kind", CLASSES)
-def test_no_failure_shows_the_key(kind: type[RemoteModel], mode: Callable[[RemoteModel], object]) -> None:
-    search = Search(KEY)
-    with record_log() as log:
+def test_no_failure_shows_the_key(kind: type[RemoteModel], ask: Ask) -> None:
+    with nothing_leaks() as search:
         for name, act in FAILURES.items():
-            model = make(kind, act, actors.FakeTime())
+            model = make(kind, act)
             with pytest.raises((ModelError, ValueError)) as caught:
-                mode(model)
+                ask(model)
             search.in_error(caught.value, name)
             search.in_object(model, name)
-    search.in_text(log.getvalue(), "log")
-    assert search.hits == []
 
 
 class TestSecret:
@@ -157,16 +122,14 @@ class TestSecret:
         secret = Secret(KEY)
         assert [repr(secret), str(secret), f"{secret}", f"{secret:>5}", f"{secret!r}"] == ["***"] * 3 + ["  ***", "***"]
         assert secret.get_secret_value() == KEY
-        search = Search(KEY)
-        search.in_object(secret, "secret")
-        assert search.hits == []
+        with nothing_leaks() as search:
+            search.in_object(secret, "secret")
 
     def test_secrets_are_compared_by_their_strings(self) -> None:
         assert Secret(KEY) == Secret(KEY) != Secret("another")
         assert hash(Secret(KEY)) == hash(Secret(KEY)) != hash(KEY)
         assert Secret(KEY) != KEY
-        assert Secret(KEY)
-        assert not Secret("")
+        assert [bool(Secret(KEY)), bool(Secret(""))] == [True, False]
 
     def test_secret_cannot_be_pickled(self) -> None:
         secret = Secret(KEY)
@@ -187,71 +150,65 @@ def test_key_may_be_hidden(key: object) -> None:
     assert script.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
+@cases("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
 @cases("kind", CLASSES)
-def test_model_cannot_be_pickled_or_copied(kind: type[RemoteModel]) -> None:
-    model = kind("tiny", api_key=KEY)
-    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(SecretError, match=f"make the {kind.__name__} where it is used"):
-            attempt(model)
+def test_model_cannot_be_pickled_or_copied(kind: type[RemoteModel], attempt: Callable[[object], object]) -> None:
+    with pytest.raises(SecretError, match=f"make the {kind.__name__} where it is used"):
+        attempt(kind("tiny", api_key=KEY))
 
 
-@cases(
-    "options",
-    [
-        {"api_key": KEY, "temperature": "hot"},
-        {"api_key": KEY.encode()},
-        {"api_key": [KEY]},
-        {"api_key": KEY, "unknown": 1},
-        {"extra_headers": {"Authorization": f"Bearer {KEY}\n"}},
-        {"extra_headers": {"Authorization": KEY.encode()}},
-        {"extra_headers": {"X-Api-Key": [KEY]}},
-        {"extra_headers": [KEY]},
-        {"base_url": f"https://me:{KEY}@host/v1", "timeout": "long"},
-    ],
-)
+WRONG: list[dict[str, Any]] = [
+    {"api_key": KEY, "temperature": "hot"},
+    {"api_key": KEY.encode()},
+    {"api_key": [KEY]},
+    {"api_key": KEY, "unknown": 1},
+    {"extra_headers": {"Authorization": f"Bearer {KEY}\n"}},
+    {"extra_headers": {"Authorization": KEY.encode()}},
+    {"extra_headers": {"X-Api-Key": [KEY]}},
+    {"extra_headers": [KEY]},
+    {"base_url": f"https://me:{KEY}@host/v1", "timeout": "long"},
+]
+
+
+@cases("options", WRONG)
 @cases("create", [*CLASSES, create_model])
-def test_wrong_options_show_no_secret(create: Callable[..., object], options: dict[str, object]) -> None:
+def test_wrong_options_show_no_secret(create: Callable[..., object], options: dict[str, Any]) -> None:
     if create is create_model and "base_url" in options:
         return
-    with pytest.raises(InputError) as caught:
-        create("openai:gpt-9" if create is create_model else "tiny", **options)
-    search = Search(KEY)
-    search.in_error(caught.value)
-    assert search.hits == []
+    with nothing_leaks() as search:
+        with pytest.raises(InputError) as caught:
+            create("openai:gpt-9" if create is create_model else "tiny", **options)
+        search.in_error(caught.value)
 
 
 @cases("key", [f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank"])
 def test_invalid_key_is_not_shown(key: str) -> None:
-    model = OpenAICompatible("tiny", base_url="https://a.example", api_key=key)
-    with pytest.raises(ModelError) as caught:
-        model.complete(actors.HELLO)
-    search = Search(key, KEY)
-    search.in_error(caught.value)
-    assert search.hits == []
+    with nothing_leaks(key) as search:
+        with pytest.raises(ModelError) as caught:
+            call_blocking(OpenAICompatible("tiny", base_url="https://a.example", api_key=key))
+        search.in_error(caught.value)
 
 
-@cases("mode", MODES)
-def test_failures_on_sockets_show_no_key(mode: Callable[[RemoteModel], object]) -> None:
-    search = Search(KEY)
+@all_modes
+def test_failures_on_sockets_show_no_key(ask: Ask) -> None:
     bad = actors.send(actors.response(ECHO.encode(), status="401 Unauthorized"))
-    with record_log() as log, actors.LoopbackServer(bad) as server:
+    with nothing_leaks() as search, actors.LoopbackServer(bad) as server:
         server.add_acts(server.stall(), server.stall(b"HTTP/1.1 200 OK\r\ncontent-type: te"))
         for _ in range(3):
             model = OpenAICompatible("tiny", base_url=server.url, api_key=KEY, timeout=0.2, max_retries=0)
             with pytest.raises(ModelError) as caught:
-                mode(model)
+                ask(model)
             search.in_error(caught.value)
             search.in_object(model, "model")
             model.close()
-    search.in_text(log.getvalue(), "log")
-    assert search.hits == []
 
 
+QUOTED = quote(KEY, safe="")
 EXTRA: dict[str, dict[str, Any]] = {
-    "user name and password": {"base_url": f"https://me:{quote(KEY, safe='')}@models.example/v1"},
-    "user name": {"base_url": f"https://{quote(KEY, safe='')}@models.example/v1"},
-    "parameter": {"base_url": f"https://models.example/v1?api-version=3&api-key={quote(KEY, safe='')}"},
-    "another parameter": {"base_url": f"https://models.example/v1/?key={quote(KEY, safe='')}"},
+    "user name and password": {"base_url": f"https://me:{QUOTED}@models.example/v1"},
+    "user name": {"base_url": f"https://{QUOTED}@models.example/v1"},
+    "parameter": {"base_url": f"https://models.example/v1?api-version=3&api-key={QUOTED}"},
+    "another parameter": {"base_url": f"https://models.example/v1/?key={QUOTED}"},
     "header": {"extra_headers": {"Authorization": f"Bearer {KEY}"}},
     "another header": {"extra_headers": {"X-My-Token": KEY, "X-Title": "graphexec"}},
     "member": {"extra_body": {"provider": {"api_key": KEY}, "list": [{"secret": KEY}]}},
@@ -269,16 +226,13 @@ def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> 
     script = actors.Script(echo_request, echo_request)
     options: dict[str, Any] = {"base_url": "https://models.example/v1", "api_key": "unused"} | EXTRA[name]
     model = kind("tiny", client=httpx.Client(transport=script.transport), **options)
-    search = Search(KEY)
-    with record_log() as log:
-        for mode in (complete, stream):
+    with nothing_leaks() as search:
+        for ask in (call_blocking, stream_blocking):
             with pytest.raises(ModelError) as caught:
-                mode(model)
+                ask(model)
             search.in_error(caught.value, name)
-    search.in_object(model, name)
-    search.in_text(model.identity + model.provider, "identity")
-    search.in_text(log.getvalue(), "log")
-    assert search.hits == []
+        search.in_object(model, name)
+        search.in_text(model.identity + model.provider, "identity")
     # It was sent.
     search.in_text(str(echo_request(script.requests[0]).json()), "sent")
     assert search.hits
@@ -286,11 +240,10 @@ def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> 
 
 def test_address_keeps_its_parameters() -> None:
     script = actors.Script(httpx.Response(401))
-    client = httpx.Client(transport=script.transport)
+    url = "https://me:pa%20ss@a.example/v1/?api-version=3&api-key=k"
+    model = OpenAICompatible("tiny", base_url=url, api_key="", client=httpx.Client(transport=script.transport))
     with pytest.raises(ModelError, match=r"tiny at https://a\.example/v1\?api-version=3&api-key=\*\*\* "):
-        OpenAICompatible(
-            "tiny", base_url="https://me:pa%20ss@a.example/v1/?api-version=3&api-key=k", api_key="", client=client
-        ).complete(actors.HELLO)
+        call_blocking(model)
     (request,) = script.requests
     assert str(request.url) == "https://a.example/v1/chat/completions?api-version=3&api-key=k"
     assert request.headers["authorization"] == "Basic bWU6cGEgc3M="
@@ -313,37 +266,31 @@ def test_shown_address_has_no_credentials(url: str, shown: str) -> None:
     assert hide_credentials(url) == shown
 
 
-@cases("mode", MODES)
-def test_key_is_not_sent_to_another_host(mode: Callable[[RemoteModel], object]) -> None:
+@all_modes
+def test_key_is_not_sent_to_another_host(ask: Ask) -> None:
     hosts: list[str] = []
 
     def redirect(request: httpx.Request) -> httpx.Response:
         hosts.append(request.url.host)
         return httpx.Response(307, headers={"location": "https://elsewhere.example/v1/messages"})
 
-    transport = httpx.MockTransport(redirect)
-    model = Anthropic(
-        "tiny",
-        api_key=KEY,
-        client=httpx.Client(transport=transport, follow_redirects=True),
-        async_client=httpx.AsyncClient(transport=transport, follow_redirects=True),
-    )
+    clients = actors.clients_of(httpx.MockTransport(redirect))
+    for client in clients.values():
+        client.follow_redirects = True
     with pytest.raises(ModelError, match=r"redirects to https://elsewhere\.example/v1/messages; use that address"):
-        mode(model)
+        ask(Anthropic("tiny", api_key=KEY, **clients))
     assert hosts == ["api.anthropic.com"]
 
 
-@cases("mode", MODES)
-def test_log_of_a_socket_has_no_key(mode: Callable[[RemoteModel], object]) -> None:
+@all_modes
+def test_log_of_a_socket_has_no_key(ask: Ask) -> None:
     # The client logs the URL, and the headers of the response.
     headers = f"Location: http://127.0.0.1/?key={KEY}\r\nX-Echo: Bearer {KEY}\r\nContent-Length: 0"
-    head = f"HTTP/1.1 302 Found\r\n{headers}\r\n\r\n"
-    search = Search(KEY)
-    with record_log() as log, actors.LoopbackServer(actors.send(head.encode())) as server:
-        model = OpenAICompatible("tiny", base_url=f"{server.url}?api-key={KEY}", api_key=KEY)
-        with pytest.raises(ModelError):
-            mode(model)
-        model.close()
-    assert "api-key=***" in log.getvalue()
-    search.in_text(log.getvalue(), "log")
-    assert search.hits == []
+    found = actors.send(f"HTTP/1.1 302 Found\r\n{headers}\r\n\r\n".encode())
+    with nothing_leaks(), record_log() as log, actors.LoopbackServer(found) as server:
+        with (
+            OpenAICompatible("tiny", base_url=f"{server.url}?api-key={KEY}", api_key=KEY) as model,
+            pytest.raises(ModelError),
+        ):
+            ask(model)
+        assert "api-key=***" in log.getvalue()

@@ -20,10 +20,11 @@ from graphexec.errors import ModelError, SecretError
 from graphexec.memory import BufferMemory, FileHistory
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
-from tests.models.actors import HELLO, FakeTime, LoopbackServer, chunks, send
-from tests.models.leaks import Search, record_log
+from tests.models.actors import HELLO, FakeTime, LoopbackServer, chunks, send, serve, split_events
+from tests.models.call_modes import Ask, call_blocking, stream_blocking
+from tests.models.leaks import Search
 from tests.models.recorded import CALLS, CHAT, STREAM
-from tests.models.test_secrets import CLASSES, ECHO, KEY, MODES, answer, make
+from tests.models.test_secrets import CLASSES, ECHO, KEY, answer, make, nothing_leaks
 from tests.parameters import cases
 
 
@@ -49,9 +50,6 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
     """Run in each way, record everything, and search it."""
     recorder = Recorder(executor.verify(), inputs="?")
 
-    async def arun() -> object:
-        return await executor.ainvoke({"input": "?"})
-
     def stream() -> None:
         try:
             for event in executor.stream({"input": "?"}):
@@ -62,7 +60,7 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
 
     ways: tuple[Callable[[], object], ...] = (
         lambda: executor.invoke({"input": "?"}),
-        lambda: asyncio.run(arun()),
+        lambda: asyncio.run(executor.ainvoke({"input": "?"})),
         stream,
         lambda: executor.batch([{"input": "?"}, {"input": "!"}]),
     )
@@ -77,21 +75,16 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
     (folder / "trace.jsonl").write_text(recorder.recording.to_json_lines())
     executor.draw(folder / "page.html", runs=recorder)
     search.in_object(executor, "executor")
+    search.in_files(folder)
 
 
+@cases("act", [answer(401, ECHO), answer(500, ECHO), answer(200, f"no JSON: {KEY}")])
 @cases("kind", CLASSES)
-def test_failed_runs_show_no_key(kind: type[RemoteModel], tmp_path: Path) -> None:
-    search = Search(KEY)
+def test_failed_runs_show_no_key(kind: type[RemoteModel], act: Callable[..., Any], tmp_path: Path) -> None:
     reports: list[object] = []
-    with record_log() as log, listen_with(Listener(reports.append)):
-        for act in (answer(401, ECHO), answer(500, ECHO), answer(200, f"no JSON: {KEY}")):
-            model = make(kind, act, FakeTime())
-            run_all(executor_of(wrap(model, tmp_path), tmp_path), tmp_path, search)
-    for report in reports:
-        search.in_text(str(report), "report")
-    search.in_text(log.getvalue(), "log")
-    search.in_files(tmp_path)
-    assert search.hits == []
+    with nothing_leaks() as search, listen_with(Listener(reports.append)):
+        run_all(executor_of(wrap(make(kind, act), tmp_path), tmp_path), tmp_path, search)
+        search.in_text("\n".join(map(str, reports)), "reports")
 
 
 def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
@@ -99,11 +92,8 @@ def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
         first = b'"tool_call_id"' not in request.content
         return httpx.Response(200, headers={"content-type": "application/json"}, content=CALLS if first else CHAT)
 
-    search = Search(KEY)
-    model = make(models.OpenAICompatible, act, FakeTime())
-    run_all(executor_of(wrap(model, tmp_path), tmp_path), tmp_path, search)
-    search.in_files(tmp_path)
-    assert search.hits == []
+    with nothing_leaks() as search:
+        run_all(executor_of(wrap(make(models.OpenAICompatible, act), tmp_path), tmp_path), tmp_path, search)
     assert {"history.jsonl", "cache.sqlite", "page.html", "trace.jsonl"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -112,11 +102,9 @@ def stalled(server: LoopbackServer, kind: type[RemoteModel]) -> RemoteModel:
     return kind("tiny", base_url=server.url, api_key=KEY)
 
 
-@cases("kind", [models.OpenAICompatible, models.OpenAIResponses, models.Anthropic])
+@cases("kind", CLASSES)
 def test_cancelled_call_shows_no_key(kind: type[RemoteModel]) -> None:
-    search = Search(KEY)
-
-    async def call(model: RemoteModel, asked: threading.Event) -> None:
+    async def cancel(model: RemoteModel, asked: threading.Event, search: Search) -> None:
         task = asyncio.ensure_future(model.acomplete(HELLO))
         await asyncio.to_thread(asked.wait, 10)
         task.cancel()
@@ -124,46 +112,49 @@ def test_cancelled_call_shows_no_key(kind: type[RemoteModel]) -> None:
             await task
         search.in_error(caught.value, "cancelled")
         search.in_object(task, "task")
-        asked.clear()
+        await model.aclose()
 
-        async def expire() -> None:
+    with nothing_leaks() as search, LoopbackServer() as server:
+        asyncio.run(cancel(stalled(server, kind), server.asked, search))
+
+
+@cases("kind", CLASSES)
+def test_call_beyond_a_deadline_shows_no_key(kind: type[RemoteModel]) -> None:
+    async def expire(model: RemoteModel, asked: threading.Event, search: Search) -> None:
+        async def reschedule() -> None:
             await asyncio.to_thread(asked.wait, 10)
             limit.reschedule(0)
 
-        async def call_in_time() -> None:
+        async def call() -> None:
             async with limit:
                 await model.acomplete(HELLO)
 
         limit = asyncio.timeout(None)
-        expiry = asyncio.ensure_future(expire())
+        expiry = asyncio.ensure_future(reschedule())
         with pytest.raises(TimeoutError) as late:
-            await call_in_time()
+            await call()
         await expiry
         search.in_error(late.value, "deadline")
         await model.aclose()
 
-    with LoopbackServer() as server:
-        asyncio.run(call(stalled(server, kind), server.asked))
-    assert search.hits == []
+    with nothing_leaks() as search, LoopbackServer() as server:
+        asyncio.run(expire(stalled(server, kind), server.asked, search))
 
 
-def test_run_stopped_by_its_deadline_shows_no_key(tmp_path: Path) -> None:
-    search = Search(KEY)
-    with LoopbackServer() as server:
+def test_run_stopped_by_its_deadline_shows_no_key() -> None:
+    with nothing_leaks() as search, LoopbackServer() as server:
         model = stalled(server, models.OpenAICompatible)
         agent = create_tool_calling_agent(model, [])
         result = AgentExecutor(agent=agent, tools=[], max_execution_time=0.05, max_iterations=2).invoke({"input": "?"})
         model.close()
-    search.in_object(result, "result")
-    assert search.hits == []
+        search.in_object(result, "result")
 
 
 @cases("mode", ["sync", "async"])
 def test_exception_of_a_reader_shows_no_key(mode: str) -> None:
     # The user's code between two pieces of a stream.
     pieces = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n' * 3
-    model = make(models.OpenAICompatible, answer(200, pieces, "text/event-stream"), FakeTime())
-    search = Search(KEY)
+    model = make(models.OpenAICompatible, answer(200, pieces, "text/event-stream"))
 
     def read() -> None:
         stream = model.stream(HELLO)
@@ -177,22 +168,20 @@ def test_exception_of_a_reader_shows_no_key(mode: str) -> None:
         await anext(stream)
         await stream.athrow(ValueError("of the reader"))
 
-    with pytest.raises(ValueError, match="of the reader") as caught:
-        read() if mode == "sync" else asyncio.run(aread())
-    search.in_error(caught.value)
-    assert search.hits == []
+    with nothing_leaks() as search:
+        with pytest.raises(ValueError, match="of the reader") as caught:
+            read() if mode == "sync" else asyncio.run(aread())
+        search.in_error(caught.value)
 
 
-def test_closed_client_shows_no_key() -> None:
-    search = Search(KEY)
+@cases("ask", [call_blocking, stream_blocking])
+def test_closed_client_shows_no_key(ask: Ask) -> None:
     client = httpx.Client()
     client.close()
-    model = models.OpenAICompatible("tiny", api_key=KEY, client=client)
-    for mode in MODES[::2]:
+    with nothing_leaks() as search:
         with pytest.raises(RuntimeError, match="closed") as caught:
-            mode(model)
+            ask(models.OpenAICompatible("tiny", api_key=KEY, client=client))
         search.in_error(caught.value)
-    assert search.hits == []
 
 
 def test_no_failure_leaves_a_request_in_memory() -> None:
@@ -215,10 +204,8 @@ def test_executor_with_a_key_cannot_be_copied(tmp_path: Path) -> None:
 
 def test_call_under_way_shows_no_key() -> None:
     # Another thread or task may fail meanwhile, in a frame that has the model.
-    search = Search(KEY)
-    events = chunks(*(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1]))
-    with LoopbackServer(send(events), send(events)) as server:
-        model = models.OpenAICompatible("tiny", base_url=server.url, api_key=KEY)
+    events = send(chunks(*split_events(STREAM)))
+    with nothing_leaks() as search, serve(events, events, api_key=KEY) as (_, model):
         stream = model.stream(HELLO)
         next(stream)
         search.in_object(model, "model")
@@ -234,4 +221,3 @@ def test_call_under_way_shows_no_key() -> None:
             await model.aclose()
 
         asyncio.run(talk())
-    assert search.hits == []
