@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import graphexec as gx
 from graphexec.actions import Steps
@@ -28,6 +28,7 @@ from graphexec.tools import AnyTool
 from tests.executor.hostile_plans import Act, AgentPlan, ObserverPlan, Plan
 from tests.executor.hostile_runs import Actor, CrashError, World, make_tool, template
 
+Call: TypeAlias = gx.CallContext[Any]
 REVIEWS = gx.Budget("reviews", 2)
 
 
@@ -92,18 +93,14 @@ class Builder:
         executor = gx.AgentExecutor(
             agent=self.agent(tools),
             tools=tools,
-            handle_parsing_errors=self.policy(plan.parsing) if isinstance(plan.parsing, Act) else plan.parsing,
+            handle_parsing_errors=self.policy(plan.parsing),
             early_stopping_method=plan.early,
             return_direct=plan.return_direct,
-            handle_tool_errors=self.policy(plan.on_error) if isinstance(plan.on_error, Act) else plan.on_error,
+            handle_tool_errors=self.policy(plan.on_error),
             tool_concurrency=plan.at_once,
             memory=self.memory(),
             handlers={gx.AskHuman: self.answer_person},
-            observers=[
-                partial(world.record, self.number),
-                *map(self.observer, plan.observers),
-                *self.make_crash_observers(),
-            ],
+            observers=[partial(world.record, self.number), *self.observers()],
         )
         # The limits of the plan are set last, as there are only a few different graphs.
         executor = self.splice_nodes(executor)
@@ -122,20 +119,18 @@ class Builder:
             case "structured":
                 return gx.create_structured_agent(self.model, tools, rules=self.plan.rules)
             case "function":
-
-                def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-                    turn, number, _ = self.world.take_turn(self.number)
-                    return turn.decision(number)
-
-                return decide
+                return self.decide
             case "async function":
+                return self.adecide
 
-                async def adecide(steps: Steps, inputs: dict[str, Any]) -> Any:
-                    turn, number, _ = self.world.take_turn(self.number)
-                    await self.world.pause(turn.seconds, stubborn=turn.stubborn)
-                    return turn.decision(number)
+    def decide(self, steps: Steps, inputs: dict[str, Any]) -> Any:
+        turn, number, _ = self.world.take_turn(self.number)
+        return turn.decision(number)
 
-                return adecide
+    async def adecide(self, steps: Steps, inputs: dict[str, Any]) -> Any:
+        turn, number, _ = self.world.take_turn(self.number)
+        await self.world.pause(turn.seconds, stubborn=turn.stubborn)
+        return turn.decision(number)
 
     def splice_nodes(self, executor: gx.AgentExecutor) -> gx.AgentExecutor:
         """Return the executor with the nodes of the plan inserted before its answers."""
@@ -165,8 +160,8 @@ class Builder:
             after = [nodes[name]]
         return executor
 
-    def policy(self, act: Act) -> Callable[[Exception], str]:
-        return lambda _: self.world.act(act)
+    def policy(self, plan: Any) -> Any:
+        return (lambda _: self.world.act(plan)) if isinstance(plan, Act) else plan
 
     async def answer_person(self, question: gx.AskHuman) -> str:
         await self.world.aact(self.plan.person)
@@ -174,12 +169,9 @@ class Builder:
             self.world.turns["person"] += 1
             return "yes" if self.world.turns["person"] % 3 == 0 else "no"
 
-    def observer(self, plan: ObserverPlan) -> Callable[[Any], None]:
-        return Observer(self.world, plan)
-
-    def make_crash_observers(self) -> list[Any]:
-        """Return an observer that ends the first executor's run at the events in the plan."""
-        return [Crashing(self.world)] if self.number == 0 and self.world.plan.crashes else []
+    def observers(self) -> list[Any]:
+        crashing = [Crashing(self.world)] if self.number == 0 and self.world.plan.crashes else []
+        return [*(Observer(self.world, plan) for plan in self.plan.observers), *crashing]
 
     def memory(self) -> Any:
         as_messages = self.plan.kind in ("tool calling", "structured")
@@ -196,25 +188,25 @@ class Builder:
     def tools(self) -> list[AnyTool]:
         world = self.world
 
-        def echo(text: str, call: gx.CallContext[Any]) -> str:
+        def echo(text: str, call: Call) -> str:
             return text
 
-        def fail(text: str, call: gx.CallContext[Any]) -> str:
+        def fail(text: str, call: Call) -> str:
             raise ScriptedError(text)
 
-        def flaky(text: str, call: gx.CallContext[Any]) -> str:
+        def flaky(text: str, call: Call) -> str:
             with world.lock:
                 world.turns["flaky", call.id] += 1
                 if world.turns["flaky", call.id] % 2:
                     raise ScriptedError(text)
             return text
 
-        def news(text: str, call: gx.CallContext[Any]) -> str:
+        def news(text: str, call: Call) -> str:
             report(text)
             return text
 
         def make_nap(seconds: float, *, stubborn: bool = False) -> Any:
-            async def nap(text: str, call: gx.CallContext[Any]) -> str:
+            async def nap(text: str, call: Call) -> str:
                 await world.pause(seconds, stubborn=stubborn)
                 return text
 
@@ -238,47 +230,43 @@ class Builder:
         """Return the tools that start runs of the executor with this number."""
         world = self.world
 
-        async def run(text: str, call: gx.CallContext[Any]) -> str:
+        async def run(text: str, call: Call) -> str:
             return await world.arun(number)
 
-        def sync(text: str, call: gx.CallContext[Any]) -> str:
+        def sync(text: str, call: Call) -> str:
             return world.run(number)
 
-        def thread(text: str, call: gx.CallContext[Any]) -> str:
-            outputs: list[str] = []
-            errors: list[BaseException] = []
+        def thread(text: str, call: Call) -> str:
+            results: list[object] = []
 
             def work() -> None:
                 try:
-                    outputs.append(world.run(number, host=call))
+                    results.append(world.run(number, host=call))
                 except Exception as error:  # noqa: BLE001 - returned as the tool's result
-                    errors.append(error)
+                    results.append(error)
 
             started = threading.Thread(target=work)
             started.start()
             started.join()
-            return str(outputs or errors)
+            return str(results)
 
-        async def tasks(text: str, call: gx.CallContext[Any]) -> str:
+        async def tasks(text: str, call: Call) -> str:
             return str(await asyncio.gather(world.arun(number), world.arun(number), return_exceptions=True))
 
-        async def stream(text: str, call: gx.CallContext[Any]) -> str:
+        async def stream(text: str, call: Call) -> str:
             if not world.may_start():
                 return "enough"
             async with aclosing(world.executors[number].astream("q")) as events:
-                seen = 0
-                async for _ in events:
-                    seen += 1
-                    if seen == 12:
-                        break
+                for _ in range(12):
+                    await anext(events, None)
             return "left"
 
-        async def batch(text: str, call: gx.CallContext[Any]) -> str:
+        async def batch(text: str, call: Call) -> str:
             if not world.may_start():
                 return "enough"
             return str(len(await world.executors[number].abatch(["q", "q"], return_exceptions=True)))
 
-        async def leave(text: str, call: gx.CallContext[Any]) -> str:
+        async def leave(text: str, call: Call) -> str:
             async def work() -> None:
                 try:
                     await world.arun(number)
@@ -289,26 +277,17 @@ class Builder:
             await asyncio.sleep(0)
             return "left"
 
-        async def catch(text: str, call: gx.CallContext[Any]) -> str:
+        async def catch(text: str, call: Call) -> str:
             try:
                 return await world.arun(number)
             except Exception as error:  # noqa: BLE001 - users' tools may do so
                 return type(error).__name__
 
-        async def again(text: str, call: gx.CallContext[Any]) -> str:
+        async def again(text: str, call: Call) -> str:
             raise ScriptedError(await world.arun(number))
 
-        functions: dict[str, Any] = {
-            "run": run,
-            "sync": sync,
-            "thread": thread,
-            "tasks": tasks,
-            "stream": stream,
-            "batch": batch,
-            "leave": leave,
-            "catch": catch,
-        }
-        made = [make_tool(f"{how}_{number}", function) for how, function in functions.items()]
+        functions: list[Any] = [run, sync, thread, tasks, stream, batch, leave, catch]
+        made = [make_tool(f"{function.__name__}_{number}", function) for function in functions]
         made.append(make_tool(f"again_{number}", again, retry=retry))
         if number > self.number:
             made.append(world.executors[number].as_tool(f"as_{number}", "Let another agent do it."))

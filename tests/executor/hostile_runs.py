@@ -182,13 +182,10 @@ class World:
 
     async def _aenter(self, start: Any) -> object:
         executor = self.executors[0]
-        last: object = None
         match self.plan.entry_point:
             case "astream" | "atokens":
                 async with aclosing(executor.astream(start, tokens=self.plan.entry_point == "atokens")) as events:
-                    async for event in events:
-                        last = event
-                return last
+                    return [event async for event in events][-1]
             case "aiter":
                 turns = executor.iter(start)
                 async for _ in turns:
@@ -275,9 +272,8 @@ class World:
         with self.lock:
             self.position += 1
             call = event.call
-            trail = self.trails.get(call.run_id)
-            if trail is None:
-                trail = self.trails[call.run_id] = self._trail(number, call)
+            trail = self.trails.get(call.run_id) or self._trail(number, call)
+            self.trails[call.run_id] = trail
             match event:
                 case Entered():
                     trail.visit = 0
@@ -304,14 +300,11 @@ class World:
             trail.last = self.position
 
     def _trail(self, number: int, call: gx.CallContext[Any]) -> Trail:
-        path: list[str] = []
-        deepest = math.inf
         scope: Any = call.scope
-        while True:
-            path.append(scope.run_id)
-            if scope.host is None:
-                break
+        path = [scope.run_id]
+        while scope.host is not None:
             scope = scope.host.scope
+            path.append(scope.run_id)
         most = self.plan.agents[number].limits.depth or 0
         outer = [self.trails[one] for one in path[1:]]
         deepest = min([len(path) - 1 + most, *(one.deepest for one in outer)])
@@ -357,13 +350,13 @@ class Actor:
         usage = Usage(tokens // 2, tokens - tokens // 2) if tokens >= 0 else Usage(invalid, 0)
         match turn.kind:
             case "answer":
-                return replace(self._answer(f"answer {number}"), usage=usage)
+                reply = self._answer(f"answer {number}")
             case "act":
-                return replace(self._act(turn), usage=usage)
+                reply = self._act(turn)
             case "empty":
-                return ModelReply("", usage=usage)
+                reply = ModelReply("")
             case "garbage":
-                return ModelReply('{"action": 1', (ToolCall("x", "echo", '{"text": 1'),), usage=usage)
+                reply = ModelReply('{"action": 1', (ToolCall("x", "echo", '{"text": 1'),))
             case "nonsense":
                 # An invalid reply, as a user's faulty model returns it.
                 return cast("ModelReply", None)
@@ -371,26 +364,21 @@ class Actor:
                 raise ModelError("the model failed, as scripted")
             case "exception":
                 raise ScriptedError("as scripted")
+        return replace(reply, usage=usage)
 
     def _answer(self, text: str) -> ModelReply:
-        match self.plan.kind:
-            case "react":
-                return ModelReply(f"Final Answer: {text}")
-            case "structured":
-                return ModelReply(json.dumps({"action": "final_answer", "answer": text}))
-            case _:
-                return ModelReply(text)
+        structured = json.dumps({"action": "final_answer", "answer": text})
+        formats = {"react": f"Final Answer: {text}", "structured": structured}
+        return ModelReply(formats.get(self.plan.kind, text))
 
     def _act(self, turn: ScriptedTurn) -> ModelReply:
         first = turn.calls[0].action
-        match self.plan.kind:
-            case "react":
-                return ModelReply(f"Action: {first.tool}\nAction Input: {turn.calls[0].argument}")
-            case "structured":
-                return ModelReply(json.dumps({"action": first.tool, "action_input": first.tool_input}))
-            case _:
-                calls = [
-                    ToolCall(f"c{place}", call.tool, json.dumps(call.action.tool_input))
-                    for place, call in enumerate(turn.calls)
-                ]
-                return ModelReply("", tuple(calls), finish_reason="tool_calls")
+        if self.plan.kind == "react":
+            return ModelReply(f"Action: {first.tool}\nAction Input: {turn.calls[0].argument}")
+        if self.plan.kind == "structured":
+            return ModelReply(json.dumps({"action": first.tool, "action_input": first.tool_input}))
+        calls = [
+            ToolCall(f"c{place}", call.tool, json.dumps(call.action.tool_input))
+            for place, call in enumerate(turn.calls)
+        ]
+        return ModelReply("", tuple(calls), finish_reason="tool_calls")

@@ -10,21 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec._arguments import (
-    FLAG,
-    MODEL,
-    NAME,
-    PATH,
-    SECONDS,
-    STRING,
-    TIMEOUT,
-    Constraint,
-    has_methods,
-    optional,
-    validate,
-    validate_each,
-    whole,
-)
+from graphexec import _arguments as arguments
+from graphexec._arguments import FLAG, MODEL, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.models import ScriptedModel
 from tests.parameters import cases
@@ -47,18 +34,18 @@ def test_other_values_are_not_numbers(value: object) -> None:
 
 
 # A constraint, valid values and invalid ones. Any: they have all types.
-KINDS: list[tuple[Constraint, list[Any], list[Any]]] = [
+KINDS: list[tuple[arguments.Constraint, list[Any], list[Any]]] = [
     (STRING, ["", "a"], [b"a", None, str]),
     (NAME, ["a", " a"], ["", " \n", None, 3]),
     (FLAG, [True, False], [0, 1, None, "no"]),
     (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
-    (has_methods("a list", "append", "pop"), [[]], [(), list, None]),
+    (arguments.has_methods("a list", "append", "pop"), [[]], [(), list, None]),
     (optional(STRING), ["a", None], [3]),
 ]
 
 
 @cases(("kind", "fits", "others"), KINDS)
-def test_constraint_accepts_only_its_values(kind: Constraint, fits: list[Any], others: list[Any]) -> None:
+def test_constraint_accepts_only_its_values(kind: arguments.Constraint, fits: list[Any], others: list[Any]) -> None:
     assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
 
 
@@ -73,10 +60,8 @@ def test_all_invalid_arguments_are_reported_at_once() -> None:
     wrong = ("size", 2.5, whole(1)), ("name", "a", STRING), ("when", None, SECONDS)
     with pytest.raises(InputError) as raised:
         validate("box", *wrong)
-    assert (
-        str(raised.value)
-        == "box has size=2.5; give a whole number, 1 or more; box has when=None; give seconds, 0 or more"
-    )
+    text = "box has size=2.5; give a whole number, 1 or more; box has when=None; give seconds, 0 or more"
+    assert str(raised.value) == text
     with pytest.raises(ToolDefinitionError, match=r"^size is 2\.5; give a whole number, 1 or more$"):
         validate("", wrong[0], error=ToolDefinitionError)
     validate("box", wrong[1])
@@ -102,11 +87,11 @@ def test_missing_method_of_a_model_is_named() -> None:
 
 @cases("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
 def test_several_values_become_a_tuple(several: Any) -> None:
-    assert validate_each("stop", several, str, "strings") == ("a", "b")
+    assert arguments.validate_each("stop", several, str, "strings") == ("a", "b")
 
 
 @cases("wrong", ["ab", b"ab", None, 3, ["a", 3]])
 def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
     with pytest.raises(InputError) as raised:
-        validate_each("stop", wrong, str, "strings")
+        arguments.validate_each("stop", wrong, str, "strings")
     assert str(raised.value) == f"stop is {wrong!r}; give a list of strings"

@@ -54,9 +54,8 @@ def test_failure_is_a_reply(run: Running) -> None:
 
 
 def test_failure_is_data() -> None:
-    assert ModelFailure.of(ServerError("overloaded", status=503)) == ModelFailure(
-        "graphexec.errors.ServerError", "overloaded", 503
-    )
+    failure = ModelFailure("graphexec.errors.ServerError", "overloaded", 503)
+    assert ModelFailure.of(ServerError("overloaded", status=503)) == failure
     assert ModelFailure.of(ModelError("away")).status is None
     assert set(reply_classes(AttemptModel)) == {ModelReply, ModelFailure}
     assert reply_classes(CallModel) == (ModelReply,)

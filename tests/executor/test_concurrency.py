@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -38,8 +39,7 @@ def test_fifty_short_calls_run_concurrently(run: Running, slow: AnyTool, limit: 
     executor = AgentExecutor(agent=scripted(batch, answer()), tools=[slow], max_execution_time=limit)
     # The best of several attempts, compared with plain threads in case other programs keep this machine busy. One after
     # another they would take half a second.
-    took: list[float] = []
-    plainly: list[float] = []
+    took, plainly = list[float](), list[float]()
     while not any(one < min(0.4, max(0.1, 3 * other)) for one, other in zip(took, plainly, strict=True)):
         assert len(took) < 20, (took, plainly)
         began = time.perf_counter()
@@ -92,14 +92,11 @@ def make_meeting_tool(kind: str, width: int) -> tuple[AnyTool, list[int]]:
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize("kind", ["def", "async def"])
 @pytest.mark.parametrize("width", [1, 3])
-def test_concurrency_reaches_its_limit_and_stays_there(
-    run: Running, kind: str, width: int, limit: float | None
-) -> None:
+def test_concurrency_reaches_its_limit(run: Running, kind: str, width: int, limit: float | None) -> None:
     meet, seen = make_meeting_tool(kind, width)
     batch = [act("meet", number=number) for number in range(9)]
-    result = run(
-        AgentExecutor(agent=scripted(batch, answer()), tools=[meet], tool_concurrency=width, max_execution_time=limit)
-    )
+    options: Any = {"tool_concurrency": width, "max_execution_time": limit}
+    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[meet], **options))
     assert [step.observation for step in result.steps] == list(range(9))
     assert max(seen) == width
 
@@ -112,21 +109,21 @@ def test_results_keep_the_order_of_calls(run: Running, kind: str, limit: float |
     finished[5].set()
     order: list[int] = []
 
-    def wait_blocking(number: int) -> int:
-        """Wait for the next one."""
-        finished[number + 1].wait(20)
+    def end(number: int) -> int:
         order.append(number)
         finished[number].set()
         return number
+
+    def wait_blocking(number: int) -> int:
+        finished[number + 1].wait(20)
+        return end(number)
 
     async def wait_awaiting(number: int) -> int:
-        """Wait for the next one."""
         await until(finished[number + 1])
-        order.append(number)
-        finished[number].set()
-        return number
+        return end(number)
 
-    waiting = tool(name="wait")(wait_blocking if kind == "def" else wait_awaiting)
+    function = wait_blocking if kind == "def" else wait_awaiting
+    waiting = tool(name="wait", description="Wait for the next one.")(function)
     batch = [act("wait", number=number) for number in range(5)]
     result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[waiting], max_execution_time=limit))
     assert order == [4, 3, 2, 1, 0]
@@ -138,15 +135,12 @@ def test_results_keep_the_order_of_calls(run: Running, kind: str, limit: float |
 def test_failing_tool_keeps_the_other_results(run: Running) -> None:
     batch = [act("echo", text="a"), act("fail", text="b"), act("nope"), act("echo", texd="c"), act("echo", text="d")]
     result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    invalid = "text: Field required; texd: Extra inputs are not permitted"
     assert [(step.status, step.observation) for step in result.steps] == [
         ("ok", "a"),
         ("error", "fail failed: ValueError: no b"),
         ("unknown_tool", "nope is not a valid tool, try one of [echo, fail]."),
-        (
-            "bad_arguments",
-            "echo was not called: text: Field required; texd: Extra inputs are not permitted. Call it as "
-            "echo(text: string).",
-        ),
+        ("bad_arguments", f"echo was not called: {invalid}. Call it as echo(text: string)."),
         ("ok", "d"),
     ]
 
@@ -199,9 +193,7 @@ def test_executor_is_shared_by_threads_and_tasks() -> None:
 
 @HOW
 def test_tool_sees_the_runs_context_variables(run: Running) -> None:
-    import contextvars
-
-    who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+    who: ContextVar[str] = ContextVar("who")
 
     @tool
     def whose() -> str:

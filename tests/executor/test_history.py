@@ -13,33 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    Agent,
-    AgentExecutor,
-    agents,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-    tool,
-)
+from graphexec import Agent, AgentExecutor, agents, messages, tool
 from graphexec.actions import Run
 from graphexec.agents.conversation import parse_messages
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
 from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
-from graphexec.messages import (
-    AssistantMessage,
-    Message,
-    ModelRequest,
-    Reasoning,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-    transcript,
-)
+from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo, messages, prompt
+from tests.executor import actors
+from tests.executor.actors import echo, prompt
 from tests.parameters import cases
 
 BEFORE = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))
@@ -55,15 +38,15 @@ def search(question: str) -> str:
 ASKED_WITH_MESSAGES: dict[str, tuple[Callable[..., Agent], str, str]] = {
     "chat": (agents.create_chat_agent, "question", "{agent_scratchpad}"),
     "JSON chat": (agents.create_json_chat_agent, "question", ""),
-    "structured": (partial(create_structured_agent, examples=()), "question", ""),
+    "structured": (partial(agents.create_structured_agent, examples=()), "question", ""),
     "structured chat": (agents.create_structured_chat_agent, "question", "{agent_scratchpad}"),
-    "tool calling": (create_tool_calling_agent, "prompt", ""),
+    "tool calling": (agents.create_tool_calling_agent, "prompt", ""),
 }
 
 ASKED_WITH_TEXT: dict[str, tuple[Callable[..., Agent], Any]] = {
     "conversational": (agents.create_conversational_agent, echo),
     "MRKL": (agents.create_mrkl_agent, echo),
-    "ReAct": (create_react_agent, echo),
+    "ReAct": (agents.create_react_agent, echo),
     "self-ask": (agents.create_self_ask_agent, search),
     "XML": (agents.create_xml_agent, echo),
 }
@@ -76,28 +59,26 @@ def make_agent(kind: str, question: str = "{input}", **options: Any) -> Agent:
     return create(ScriptedModel([]), [echo], **{name: f"{question}{besides}"}, **options)
 
 
-def request_of(agent: Agent, **inputs: Any) -> ModelRequest:
+def request_of(agent: Agent, **inputs: Any) -> messages.ModelRequest:
     effect = agent.ask(Run(inputs))
     assert isinstance(effect, CallModel)
     return effect.request
+
+
+def sent_by(agent: Agent, **inputs: Any) -> list[messages.Message]:
+    return actors.messages(request_of(agent, **inputs))
 
 
 @HOW
 def test_history_comes_between_instructions_and_question(kind: str) -> None:
     agent = make_agent(kind)
     assert (agent.input_keys, agent.optional_keys) == (("input",), ("chat_history",))
-    instructions, question = messages(request_of(agent, input="Who am I?"))
+    instructions, question = sent_by(agent, input="Who am I?")
     assert isinstance(instructions, SystemMessage)
     assert question == UserMessage("Who am I?")
-    for before in (
-        BEFORE,
-        list(BEFORE),
-        deque(BEFORE),
-        UserList(BEFORE),
-        [dataclasses.asdict(message) for message in BEFORE],
-    ):
-        sent = messages(request_of(agent, input="Who am I?", chat_history=before))
-        assert sent == [instructions, *BEFORE, question]
+    stored = [dataclasses.asdict(message) for message in BEFORE]
+    for before in (BEFORE, list(BEFORE), deque(BEFORE), UserList(BEFORE), stored):
+        assert sent_by(agent, input="Who am I?", chat_history=before) == [instructions, *BEFORE, question]
 
 
 @HOW
@@ -107,7 +88,7 @@ def test_message_memory_reaches_every_chat_agent(kind: str) -> None:
     agent = make_agent(kind, history="talk")
     assert agent.optional_keys == ("talk",)
     AgentExecutor(agent=agent, tools=[echo], memory=memory)
-    assert tuple(messages(request_of(agent, input="Who am I?", **memory.load({})))[1:3]) == BEFORE
+    assert tuple(sent_by(agent, input="Who am I?", **memory.load({}))[1:3]) == BEFORE
 
 
 @HOW
@@ -115,7 +96,7 @@ def test_template_variable_receives_history_as_text(kind: str) -> None:
     agent = make_agent(kind, "{chat_history}|{input}")
     assert (agent.input_keys, agent.optional_keys) == (("chat_history", "input"), ())
     for before in (BEFORE, "Human: I am Ada.\nAI: Hello, Ada."):
-        _, question = messages(request_of(agent, input="Who am I?", chat_history=before))
+        _, question = sent_by(agent, input="Who am I?", chat_history=before)
         assert question == UserMessage("Human: I am Ada.\nAI: Hello, Ada.|Who am I?")
 
 
@@ -127,8 +108,10 @@ def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
 
 
 def test_examples_come_before_the_history() -> None:
-    agent = create_structured_agent(ScriptedModel([]), [echo], examples=[agents.WorkedExample("Say a.", (), "a")])
-    sent = messages(request_of(agent, input="q", chat_history=BEFORE))
+    agent = agents.create_structured_agent(
+        ScriptedModel([]), [echo], examples=[agents.WorkedExample("Say a.", (), "a")]
+    )
+    sent = sent_by(agent, input="q", chat_history=BEFORE)
     assert sent[1] == UserMessage("Say a.")
     assert tuple(sent[3:5]) == BEFORE
 
@@ -139,33 +122,33 @@ MESSAGES = st.lists(
     st.one_of(
         st.builds(SystemMessage, TEXT),
         st.builds(UserMessage, TEXT),
-        st.builds(AssistantMessage, TEXT, CALLS, st.lists(st.builds(Reasoning, TEXT, TEXT, TEXT)).map(tuple)),
+        st.builds(AssistantMessage, TEXT, CALLS, st.lists(st.builds(messages.Reasoning, TEXT, TEXT, TEXT)).map(tuple)),
         st.builds(ToolMessage, TEXT, TEXT),
     )
 )
 
 
 @given(MESSAGES)
-def test_messages_survive_json(conversation: list[Message]) -> None:
+def test_messages_survive_json(conversation: list[messages.Message]) -> None:
     stored = json.loads(json.dumps([dataclasses.asdict(message) for message in conversation]))
     assert parse_messages(stored) == parse_messages(conversation) == tuple(conversation)
 
 
 @cases(
-    "other",
+    ("role", "fields"),
     [
-        {"role": "user"},
-        {"role": "user", "content": None},
-        {"role": "tool", "content": "a"},
-        {"role": "assistant", "content": "a", "tool_calls": 3},
-        {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "name": "echo"}]},
-        {"role": "assistant", "content": "a", "reasoning": "Hm."},
-        {"role": "assistant", "content": "a", "reasoning": [{"data": "x"}]},
-        {"role": "assistant", "content": "a", "reasoning": [{"text": "x", "data": None}]},
+        ("user", {}),
+        ("user", {"content": None}),
+        ("tool", {"content": "a"}),
+        ("assistant", {"content": "a", "tool_calls": 3}),
+        ("assistant", {"content": "a", "tool_calls": [{"id": "1", "name": "echo"}]}),
+        ("assistant", {"content": "a", "reasoning": "Hm."}),
+        ("assistant", {"content": "a", "reasoning": [{"data": "x"}]}),
+        ("assistant", {"content": "a", "reasoning": [{"text": "x", "data": None}]}),
     ],
 )
-def test_incomplete_message_in_json_is_refused(other: Any) -> None:
-    assert parse_messages([*BEFORE, other]) is None
+def test_incomplete_message_in_json_is_refused(role: str, fields: dict[str, Any]) -> None:
+    assert parse_messages([*BEFORE, {"role": role, **fields}]) is None
 
 
 TURNS = st.lists(st.builds(Turn, st.text(max_size=20), st.text(max_size=20)), max_size=4)
@@ -194,24 +177,16 @@ def test_conversational_agent_uses_its_own_name() -> None:
 
 def test_other_messages_have_names_too() -> None:
     calls = (ToolCall("1", "age", '{"of": "Ada"}'), ToolCall("2", "age", "{}"))
-    conversation: list[Message] = [
-        SystemMessage("Be brief."),
-        UserMessage("How old am I?"),
-        AssistantMessage("Let me see.", calls),
-        ToolMessage("1", "36"),
-        AssistantMessage("", calls[1:]),
-        AssistantMessage(""),
+    conversation: list[tuple[messages.Message, list[str]]] = [
+        (SystemMessage("Be brief."), ["System: Be brief."]),
+        (UserMessage("How old am I?"), ["Ada: How old am I?"]),
+        (AssistantMessage("Let me see.", calls), ["Robot: Let me see.", 'age({"of": "Ada"})', "age({})"]),
+        (ToolMessage("1", "36"), ["Tool: 36"]),
+        (AssistantMessage("", calls[1:]), ["Robot: age({})"]),
+        (AssistantMessage(""), ["Robot: "]),
     ]
-    assert transcript(conversation, human="Ada", ai="Robot").split("\n") == [
-        "System: Be brief.",
-        "Ada: How old am I?",
-        "Robot: Let me see.",
-        'age({"of": "Ada"})',
-        "age({})",
-        "Tool: 36",
-        "Robot: age({})",
-        "Robot: ",
-    ]
+    text = messages.transcript([message for message, _ in conversation], human="Ada", ai="Robot")
+    assert text.split("\n") == [line for _, lines in conversation for line in lines]
 
 
 def test_summary_is_a_system_message() -> None:
@@ -224,4 +199,4 @@ def test_summary_is_a_system_message() -> None:
 def test_other_lists_are_formatted_unchanged() -> None:
     agent = make_agent("tool calling", "{input}")
     for value in ([1, 2], ["a"], [*BEFORE, 3], {"role": "user"}, (None,)):
-        assert messages(request_of(agent, input=value))[-1] == UserMessage(str(value))
+        assert sent_by(agent, input=value)[-1] == UserMessage(str(value))
