@@ -28,6 +28,7 @@ from graphexec.tools import AnyTool, tool
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
 from tests.drivers import limit_of
 from tests.models.test_local_model import WITH_TOOLS
+from tests.parameters import mark_except
 
 pytestmark = pytest.mark.local_model
 
@@ -150,7 +151,7 @@ def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> Non
     assert replies or isinstance(done.outcome, StoppedResponse)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mark_except(KINDS, "react", "structured", "tool_calling", mark=pytest.mark.full))
 def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> None:
     result = ran(kind, model)
     assert isinstance(result.ending, AgentFinish | StoppedResponse)
@@ -164,6 +165,7 @@ def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> N
     assert result.usage.prompt_tokens > 0 or result.reason == "seconds"
 
 
+@pytest.mark.full
 def test_structured_agent_needs_no_tool_support() -> None:
     with LocalModel(max_tokens=4) as plain:
         with pytest.raises(BadRequestError, match="does not support tools"):
@@ -171,9 +173,11 @@ def test_structured_agent_needs_no_tool_support() -> None:
         assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
 
 
-@pytest.mark.parametrize("stopping", ["force", "generate"])
-@pytest.mark.parametrize("kind", ["react", "structured", "tool_calling", "xml"])
-@pytest.mark.parametrize("iterations", [0, 1])
+@pytest.mark.parametrize("stopping", mark_except(["force", "generate"], "generate", mark=pytest.mark.full))
+@pytest.mark.parametrize(
+    "kind", mark_except(["react", "structured", "tool_calling", "xml"], "structured", mark=pytest.mark.full)
+)
+@pytest.mark.parametrize("iterations", mark_except([0, 1], 1, mark=pytest.mark.full))
 def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
     result = ran(kind, model, stopping, iterations)
     stopped = result.stopped
@@ -190,12 +194,16 @@ def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iteratio
     assert stopped.output
 
 
-@pytest.mark.parametrize("kind", ["react, completion", "structured", "tool_calling", "json_chat"])
+@pytest.mark.parametrize(
+    "kind",
+    mark_except(["react, completion", "structured", "tool_calling", "json_chat"], "structured", mark=pytest.mark.full),
+)
 def test_streamed_pieces_add_up_to_the_replies(kind: str, model: LocalModel) -> None:
     executor = executor_of(kind, model)
     assert_streamed(executor, list(executor.stream(inputs_of(executor), tokens=True)))
 
 
+@pytest.mark.full
 def test_agents_share_one_event_loop(model: LocalModel) -> None:
     async def all_kinds() -> None:
         seen: list[list[Event[Ending]]] = [[], []]
