@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, agents, create_tool_calling_agent, tool
+from graphexec.agents import react, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
@@ -26,43 +27,22 @@ def look_up(query: str) -> str:
 ACT = "I look.\nAction: echo\nAction Input: a"
 BLOB = '{"action": "echo", "action_input": "a"}'
 FENCED = f"Action:\n```\n{BLOB}\n```"
-ASK = "Follow up: how old?"
+ASK, ANSWERED = "Follow up: how old?", ("\nIntermediate answer:",)
 PREVIOUS = "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"
+
+LINE, TABBED = ("\nObservation:",), ("\nObservation:", "\n\tObservation:")
+XML = "<tool>echo</tool><tool_input>a"
+CHAT_PAD = f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"
 
 # How it is made, what it says first, its stop words, and what its next prompt has of the step.
 AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
-    "react": (agents.create_react_agent, ACT, ("\nObservation:",), f"{ACT}\nObservation: a\nThought: "),
-    "structured chat": (
-        agents.create_structured_chat_agent,
-        FENCED,
-        ("\nObservation:",),
-        f"{PREVIOUS}{FENCED}\nObservation: a\nThought:",
-    ),
-    "xml": (
-        agents.create_xml_agent,
-        "<tool>echo</tool><tool_input>a",
-        ("</tool_input>",),
-        "<tool>echo</tool><tool_input>a</tool_input>\n<observation>a</observation>",
-    ),
-    "self ask": (
-        agents.create_self_ask_agent,
-        ASK,
-        ("\nIntermediate answer:",),
-        f"{ASK}\nIntermediate answer: how old?\n",
-    ),
-    "zero shot": (
-        agents.create_mrkl_agent,
-        ACT,
-        ("\nObservation:", "\n\tObservation:"),
-        f"{ACT}\nObservation: a\nThought:",
-    ),
-    "conversational": (
-        agents.create_conversational_agent,
-        ACT,
-        ("\nObservation:", "\n\tObservation:"),
-        f"{ACT}\nObservation: a\nThought:",
-    ),
-    "chat": (agents.create_chat_agent, FENCED, ("\nObservation:",), f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"),
+    "react": (agents.create_react_agent, ACT, LINE, f"{ACT}\nObservation: a\nThought: "),
+    "structured chat": (agents.create_structured_chat_agent, FENCED, LINE, CHAT_PAD),
+    "xml": (agents.create_xml_agent, XML, ("</tool_input>",), f"{XML}</tool_input>\n<observation>a</observation>"),
+    "self ask": (agents.create_self_ask_agent, ASK, ANSWERED, f"{ASK}{ANSWERED[0]} how old?\n"),
+    "zero shot": (agents.create_mrkl_agent, ACT, TABBED, f"{ACT}\nObservation: a\nThought:"),
+    "conversational": (agents.create_conversational_agent, ACT, TABBED, f"{ACT}\nObservation: a\nThought:"),
+    "chat": (agents.create_chat_agent, FENCED, LINE, CHAT_PAD),
 }
 
 
@@ -89,10 +69,8 @@ def test_json_chat_stops_at_the_label() -> None:
 def test_tool_calling_renders_steps_as_messages() -> None:
     calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
     model = ScriptedModel([calls, ToolCall("c3", "echo", "{"), "done"])
-    executor = AgentExecutor(
-        agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors="Fix it!"
-    )
-    executor.run("q")
+    agent = create_tool_calling_agent(model, [echo])
+    AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors="Fix it!").run("q")
     assert model.requests[1].stop == ()
     assert messages(model.requests[2])[2:] == [
         AssistantMessage("", calls),
@@ -133,40 +111,32 @@ def native(*arguments: str) -> ModelReply:
 
 # Agent, reply, and parsed decision. A comment notes where LangChain parses differently.
 EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
-    "react: action and input": (agents.react.read, "Action: f\nAction Input: x", [("f", "x")]),
-    "react: numbers": (agents.react.read, "Action 1: f\nAction 1 Input 1: x", [("f", "x")]),
-    "react: an answer is behind the last label": (agents.react.read, "Final Answer: 4\nFinal Answer: 42", "42"),
-    "react: an answer and an action": (agents.react.read, "Final Answer: 4\nAction: f\nAction Input: x", ParseError),
-    "react: no action": (agents.react.read, "I think.", ParseError),
-    "react: no input": (agents.react.read, "Action: f", ParseError),
+    "react: action and input": (react.read, "Action: f\nAction Input: x", [("f", "x")]),
+    "react: numbers": (react.read, "Action 1: f\nAction 1 Input 1: x", [("f", "x")]),
+    "react: an answer is behind the last label": (react.read, "Final Answer: 4\nFinal Answer: 42", "42"),
+    "react: an answer and an action": (react.read, "Final Answer: 4\nAction: f\nAction Input: x", ParseError),
+    "react: no action": (react.read, "I think.", ParseError),
+    "react: no input": (react.read, "Action: f", ParseError),
     # There, the last quote is lost.
     "react: unbalanced quotes": (
-        agents.react.read,
+        react.read,
         'Action: f\nAction Input: SELECT "x" FROM "y"',
         [("f", 'SELECT "x" FROM "y"')],
     ),
     # There, the made-up round is a part of the input.
     "react: a made-up second round": (
-        agents.react.read,
+        react.read,
         "Action: f\nAction Input: x\nObservation: y\nAction: g\nAction Input: z",
         [("f", "x")],
     ),
     # There, the backticks are kept.
-    "react: backticks": (agents.react.read, "Action: `f`\nAction Input: x", [("f", "x")]),
+    "react: backticks": (react.read, "Action: `f`\nAction Input: x", [("f", "x")]),
     # There, the label is not seen.
-    "react: lower case": (agents.react.read, "action: f\naction input: x", [("f", "x")]),
-    "mrkl: an answer before an action wins": (
-        mrkl.read,
-        "Final Answer: 42\n\nAction: f\nAction Input: x",
-        "42",
-    ),
+    "react: lower case": (react.read, "action: f\naction input: x", [("f", "x")]),
+    "mrkl: an answer before an action wins": (mrkl.read, "Final Answer: 42\n\nAction: f\nAction Input: x", "42"),
     # There, the answer loses what follows its last character.
     "mrkl: without a blank line": (mrkl.read, "Final Answer: 42\nAction: f\nAction Input: ba", "42"),
-    "mrkl: a query keeps its quotes": (
-        mrkl.read,
-        'Action: f\nAction Input: SELECT "x"',
-        [("f", 'SELECT "x"')],
-    ),
+    "mrkl: a query keeps its quotes": (mrkl.read, 'Action: f\nAction Input: SELECT "x"', [("f", 'SELECT "x"')]),
     "json: an object": (json_chat.read, '```json\n{"action": "f", "action_input": "x"}\n```', [("f", "x")]),
     "json: the answer": (json_chat.read, '{"action": "Final Answer", "action_input": "42"}', "42"),
     "json: no input is an empty one": (json_chat.read, '{"action": "f", "action_input": null}', [("f", {})]),
@@ -200,20 +170,16 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
     "self ask: an answer in the middle of a line": (self_ask.read, "Well, so the final answer is: X", "X"),
     # There, an exception.
     "self ask: a newline at the end": (self_ask.read, "So the final answer is: X\n", "X"),
-    "xml: an action whose end the stop word took": (
-        xml.read,
-        "<tool>f</tool><tool_input>x",
-        [("f", "x")],
-    ),
+    "xml: an action whose end the stop word took": (xml.read, "<tool>f</tool><tool_input>x", [("f", "x")]),
     "xml: an answer": (xml.read, "<final_answer>42</final_answer>", "42"),
     "xml: neither": (xml.read, "42", ParseError),
-    "tools: calls": (agents.tool_calling.read, native('{"a": 1}', ""), [("f", {"a": 1}), ("f", {})]),
-    "tools: no call is the answer": (agents.tool_calling.read, "42", "42"),
-    "tools: no call and no text is the answer": (agents.tool_calling.read, "", ""),
+    "tools: calls": (tool_calling.read, native('{"a": 1}', ""), [("f", {"a": 1}), ("f", {})]),
+    "tools: no call is the answer": (tool_calling.read, "42", "42"),
+    "tools: no call and no text is the answer": (tool_calling.read, "", ""),
     # There, it finishes with "".
-    "tools: a call that cannot be read": (agents.tool_calling.read, native('{"a": 1'), ParseError),
+    "tools: a call that cannot be read": (tool_calling.read, native('{"a": 1'), ParseError),
     # There, a ValidationError.
-    "tools: a list of arguments": (agents.tool_calling.read, native("[1]"), ParseError),
+    "tools: a list of arguments": (tool_calling.read, native("[1]"), ParseError),
     "conversational: an answer": (conversational.read, "Thought: no\nAI: 42", "42"),
     "conversational: an action": (conversational.read, "Action: f\nAction Input: x", [("f", "x")]),
 }
@@ -225,7 +191,7 @@ def test_a_parser_reads(edge: str) -> None:
     assert in_short(read, text) == expected
 
 
-@cases("read", [agents.react.read, mrkl.read])
+@cases("read", [react.read, mrkl.read])
 def test_text_protocol_names_what_is_missing(read: Read) -> None:
     missing = {
         "I think.": "Invalid Format: Missing 'Action:' after 'Thought:'",
@@ -238,5 +204,5 @@ def test_text_protocol_names_what_is_missing(read: Read) -> None:
 
 
 def test_a_native_call_has_langchains_log() -> None:
-    decision: Any = agents.tool_calling.read(ModelReply("I look.", (ToolCall("c", "f", '{"a": 1}'),)))
+    decision: Any = tool_calling.read(ModelReply("I look.", (ToolCall("c", "f", '{"a": 1}'),)))
     assert decision[0].log == "\nInvoking: `f` with `{'a': 1}`\nresponded: I look.\n\n"

@@ -14,6 +14,13 @@ from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 from graphexec.models import ScriptedModel
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 from tests.parameters import cases
+from tests.semantics.endings import A, B
+
+PROMPT = "{tools}{tool_names}{agent_scratchpad}"
+
+
+def finishing(**options: Any) -> AgentExecutor:
+    return AgentExecutor(**{"agent": scripted(answer()), "tools": [], **options})
 
 
 def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:
@@ -24,13 +31,6 @@ def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, A
 
 
 # ---- 3.1 Construction
-
-
-def test_own_fields_have_langchains_defaults() -> None:
-    parameters = inspect.signature(AgentExecutor).parameters
-    defaults = {name: one.default for name, one in parameters.items()}
-    assert {name: defaults[name] for name in LANGCHAINS_DEFAULTS} == LANGCHAINS_DEFAULTS
-    assert [name for name, default in defaults.items() if default is inspect.Parameter.empty] == ["agent", "tools"]
 
 
 LANGCHAINS_DEFAULTS: dict[str, Any] = {
@@ -45,31 +45,35 @@ LANGCHAINS_DEFAULTS: dict[str, Any] = {
 }
 
 
-@cases("limit", ["3", True, 1.5])
-def test_fractional_iterations_are_refused(limit: Any) -> None:
-    with pytest.raises(LimitsError, match="give a whole number"):
-        AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=limit)
+def test_own_fields_have_langchains_defaults() -> None:
+    parameters = inspect.signature(AgentExecutor).parameters
+    defaults = {name: one.default for name, one in parameters.items()}
+    assert {name: defaults[name] for name in LANGCHAINS_DEFAULTS} == LANGCHAINS_DEFAULTS
+    assert [name for name, default in defaults.items() if default is inspect.Parameter.empty] == ["agent", "tools"]
 
 
 @cases(
-    "options",
+    ("options", "error", "fact"),
     [
-        {"handle_parsing_errors": None},
-        {"handle_parsing_errors": 3},
-        {"early_stopping_method": "never"},
-        {"trim_intermediate_steps": "last"},
-        {"return_direct": "all"},
+        *(({"max_iterations": limit}, LimitsError, "give a whole number") for limit in ("3", True, 1.5)),
+        *(({"handle_parsing_errors": policy}, InputError, "; give") for policy in (None, 3)),
+        ({"early_stopping_method": "never"}, InputError, "; give"),
+        ({"trim_intermediate_steps": "last"}, InputError, "; give"),
+        ({"return_direct": "all"}, InputError, "; give"),
+        ({"max_iteration": 3}, TypeError, "max_iteration"),
+        ({"agent": "gpt"}, InputError, "agent is 'gpt'"),
+        ({"tools": [len]}, ToolDefinitionError, "len is not a tool"),
+        ({"tools": [echo, echo]}, ToolDefinitionError, "two tools are named echo"),
+        (
+            {"agent": create_react_agent(ScriptedModel([]), [echo])},
+            InputError,
+            "the agent and the executor have different tools: only the agent has echo",
+        ),
     ],
 )
-def test_invalid_option_is_refused(options: Any) -> None:
-    with pytest.raises(InputError, match="; give"):
-        AgentExecutor(agent=scripted(answer()), tools=[], **options)
-
-
-def test_validation_refuses_unknown_keyword_arguments() -> None:
-    unknown: Any = {"max_iteration": 3}
-    with pytest.raises(TypeError, match="max_iteration"):
-        AgentExecutor(agent=scripted(answer()), tools=[], **unknown)
+def test_invalid_option_is_refused(options: dict[str, Any], error: type[Exception], fact: str) -> None:
+    with pytest.raises(error, match=fact):
+        finishing(**options)
 
 
 def test_string_policy_is_used_unchanged() -> None:
@@ -82,50 +86,29 @@ def test_string_policy_is_used_unchanged() -> None:
 
 def test_agent_may_be_any_function() -> None:
     assert AgentExecutor(agent=lambda steps, inputs: answer(42), tools=[]).run("q").output == 42
-    nothing: Any = "gpt"
-    with pytest.raises(InputError, match="agent is 'gpt'"):
-        AgentExecutor(agent=nothing, tools=[])
 
 
 def test_tools_sequence_is_copied() -> None:
     tools = [echo]
-    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=tools)
+    executor = AgentExecutor(agent=scripted(A, answer()), tools=tools)
     tools.clear()
     assert [step.observation for step in executor.run("q").steps] == ["a"]
-    assert [*AgentExecutor(agent=scripted(answer()), tools=(echo,)).tools] == ["echo"]
-
-
-def test_tools_must_be_distinct_tools() -> None:
-    wrong: list[tuple[Any, str]] = [([len], "len is not a tool"), ([echo, echo], "two tools are named echo")]
-    for tools, match in wrong:
-        with pytest.raises(ToolDefinitionError, match=match):
-            AgentExecutor(agent=scripted(answer()), tools=tools)
+    assert [*finishing(tools=(echo,)).tools] == ["echo"]
 
 
 def test_tools_are_looked_up_by_exact_name() -> None:
-    executor = AgentExecutor(agent=scripted(answer()), tools=[echo])
+    executor = finishing(tools=[echo])
+    assert executor.tools == {"echo": echo}
     assert executor.tools["echo"] is echo
     with pytest.raises(KeyError):
         executor.tools["Echo"]
 
 
-def test_input_keys_are_prompt_variables() -> None:
-    agent = create_react_agent(ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{place}{day}")
-    assert agent.input_keys == ("place", "day")
-    assert AgentExecutor(agent=scripted(answer()), tools=[]).agent.input_keys == ()
-
-
-def test_other_tools_than_the_agents_are_refused() -> None:
-    agent = create_react_agent(ScriptedModel([]), [echo])
-    with pytest.raises(InputError, match="the agent and the executor have different tools: only the agent has echo"):
-        AgentExecutor(agent=agent, tools=[])
-    assert AgentExecutor(agent=scripted(answer()), tools=[echo]).tools == {"echo": echo}
-
-
-def test_input_keys_are_the_agents() -> None:
-    agent = create_react_agent(ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{question}")
-    assert AgentExecutor(agent=agent, tools=[]).input_keys == ("question",)
-    assert AgentExecutor(agent=scripted(answer()), tools=[]).input_keys == ()
+@cases("keys", [("place", "day"), ("question",)])
+def test_input_keys_are_prompt_variables(keys: tuple[str, ...]) -> None:
+    agent = create_react_agent(ScriptedModel([]), [], prompt=PROMPT + "".join(f"{{{key}}}" for key in keys))
+    assert agent.input_keys == AgentExecutor(agent=agent, tools=[]).input_keys == keys
+    assert finishing().agent.input_keys == finishing().input_keys == ()
 
 
 # ---- 3.2 Inputs and outputs
@@ -141,7 +124,7 @@ def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
 
     memory: Any = SimpleNamespace(keys=("before",), load=fail, aload=afail, save=fail, asave=afail)
     events: list[Any] = []
-    executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, observers=[events.append])
+    executor = finishing(memory=memory, observers=[events.append])
     with pytest.raises(OSError, match="gone"):
         run(executor)
     assert [type(event).__name__ for event in events] == ["Entered", "Asked", "Failed"]
@@ -150,7 +133,7 @@ def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
 
 def test_string_becomes_the_only_input() -> None:
     model = ScriptedModel(["Final Answer: 42"], repeat_last=True)
-    agent = create_react_agent(model, [], prompt="{tools}{tool_names}{agent_scratchpad}{question}")
+    agent = create_react_agent(model, [], prompt=PROMPT + "{question}")
     executor = AgentExecutor(agent=agent, tools=[])
     assert invoke(executor, "why?") == {"question": "why?", "output": "42"}
     nothing: Any = None
@@ -166,10 +149,7 @@ def test_missing_key_is_named() -> None:
 
 
 def test_extra_input_keys_are_kept_and_returned() -> None:
-    def decide(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-        return answer(inputs["callbacks"])
-
-    executor = AgentExecutor(agent=decide, tools=[])
+    executor = AgentExecutor(agent=lambda steps, inputs: answer(inputs["callbacks"]), tools=[])
     given = {"input": "q", "callbacks": 1, "intermediate_steps": 2}
     assert invoke(executor, given) == {**given, "output": 1}
 
@@ -180,13 +160,8 @@ def test_result_merges_inputs_and_outputs() -> None:
 
 
 def test_return_only_outputs_leaves_the_inputs_out() -> None:
-    executor = AgentExecutor(
-        agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], return_intermediate_steps=True
-    )
-    assert invoke(executor, "q", return_only_outputs=True) == {
-        "output": "42",
-        "intermediate_steps": [(act("echo", text="a"), "a")],
-    }
+    executor = AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], return_intermediate_steps=True)
+    assert invoke(executor, "q", return_only_outputs=True) == {"output": "42", "intermediate_steps": [(A, "a")]}
 
 
 def test_return_values_may_have_any_names() -> None:
@@ -201,7 +176,7 @@ def test_return_values_may_have_any_names() -> None:
 
 
 def test_intermediate_steps_are_untrimmed_pairs() -> None:
-    turns = [act("echo", text="a"), act("echo", text="b"), answer()]
+    turns = [A, B, answer()]
     executor = AgentExecutor(
         agent=lambda steps, inputs: turns[len(inputs["seen"].append(1) or inputs["seen"]) - 1],
         tools=[echo],
@@ -209,6 +184,6 @@ def test_intermediate_steps_are_untrimmed_pairs() -> None:
         trim_intermediate_steps=1,
     )
     steps = executor.invoke({"seen": []})["intermediate_steps"]
-    assert steps == [(act("echo", text="a"), "a"), (act("echo", text="b"), "b")]
+    assert steps == [(A, "a"), (B, "b")]
     steps.clear()
     assert len(executor.invoke({"seen": []})["intermediate_steps"]) == 2
