@@ -15,7 +15,12 @@ from graphexec.draw import Recording
 from graphexec.draw.page import html
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
+    from playwright.sync_api import Browser, Dialog, FloatRect, Frame, Locator, Page
+else:
+    # Tests that need no browser run without Playwright.
+    Browser = FloatRect = Frame = Locator = Page = Any
+
+__all__ = ["Browser", "FloatRect", "Frame", "Locator", "Page"]
 
 # First Chromium without its windows, which takes half of the time to open a page.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -68,6 +73,18 @@ def shown(page: Page, selector: str) -> str:
 def where(page: Page) -> str:
     """Return the step that the page of a run is at."""
     return shown(page, "#position")
+
+
+def box_of(element: Locator) -> FloatRect:
+    """Return the place of an element that is visible."""
+    box = element.bounding_box()
+    assert box is not None
+    return box
+
+
+def classes(element: Locator) -> list[str]:
+    """Return the names of the classes of an element."""
+    return (element.get_attribute("class") or "").split()
 
 
 def press(page: Page, *keys: str) -> None:

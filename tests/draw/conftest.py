@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.draw.browser import Pages
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+from tests.draw.browser import Browser, Pages
 
 FOLDER = Path(__file__).parent
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -16,16 +16,12 @@ from graphexec.draw.formats.svg import svg
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
 from tests.draw import debugged
-from tests.draw.browser import open_page, open_text
+from tests.draw.browser import Browser, Page, Pages, open_page, press
 from tests.draw.machines import EVERY_LOOK, with_marks, with_run
 from tests.draw.plugged import CRITIC, OUTPUT, plugged
 from tests.draw.test_page import Stream
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-pytestmark = pytest.mark.browser
 
 _AXE = Path(__file__).parents[1] / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 # Rules that are not on by default: of experiments, those about names, and large targets.
@@ -88,7 +84,7 @@ def test_page_violates_no_rule(pages: Pages, name: str, scheme: Literal["light",
     found = violations(page)
     for keys in (["Home"], ["ArrowRight"] * 3, ["e", "f"], ["?"]):
         for key in keys:
-            page.keyboard.press(key)
+            press(page, key)
         found += violations(page)
     assert found == []
 
@@ -134,7 +130,7 @@ def test_targets_on_a_phone_fit_a_finger(pages: Pages, name: str) -> None:
     page = pages.text(page_text(name), **PHONE)
     small: list[str] = page.evaluate(SMALL)
     for key in ("Home", "ArrowRight", "ArrowRight", "ArrowRight", "e", "?"):
-        page.keyboard.press(key)
+        press(page, key)
         small += page.evaluate(SMALL)
     assert small == []
     wide: int = page.evaluate("document.documentElement.scrollWidth")
@@ -148,7 +144,7 @@ def test_targets_on_a_phone_fit_a_finger(pages: Pages, name: str) -> None:
 def test_reduced_motion_stops_all_motion(pages: Pages, name: str) -> None:
     page = pages.text(page_text(name), reduced_motion="reduce")
     for key in ("Home", "ArrowRight", "f", "?"):
-        page.keyboard.press(key)
+        press(page, key)
         assert page.evaluate("document.getAnimations().length") == 0
     moving: list[str] = page.evaluate(
         """[...document.querySelectorAll("*")].filter(one => {

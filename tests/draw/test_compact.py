@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,13 +24,10 @@ from graphexec.live import serving
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.traced import record_run
-from tests.draw.browser import open_page, open_run
+from tests.draw.browser import Browser, Page, Pages, open_page
 from tests.draw.debugged import failed_run, sixty_steps, two_agents
 from tests.parameters import cases
 from tests.traces import read_compact, read_trace
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 OLD = Path(__file__).with_name("version_2.jsonl")
 LONG = "a string that is long enough for a reference"
@@ -285,7 +282,6 @@ def reading(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
-@pytest.mark.browser
 @given(records=RECORDS)
 def test_page_reads_all_records(reading: Page, records: list[Record]) -> None:
     text = json.dumps(page_records(records), allow_nan=False)
@@ -293,7 +289,6 @@ def test_page_reads_all_records(reading: Page, records: list[Record]) -> None:
     assert json.loads(found) == [readable(record) for record in records]
 
 
-@pytest.mark.browser
 def test_objects_of_page_records_are_their_own(reading: Page) -> None:
     records = page_records([{"event": "x", "effects": [{"effect": "A"}], "n": number} for number in range(2)])
     assert records[1] == {"=": 0, "n": 1}
@@ -311,7 +306,6 @@ def texts_of(page: Page) -> list[str]:
     return [page.inner_text("#steps"), *shown]
 
 
-@pytest.mark.browser
 def test_live_page_of_a_trace_shows_the_same(browser: Browser, pages: Pages, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text(record_run("no JSON at all"), encoding="utf-8")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -14,24 +12,21 @@ from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page.bundle import bundle
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Reasoning
-from tests.draw.browser import fragment, open_text
+from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
 from tests.draw.debugged import Turn, answering, calling, failed_run, record, sixty_steps
+from tests.parameters import mark_except
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-browser_test = pytest.mark.browser
+Compare = Callable[..., Page]
 
 
-@contextmanager
-def compared(
-    browser: Browser, folder: Path, left: Recording, right: Recording, address: str = "", **options: Any
-) -> Generator[Page]:
-    with open_text(
-        browser, folder, compare_runs(left, right, names=("a.jsonl", "b.jsonl")), address, **options
-    ) as page:
-        yield page
+@pytest.fixture
+def compared(pages: Pages) -> Compare:
+    """Return a function that opens the page of two runs."""
+
+    def open_runs(left: Recording, right: Recording, address: str = "", **options: Any) -> Page:
+        return pages.text(compare_runs(left, right, names=("a.jsonl", "b.jsonl")), address, **options)
+
+    return open_runs
 
 
 def shopping(second: str = "I look at shop 1.", *, slower: float = 0.0, shops: Sequence[int] = range(3)) -> Recording:
@@ -44,153 +39,136 @@ def shopping(second: str = "I look at shop 1.", *, slower: float = 0.0, shops: S
 
 
 def known(page: Page) -> str:
-    return page.locator("#known").inner_text()
+    return shown(page, "#known")
 
 
 def selected(page: Page) -> str:
-    return page.locator("#detail .where").inner_text()
+    return shown(page, "#detail .where")
 
 
-@browser_test
-def test_first_difference_is_selected(browser: Browser, tmp_path: Path) -> None:
-    other = shopping("I look at the second shop 1.")
-    with compared(browser, tmp_path, shopping("I look at the first shop 1."), other) as page:
-        assert selected(page) == "step 5 in A · step 5 in B"
-        assert page.locator("#detail h2").inner_text() == "plan"
-        assert [one.inner_text() for one in page.locator("del, ins").all()] == ["first", "second"]
-        assert [one.inner_text() for one in page.locator(".side-text .text").all()] == [
-            "I look at the first shop 1.",
-            "I look at the second shop 1.",
-        ]
-        assert page.locator(".row.current.differs").get_attribute("data-position") == "5"
+def test_first_difference_is_selected(compared: Compare) -> None:
+    texts = [f"I look at the {word} shop 1." for word in ("first", "second")]
+    page = compared(*map(shopping, texts))
+    assert selected(page) == "step 5 in A · step 5 in B"
+    assert shown(page, "#detail h2") == "plan"
+    assert page.locator("del, ins").all_inner_texts() == ["first", "second"]
+    assert page.locator(".side-text .text").all_inner_texts() == texts
+    assert page.locator(".row.current.differs").get_attribute("data-position") == "5"
 
 
-@browser_test
-def test_ids_and_times_are_no_difference(browser: Browser, tmp_path: Path) -> None:
-    with compared(browser, tmp_path, shopping(), shopping(slower=0.5)) as page:
-        assert known(page) == "The runs do not differ, except in ids, times and tokens."
-        assert page.locator(".row.differs").count() == 0
-        assert page.locator('tr:has-text("difference") [data-total=time]').inner_text() == "+1.50 s"
-        page.keyboard.press("n")
-        assert page.locator("#position").inner_text() == "0 differences"
+def test_ids_and_times_are_no_difference(compared: Compare) -> None:
+    page = compared(shopping(), shopping(slower=0.5))
+    assert known(page) == "The runs do not differ, except in ids, times and tokens."
+    assert page.locator(".row.differs").count() == 0
+    assert shown(page, 'tr:has-text("difference") [data-total=time]') == "+1.50 s"
+    press(page, "n")
+    assert shown(page, "#position") == "0 differences"
 
 
-@browser_test
-def test_keys_visit_the_differences(browser: Browser, tmp_path: Path) -> None:
-    with compared(browser, tmp_path, shopping("Shop 1?"), shopping("Shop 1!")) as page:
-        assert known(page) == "2 steps differ"
-        assert page.locator("#position").inner_text() == "difference 1 of 2"
-        page.keyboard.press("n")
-        # The reply is in the prompt of the next request.
-        assert selected(page) == "step 9 in A · step 9 in B"
-        assert "PROMPT: ASSISTANT" in page.locator("#detail").inner_text()
-        assert "step=9" in fragment(page)
-        page.reload()
-        assert selected(page) == "step 9 in A · step 9 in B"
-        page.keyboard.press("n")
-        assert "step=5" in fragment(page)
-        page.keyboard.press("N")
-        assert "step=9" in fragment(page)
-        page.keyboard.press("Home")
-        assert page.locator("#detail h2").inner_text() == "start"
-        page.keyboard.press("ArrowRight")
-        assert selected(page) == "step 1 in A · step 1 in B"
-        page.keyboard.press("End")
-        assert page.locator("#detail h2").inner_text() == "answered"
+def test_keys_visit_the_differences(compared: Compare) -> None:
+    page = compared(shopping("Shop 1?"), shopping("Shop 1!"))
+    assert known(page) == "2 steps differ"
+    assert shown(page, "#position") == "difference 1 of 2"
+    press(page, "n")
+    # The reply is in the prompt of the next request.
+    assert selected(page) == "step 9 in A · step 9 in B"
+    assert "PROMPT: ASSISTANT" in shown(page, "#detail")
+    assert "step=9" in fragment(page)
+    page.reload()
+    assert selected(page) == "step 9 in A · step 9 in B"
+    for key, address in (("n", "step=5"), ("N", "step=9")):
+        press(page, key)
+        assert address in fragment(page)
+    press(page, "Home")
+    assert shown(page, "#detail h2") == "start"
+    press(page, "ArrowRight")
+    assert selected(page) == "step 1 in A · step 1 in B"
+    press(page, "End")
+    assert shown(page, "#detail h2") == "answered"
 
 
-@browser_test
-def test_additional_steps_stand_alone(browser: Browser, tmp_path: Path) -> None:
-    with compared(browser, tmp_path, shopping(shops=(0, 1, 3)), shopping(shops=(0, 1, 2, 3))) as page:
-        assert "4 steps only in B" in known(page)
-        alone = page.locator(".row.added")
-        assert alone.count() == 4
-        alone.first.click()
-        assert page.locator("#detail .chip").first.inner_text() == "only in B"
-        assert page.locator("#detail del").count() == 0
-        # What follows the additional steps is beside its own kind again.
-        page.keyboard.press("End")
-        page.keyboard.press("ArrowLeft")
-        assert selected(page) == "step 14 in A · step 18 in B"
+def test_additional_steps_stand_alone(compared: Compare) -> None:
+    page = compared(shopping(shops=(0, 1, 3)), shopping(shops=(0, 1, 2, 3)))
+    assert "4 steps only in B" in known(page)
+    alone = page.locator(".row.added")
+    assert alone.count() == 4
+    alone.first.click()
+    assert page.locator("#detail .chip").first.inner_text() == "only in B"
+    assert page.locator("#detail del").count() == 0
+    # What follows the additional steps is beside its own kind again.
+    press(page, "End", "ArrowLeft")
+    assert selected(page) == "step 14 in A · step 18 in B"
+    # So are the answers.
+    page = compared(shopping(shops=(0, 1)), shopping(shops=(0, 1, 2)))
+    press(page, "End", "ArrowLeft", "ArrowLeft")
+    assert selected(page) == "step 9 in A · step 13 in B"
+    assert "Shop 2." in shown(page, "#detail")
 
 
-@browser_test
-def test_answers_are_beside_each_other(browser: Browser, tmp_path: Path) -> None:
-    with compared(browser, tmp_path, shopping(shops=(0, 1)), shopping(shops=(0, 1, 2))) as page:
-        page.keyboard.press("End")
-        page.keyboard.press("ArrowLeft")
-        page.keyboard.press("ArrowLeft")
-        assert selected(page) == "step 9 in A · step 13 in B"
-        assert "Shop 2." in page.locator("#detail").inner_text()
+def test_machine_shows_both_paths(compared: Compare) -> None:
+    page = compared(failed_run(), sixty_steps())
+    assert page.locator("#drawing .edge.only-right").count() > 0
+    assert page.locator("#drawing .edge.only-left").count() == 0
+    assert "A ×1, B ×16" in (page.locator("#drawing").text_content() or "")
+    page.locator("[data-node=dispatch_tools]").first.click()
+    assert shown(page, "#detail h2") == "dispatch_tools"
+    assert page.locator("#drawing .node.current").get_attribute("data-node") == "dispatch_tools"
 
 
-@browser_test
-def test_machine_shows_both_paths(browser: Browser, tmp_path: Path) -> None:
-    with compared(browser, tmp_path, failed_run(), sixty_steps()) as page:
-        assert page.locator("#drawing .edge.only-right").count() > 0
-        assert page.locator("#drawing .edge.only-left").count() == 0
-        assert "A ×1, B ×16" in (page.locator("#drawing").text_content() or "")
-        page.locator("[data-node=dispatch_tools]").first.click()
-        assert page.locator("#detail h2").inner_text() == "dispatch_tools"
-        assert page.locator("#drawing .node.current").get_attribute("data-node") == "dispatch_tools"
-
-
-@browser_test
-def test_different_machines_are_compared_by_nodes(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_different_machines_are_compared_by_nodes(compared: Compare) -> None:
     own = shopping()
     start = own.records[0]
     arrows = start["machine"]["arrows"][1:]
     other = Recording(({**start, "machine": {**start["machine"], "arrows": arrows}}, *own.records[1:]))
-    with compared(browser, tmp_path, own, other) as page:
-        assert page.locator("#unlike").is_visible()
-        assert page.locator("#drawing .edge.taken").count() > 4
-        assert page.locator("#drawing .only-left, #drawing .only-right").count() == 0
-        assert page.locator(".row .side:not(.none)").count() > 4
-        assert page.locator(".row.differs").count() == 0
+    page = compared(own, other)
+    assert page.locator("#unlike").is_visible()
+    assert page.locator("#drawing .edge.taken").count() > 4
+    assert page.locator("#drawing .only-left, #drawing .only-right").count() == 0
+    assert page.locator(".row .side:not(.none)").count() > 4
+    assert page.locator(".row.differs").count() == 0
 
 
-@browser_test
-@pytest.mark.parametrize("count", [1, 5])
-def test_unfinished_runs_are_compared(browser: Browser, tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize("count", mark_except([1, 5], 5, mark=pytest.mark.full))
+def test_unfinished_runs_are_compared(compared: Compare, count: int) -> None:
     whole = shopping()
-    with compared(browser, tmp_path, Recording(whole.records[:count]), whole, "#step=0") as page:
-        assert page.locator("[data-total=outcome]").first.inner_text() == "not finished"
-        page.keyboard.press("End")
-        assert "not finished / answered" in page.locator("#detail h2").inner_text()
+    page = compared(Recording(whole.records[:count]), whole, "#step=0")
+    assert page.locator("[data-total=outcome]").first.inner_text() == "not finished"
+    press(page, "End")
+    assert "not finished / answered" in shown(page, "#detail h2")
 
 
-@browser_test
-def test_long_texts_are_cut(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_long_texts_are_cut(compared: Compare) -> None:
     words = "many equal words " * 4000
     left, right = (
         record([(1.0, ModelReply(f"{words}{middle} {words}", reasoning=(Reasoning(own * 6000),)))], "?")
         for middle, own in (("one", "🙂 "), ("two", "ω "))
     )
-    with compared(browser, tmp_path, left, right) as page:
-        reasoning, reply = (page.locator("#detail .part", has_text=title).first for title in ("Reasoning", "Reply"))
-        assert len(reply.inner_text()) < 1000
-        assert reply.locator("del").inner_text() == "one"
-        reply.locator(".more").first.click()
-        assert len(reply.inner_text()) > 60_000
-        assert reasoning.locator("del").inner_text() == "🙂 " * 1333
-        reasoning.locator("button").first.click()
-        assert "".join(reasoning.locator("del").all_inner_texts()) == "🙂 " * 6000
+    page = compared(left, right)
+    reasoning, reply = (page.locator("#detail .part", has_text=title).first for title in ("Reasoning", "Reply"))
+    assert len(reply.inner_text()) < 1000
+    assert reply.locator("del").inner_text() == "one"
+    reply.locator(".more").first.click()
+    assert len(reply.inner_text()) > 60_000
+    assert reasoning.locator("del").inner_text() == "🙂 " * 1333
+    reasoning.locator("button").first.click()
+    assert "".join(reasoning.locator("del").all_inner_texts()) == "🙂 " * 6000
 
 
-@browser_test
-def test_text_of_a_run_is_no_markup(browser: Browser, tmp_path: Path) -> None:
-    odd = '<img src=x onerror="alert(1)"></script>\u202e\u0000'
-    with compared(browser, tmp_path, shopping("plain"), shopping(odd)) as page:
-        assert "<img src=x" in page.locator("#detail ins").first.inner_text()
-        assert page.locator("#detail img").count() == 0
+@pytest.mark.full
+def test_text_of_a_run_is_no_markup(compared: Compare) -> None:
+    page = compared(shopping("plain"), shopping('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
+    assert "<img src=x" in page.locator("#detail ins").first.inner_text()
+    assert page.locator("#detail img").count() == 0
 
 
-@browser_test
+@pytest.mark.full
 @pytest.mark.parametrize(("size", "scheme"), [((390, 844), "dark"), ((1000, 800), "light")])
-def test_page_fits_small_screens(browser: Browser, tmp_path: Path, size: tuple[int, int], scheme: str) -> None:
-    with compared(browser, tmp_path, shopping("a"), shopping("b"), size=size, scheme=scheme) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-        assert page.locator("#detail ins").is_visible()
+def test_page_fits_small_screens(compared: Compare, size: tuple[int, int], scheme: str) -> None:
+    page = compared(shopping("a"), shopping("b"), size=size, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert page.locator("#detail ins").is_visible()
 
 
 def test_only_runs_are_compared() -> None:
@@ -207,15 +185,10 @@ def evaluated(browser: Browser, module: str, call: str, cases: object) -> Any:
         page.close()
 
 
-def random_words(letters: str, count: int) -> list[list[str]]:
-    """Return pairs of random strings."""
-    chance = random.Random(19)
-    return [["".join(chance.choices(letters, k=chance.randrange(12))) for _ in range(2)] for _ in range(count)]
-
-
-@browser_test
+@pytest.mark.full
 def test_alignment_has_every_step_once(browser: Browser) -> None:
-    cases = random_words("abcABC", 500)
+    chance = random.Random(19)
+    cases = [["".join(chance.choices("abcABC", k=chance.randrange(12))) for _ in range(2)] for _ in range(500)]
     steps = "[...text].map((letter) => ({content: letter, kind: letter.toLowerCase(), node: letter.toLowerCase()}))"
     call = f"alignSteps(...one.map((text) => {steps}))"
     for (one, other), pairs in zip(cases, evaluated(browser, "compare/alignment.js", call, cases), strict=True):
@@ -225,7 +198,7 @@ def test_alignment_has_every_step_once(browser: Browser) -> None:
         assert all(left.lower() == right.lower() for left, right in both)
 
 
-@browser_test
+@pytest.mark.full
 def test_alignment_takes_linear_time(browser: Browser) -> None:
     call = """(() => {
         const steps = (seed) => Array.from({ length: one }, (_, at) => {

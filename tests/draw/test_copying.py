@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,15 +17,9 @@ from graphexec.draw import Recording, recording_of
 from graphexec.messages import AssistantMessage, ChatRequest, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
-from tests.draw.browser import open_run
+from tests.draw.browser import Page, Pages, press, shown
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, twelve_tools
 from tests.draw.test_pieces import check
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-pytestmark = pytest.mark.browser
 
 # Line separators, quotes, bidi marks, an astral character and a backslash.
 NASTY = "a\u2028b \"c\" 'd' \u202e \U0001f389 \\n"
@@ -147,7 +140,7 @@ def test_key_copies_the_value_with_the_focus(pages: Pages) -> None:
     page = pages.run(react_run(), "#step=1")
     stops = page.locator("#detail [tabindex='0']").count()
     page.locator(".prompt .message pre").last.focus()
-    page.keyboard.press("c")
+    press(page, "c")
     assert NASTY in clipboard(page)
     assert page.locator("#detail [tabindex='0']").count() == stops
 
@@ -168,7 +161,7 @@ def test_records_are_shown_on_demand(pages: Pages) -> None:
     summary = page.locator("#detail .records summary")
     assert summary.inner_text() == "2 records"
     summary.click()
-    assert '"event": "moved"' in page.locator(".records pre").inner_text()
+    assert '"event": "moved"' in shown(page, ".records pre")
     for address, event in (("#step=0", "start"), ("#step=end", "result")):
         page.goto(f"{page.url.split('#')[0]}{address}")
         page.locator(".copy", has_text="copy records").click()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,12 +14,9 @@ from graphexec.draw.runs.visits import visits_of
 from graphexec.messages import ModelReply, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from tests.draw import debugged
-from tests.draw.browser import Pages, fragment, press, resize, shown, where
+from tests.draw.browser import Locator, Page, Pages, fragment, press, resize, shown, where
 from tests.draw.debugged import answering, calling, failed_node, record, sixty_steps, stopped_run
 from tests.parameters import cases
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
 
 
 def fetching(*urls: str, **options: float) -> list[debugged.Turn]:

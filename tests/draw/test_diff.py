@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from graphexec.draw.page.bundle import bundle
-from tests.draw.browser import open_page
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytestmark = pytest.mark.browser
+from tests.draw.browser import Browser, Page, open_page
 
 Parts = list[tuple[str, str]]
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from itertools import product
+from typing import Any
 
 import pytest
 
 from graphexec.draw import Recording, compare_runs, picture_of
 from graphexec.draw.page import html
-from tests.draw.browser import open_run, open_text, resize
+from tests.draw.browser import Page, Pages, box_of, press, resize, where
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, two_agents
 from tests.draw.machines import ring
 from tests.draw.plugged import MANY, plugged
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-pytestmark = pytest.mark.browser
+from tests.parameters import mark_except
 
 SIZES = [(1440, 900), (1280, 720), (1024, 768), (390, 844), (3840, 2160)]
 
@@ -28,25 +24,19 @@ def run_page(recording: Recording) -> str:
     return html(recording.machine, recording)
 
 
-def sixty_nodes() -> str:
-    return html(ring(tuple(f"graph{number // 6}.node_{number}" for number in range(60))))
-
-
 PAGES: Mapping[str, Callable[[], str]] = {
     "five nodes": lambda: run_page(sixty_steps()),
     "two agents": lambda: run_page(two_agents()),
     "pieces": lambda: html(picture_of(plugged(*MANY))),
-    "60 nodes": sixty_nodes,
+    "60 nodes": lambda: html(ring(tuple(f"graph{number // 6}.node_{number}" for number in range(60)))),
     "two runs": lambda: compare_runs(sixty_steps(), failed_run()),
 }
-TEXTS: dict[str, str] = {}
 
 
+@cache
 def page_text(name: str) -> str:
     """Return a page of `PAGES`, made once."""
-    if name not in TEXTS:
-        TEXTS[name] = PAGES[name]()
-    return TEXTS[name]
+    return PAGES[name]()
 
 
 def smallest_text(page: Page) -> float:
@@ -99,15 +89,25 @@ def sight(page: Page) -> list[float]:
     return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("name", PAGES)
+def name_of(one: object) -> str | None:
+    """Return the id of a size."""
+    return "x".join(map(str, one)) if isinstance(one, tuple) else None
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    mark_except(product(PAGES, SIZES), ("60 nodes", (390, 844)), mark=pytest.mark.full),
+    ids=name_of,
+)
 def test_labels_are_readable(pages: Pages, name: str, size: tuple[int, int]) -> None:
-    page = pages.text(page_text(name), size=size)
-    assert 9 <= smallest_text(page) + 0.01 <= 18
+    assert 9 <= smallest_text(pages.text(page_text(name), size=size)) + 0.01 <= 18
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("name", ["five nodes", "two agents"])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    mark_except(product(["five nodes", "two agents"], SIZES), ("two agents", (1280, 720)), mark=pytest.mark.full),
+    ids=name_of,
+)
 def test_current_node_stays_in_sight(pages: Pages, name: str, size: tuple[int, int]) -> None:
     page = pages.text(page_text(name), size=size)
     assert is_in_sight(page, "[data-node].current")
@@ -116,20 +116,17 @@ def test_current_node_stays_in_sight(pages: Pages, name: str, size: tuple[int, i
     assert last.startswith("30 / ") or last == "end"
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", mark_except(SIZES, (390, 844), mark=pytest.mark.full), ids=name_of)
 def test_first_node_is_in_sight_at_the_start(pages: Pages, size: tuple[int, int]) -> None:
     page = pages.text(page_text("five nodes"), size=size)
-    for key in ("End", "Home"):
-        page.keyboard.press(key)
+    press(page, "End", "Home")
     assert page.locator("#position").text_content() == "start"
     assert is_in_sight(page, "[data-node=plan]")
 
 
 def test_overview_moves_the_view(pages: Pages) -> None:
     page = pages.text(page_text("60 nodes"), size=(1280, 720))
-    before = sight(page)
-    box = page.locator("#minimap").bounding_box()
-    assert box is not None
+    before, box = sight(page), box_of(page.locator("#minimap"))
     corners = [(box["x"] + 3, box["y"] + 3), (box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)]
     page.mouse.click(*corners[0])
     first = sight(page)
@@ -143,23 +140,38 @@ def test_overview_moves_the_view(pages: Pages) -> None:
     page.mouse.move(*corners[0], steps=3)
     page.mouse.up()
     assert sight(page) == first
-    shown = page.locator("#minimap .sight")
-    assert [float(shown.get_attribute(name) or "") for name in ("x", "y", "width", "height")] == first
+    part = page.locator("#minimap .sight")
+    assert [float(part.get_attribute(name) or "") for name in ("x", "y", "width", "height")] == first
+    # So do the pointer and the wheel.
+    page.mouse.move(640, 360)
+    begin = sight(page)
+    page.mouse.wheel(200, 150)
+    page.wait_for_function(f"document.querySelector('.view > svg').getAttribute('viewBox') !== '{begin}'")
+    page.mouse.down()
+    page.mouse.move(580, 260, steps=3)
+    page.mouse.up()
+    after = sight(page)
+    scale = 1280 / begin[2]
+    assert after[0] - begin[0] > 60 / scale
+    assert after[1] - begin[1] > 100 / scale - 1
+    assert page.locator(".view.moved").count() == 1
 
 
+@pytest.mark.full
 def test_overview_shows_the_run(pages: Pages) -> None:
     page = pages.text(page_text("two agents"), size=(1024, 768))
     minimap = page.locator("#minimap")
     assert minimap.is_visible()
     assert minimap.locator(".is-current").count() == 1
     before = minimap.locator(".is-hidden").count()
-    page.keyboard.press("f")
+    press(page, "f")
     assert minimap.locator(".is-hidden").count() > before
     assert minimap.locator(".box.is-folded").count() == 2
     page.locator("#fit").click()
     assert not minimap.is_visible()
 
 
+@pytest.mark.full
 def test_overview_covers_nothing_of_what_nearly_fits(pages: Pages) -> None:
     page = pages.run(failed_node(), size=(1400, 900))
     whole = page.locator(".view > svg").evaluate("one => one.querySelector('g').getBBox().height")
@@ -171,6 +183,7 @@ def test_overview_covers_nothing_of_what_nearly_fits(pages: Pages) -> None:
     assert page.locator("#minimap").is_visible()
 
 
+@pytest.mark.full
 def test_small_machine_has_no_overview(pages: Pages) -> None:
     page = pages.text(page_text("five nodes"))
     assert not page.locator("#minimap").is_visible()
@@ -181,26 +194,7 @@ def test_small_machine_has_no_overview(pages: Pages) -> None:
     page.mouse.move(300, 300, steps=2)
     page.mouse.up()
     assert sight(page) == before
-
-
-def test_pointer_and_wheel_move_the_view(pages: Pages) -> None:
-    page = pages.text(page_text("60 nodes"), size=(1280, 720))
-    page.mouse.move(640, 360)
-    begin = sight(page)
-    page.mouse.wheel(-200, 150)
-    page.wait_for_function(f"document.querySelector('.view > svg').getAttribute('viewBox') !== '{begin}'")
-    page.mouse.down()
-    page.mouse.move(700, 260, steps=3)
-    page.mouse.up()
-    after = sight(page)
-    scale = 1280 / begin[2]
-    assert begin[0] - after[0] > 60 / scale
-    assert after[1] - begin[1] > 100 / scale - 1
-    assert page.locator(".view.moved").count() == 1
-
-
-def test_view_follows_the_window(pages: Pages) -> None:
-    page = pages.text(page_text("five nodes"))
+    # The view follows the window.
     for width, height in ((390, 844), (1440, 900)):
         resize(page, width, height)
         assert smallest_text(page) >= 8.99
@@ -218,39 +212,41 @@ def focused_label(page: Page) -> str:
 def test_drawing_is_one_stop(pages: Pages) -> None:
     page = pages.text(page_text("two agents"))
     assert page.locator("#drawing [tabindex='0']").count() == 1
+    stop = "document.activeElement.closest('#drawing') ? 'drawing' : document.activeElement.id"
     stops: list[str] = []
     for _ in range(9):
-        page.keyboard.press("Tab")
-        stops.append(
-            page.evaluate("document.activeElement.closest('#drawing') ? 'drawing' : document.activeElement.id")
-        )
+        press(page, "Tab")
+        stops.append(page.evaluate(stop))
     assert stops == ["skip", "help", "theme", "zoom-in", "zoom-out", "fit", "fold-all", "unfold-all", "drawing"]
     assert focused_label(page) == "END"
-    page.keyboard.press("Tab")
+    press(page, "Tab")
     assert page.evaluate("document.activeElement.id") == "search"
-
-
-def test_skip_button_leads_to_the_steps(pages: Pages) -> None:
-    page = pages.text(page_text("five nodes"))
-    page.keyboard.press("Tab")
-    assert page.locator("#skip").bounding_box() != {"x": 8, "y": 8, "width": 1, "height": 1}
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "list"
+    # The focus leaves a folded box.
+    page.locator("[data-node='research.parse']").focus()
+    press(page, "f")
+    assert page.evaluate("document.activeElement.closest('.hidden, body') !== document.body") is False
+    assert page.evaluate("document.activeElement.closest('#drawing') !== null")
+    assert page.locator("#drawing [tabindex='0']").count() == 1
 
 
 def test_arrow_keys_follow_the_drawing(pages: Pages) -> None:
     page = pages.text(page_text("five nodes"))
+    # The first stop leads to the steps.
+    press(page, "Tab")
+    assert page.locator("#skip").bounding_box() != {"x": 8, "y": 8, "width": 1, "height": 1}
+    press(page, "Enter")
+    assert page.evaluate("document.activeElement.id") == "list"
     page.locator("[data-node='plan']").focus()
     seen: list[str] = []
     for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowUp"):
-        page.keyboard.press(key)
+        press(page, key)
         seen.append(focused_label(page).split(",")[0])
     assert seen == ["Ready ×1", "Replied ×16", "parse", "Replied ×16"]
-    page.keyboard.press("Home")
-    assert page.locator("#position").inner_text() == "start"
+    press(page, "Home")
+    assert where(page) == "start"
     page.locator("[data-node='parse']").focus()
-    page.keyboard.press("Enter")
-    assert page.locator("#position").inner_text() == "2 / 60"
+    press(page, "Enter")
+    assert where(page) == "2 / 60"
 
 
 # Steps along the arrow keys from the focused part; returns the labels of the parts that were never reached.
@@ -269,43 +265,31 @@ REACH = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", mark_except(PAGES, "pieces", mark=pytest.mark.full))
 def test_arrow_keys_reach_every_part(pages: Pages, name: str) -> None:
-    page = pages.text(page_text(name))
-    missed: list[str] = page.evaluate(REACH)
+    missed: list[str] = pages.text(page_text(name)).evaluate(REACH)
     assert missed == []
 
 
-def test_focus_leaves_a_folded_box(pages: Pages) -> None:
-    page = pages.text(page_text("two agents"))
-    page.locator("[data-node='research.parse']").focus()
-    page.keyboard.press("f")
-    assert page.evaluate("document.activeElement.closest('.hidden, body') !== document.body") is False
-    assert page.evaluate("document.activeElement.closest('#drawing') !== null")
-    assert page.locator("#drawing [tabindex='0']").count() == 1
-
-
+@pytest.mark.full
 def test_machine_alone_is_read_with_the_keyboard(pages: Pages) -> None:
     page = pages.text(page_text("pieces"), size=(1024, 768))
     stop = page.locator("#drawing [tabindex='0']")
     assert stop.get_attribute("role") == "img"
     stop.focus()
     for _ in range(12):
-        page.keyboard.press("ArrowDown")
+        press(page, "ArrowDown")
         assert is_in_sight(page, "[tabindex]:focus")
-
-
-def texts(page: Page, attribute: str) -> list[Any]:
-    return [one.get_attribute(attribute) for one in page.locator("#drawing [role=button]").all()]
 
 
 def test_parts_have_names(pages: Pages) -> None:
     page = pages.text(page_text("five nodes"))
-    names = texts(page, "aria-label")
-    assert None not in names
-    assert "parse, failed" in names
-    assert "Replied ×16, from plan to parse" in names
+
+    def names() -> list[Any]:
+        return [one.get_attribute("aria-label") for one in page.locator("#drawing [role=button]").all()]
+
+    assert None not in names()
+    assert {"parse, failed", "Replied ×16, from plan to parse"} <= {*names()}
     assert page.locator("[aria-current=step]").get_attribute("aria-label") == "END"
-    page.keyboard.press("Home")
-    assert "Replied, from plan to parse" in texts(page, "aria-label")
-    assert "parse" in texts(page, "aria-label")
+    press(page, "Home")
+    assert {"parse", "Replied, from plan to parse"} <= {*names()}

@@ -6,7 +6,7 @@ import functools
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,12 +17,9 @@ from graphexec.draw.runs.labels import format_call, format_data, format_reply
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
-from tests.draw.browser import open_page
+from tests.draw.browser import Browser, open_page
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.parameters import cases
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 LABEL = "image/gif, 42 bytes"
 
@@ -114,7 +111,6 @@ def test_page_shows_labels(tmp_path: Path) -> None:
     assert "[image: image/png, 70 bytes]" in page
 
 
-@pytest.mark.browser
 def test_prompt_on_the_page_shows_labels(browser: Browser, tmp_path: Path) -> None:
     page = run().draw(tmp_path / "run.html")
     with open_page(browser, page.as_uri()) as one:

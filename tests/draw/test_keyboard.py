@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
-from tests.draw.browser import fragment, open_text
+from tests.draw.browser import Page, Pages, fragment, press, shown, where
 from tests.draw.debugged import failed_run, sixty_steps
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-pytestmark = pytest.mark.browser
+from tests.parameters import cases
 
 
 @pytest.fixture
-def page(browser: Browser, tmp_path: Path) -> Generator[Page]:
+def page(pages: Pages) -> Page:
     """The page of a run of 60 steps, of which 5 failed."""
-    recording = sixty_steps()
-    with open_text(browser, tmp_path, html(recording.machine, recording)) as opened:
-        yield opened
-
-
-def where(page: Page) -> str:
-    return page.locator("#position").inner_text()
+    return pages.run(sixty_steps())
 
 
 def go(page: Page, step: int) -> None:
@@ -46,13 +33,13 @@ def focused(page: Page) -> str:
 
 def close_dialog(page: Page) -> None:
     """Close the dialog of the keys, which the browser does a moment after the key."""
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     page.locator("#keys").wait_for(state="detached")
 
 
 def documented(page: Page) -> dict[str, list[str]]:
     """Return the keys that the dialog lists, by the titles of their groups."""
-    page.keyboard.press("?")
+    press(page, "?")
     found = {
         group.locator("h3").inner_text(): [str(key.get_attribute("data-key")) for key in group.locator("kbd").all()]
         for group in page.locator("#keys section").all()
@@ -62,119 +49,122 @@ def documented(page: Page) -> dict[str, list[str]]:
 
 
 # What a key does from step 30: in which place it is pressed, and what can be seen then.
-def position_after(key: str, place: str = "#detail", start: int = 30) -> Callable[[Page], str]:
-    def press(page: Page) -> str:
-        go(page, start)
-        page.locator(place).focus()
-        page.keyboard.press(key)
+Act = Callable[[Page], str]
+
+
+def from_30(page: Page, *keys: str, place: str = "#detail") -> None:
+    """Press keys in a place of the page at step 30."""
+    go(page, 30)
+    page.locator(place).focus()
+    press(page, *keys)
+
+
+def position_after(key: str, place: str = "#detail") -> Act:
+    def act(page: Page) -> str:
+        from_30(page, key, place=place)
         return where(page)
 
-    return press
+    return act
 
 
-def matches_after(*keys: str) -> Callable[[Page], str]:
-    def press(page: Page) -> str:
-        position_after("Home")(page)
+def matches_after(*keys: str) -> Act:
+    def act(page: Page) -> str:
+        from_30(page, "Home")
         page.locator("#search").fill("503")
         for key in keys:
             page.locator("#search").focus()
-            page.keyboard.press(key)
-        shown = f"{page.locator('#matches').inner_text()}, {page.locator('#search').input_value()}, {focused(page)}"
+            press(page, key)
+        found = f"{shown(page, '#matches')}, {page.locator('#search').input_value()}, {focused(page)}"
         page.locator("#search").fill("")
-        return shown
+        return found
 
-    return press
+    return act
 
 
 def theme_after(page: Page) -> str:
-    position_after("d")(page)
+    from_30(page, "d")
     return str(page.locator("html").get_attribute("data-theme"))
 
 
 def dialog_after(page: Page) -> str:
-    position_after("?")(page)
-    shown = page.locator("#keys h2").inner_text()
+    from_30(page, "?")
+    title = shown(page, "#keys h2")
     close_dialog(page)
-    return shown
+    return title
 
 
 def playing_after(page: Page) -> str:
-    position_after("Space")(page)
-    shown = page.locator("#play").inner_text()
-    page.keyboard.press("Space")
-    return f"{shown}, {page.locator('#play').inner_text()}"
+    from_30(page, "Space")
+    before = shown(page, "#play")
+    press(page, "Space")
+    return f"{before}, {shown(page, '#play')}"
 
 
 def waterfall_after(page: Page) -> str:
-    position_after("w")(page)
+    from_30(page, "w")
     hidden = page.locator("#waterfall").is_hidden()
-    page.keyboard.press("w")
+    press(page, "w")
     return str(hidden)
 
 
-def rows_after(*keys: str) -> Callable[[Page], str]:
+def rows_after(*keys: str) -> Act:
     """Return the number of open rows after some keys in the list."""
 
-    def press(page: Page) -> str:
-        position_after("ArrowRight", "#list")(page)
-        for key in keys:
-            page.keyboard.press(key)
-        shown = str(page.locator('[aria-level="2"]').count())
+    def act(page: Page) -> str:
+        from_30(page, "ArrowRight", *keys, place="#list")
+        rows = str(page.locator('[aria-level="2"]').count())
         if keys == ("p",):
-            page.keyboard.press("p")
-        return shown
+            press(page, "p")
+        return rows
 
-    return press
+    return act
 
 
-def focus_after(key: str) -> Callable[[Page], str]:
-    def press(page: Page) -> str:
-        position_after(key)(page)
+def focus_after(key: str) -> Act:
+    def act(page: Page) -> str:
+        from_30(page, key)
         return focused(page)
 
-    return press
+    return act
 
 
 def copied_after(page: Page) -> str:
     """Copy the reply of the model's second step."""
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     go(page, 5)
     page.locator("#detail .part.reply [tabindex='0']").first.focus()
-    page.keyboard.press("c")
+    press(page, "c")
     page.wait_for_function("navigator.clipboard.readText()")
     return str(page.evaluate("navigator.clipboard.readText()"))
 
 
-def drawing_after(*keys: str, start: int = 30) -> Callable[[Page], str]:
+def drawing_after(*keys: str) -> Act:
     """Return the focused part and the part of the drawing that is in sight, after keys in the drawing."""
 
-    def press(page: Page) -> str:
-        go(page, start)
+    def act(page: Page) -> str:
+        go(page, 30)
         page.locator("#fit").click()
         page.locator("[data-node=parse]").focus()
         whole = view(page)
-        for key in keys[:-1]:
-            page.keyboard.press(key)
+        press(page, *keys[:-1])
         before = view(page)
-        page.keyboard.press(keys[-1])
+        press(page, keys[-1])
         after = view(page)
         if after != before:
             names = (("left", "right"), ("up", "down"), ("in", "out"), ("in", "out"))
-            moved = [
-                pair[new > old] for pair, old, new in zip(names, before, after, strict=True) if abs(new - old) > 0.01
-            ]
+            changes = zip(names, before, after, strict=True)
+            moved = [pair[new > old] for pair, old, new in changes if abs(new - old) > 0.01]
             return "whole" if after == whole else " ".join(moved)
         label = page.evaluate("document.activeElement.getAttribute('aria-label')").split(",")[0]
         return f"{label}, {where(page)}"
 
-    return press
+    return act
 
 
 def view(page: Page) -> list[float]:
     return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
 
 
-EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
+EFFECTS: Mapping[str, Mapping[str, tuple[Act, str]]] = {
     "Steps": {
         "ArrowRight": (position_after("ArrowRight"), "31 / 60"),
         "j": (position_after("j"), "31 / 60"),
@@ -222,23 +212,26 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
 }
 
 
-def test_every_documented_key_works(page: Page) -> None:
+def test_every_key_is_documented(page: Page) -> None:
     assert documented(page) == {title: [*keys] for title, keys in EFFECTS.items()}
-    shown = {title: {key: act(page) for key, (act, _) in keys.items()} for title, keys in EFFECTS.items()}
-    assert shown == {title: {key: effect for key, (_, effect) in keys.items()} for title, keys in EFFECTS.items()}
+
+
+@cases("act, effect", [one for keys in EFFECTS.values() for one in keys.values()])
+def test_every_documented_key_works(page: Page, act: Act, effect: str) -> None:
+    assert act(page) == effect
 
 
 def test_dialog_gives_the_focus_back(page: Page) -> None:
     page.locator("#help").click()
     assert page.locator("#keys").evaluate("dialog => dialog.contains(document.activeElement)")
-    page.keyboard.press("ArrowLeft")
+    press(page, "ArrowLeft")
     assert where(page) == "end"
     close_dialog(page)
     assert focused(page) == "help"
     page.locator("#help").press("Enter")
     page.locator("#keys .close").click()
     assert focused(page) == "help"
-    page.keyboard.press("?")
+    press(page, "?")
     page.mouse.click(5, 5)
     page.locator("#keys").wait_for(state="detached")
 
@@ -246,8 +239,7 @@ def test_dialog_gives_the_focus_back(page: Page) -> None:
 def test_machine_alone_has_no_keys_of_steps(pages: Pages) -> None:
     page = pages.text(html(picture_of(AGENT_EXECUTOR)))
     assert [*documented(page)] == ["In the drawing", "Page"]
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("d")
+    press(page, "ArrowRight", "d")
     assert page.locator("html").get_attribute("data-theme") == "dark"
 
 
@@ -260,7 +252,7 @@ def test_keys_of_two_runs_select_pairs(pages: Pages) -> None:
     shown: dict[str, str] = {}
     for key in keys:
         go(page, 2)
-        page.keyboard.press(key)
+        press(page, key)
         shown[key] = fragment(page).partition("step=")[2]
     assert {key: int(at) - 2 for key, at in shown.items() if key.startswith("Arrow") or key in "jk"} == {
         "ArrowRight": 1, "ArrowDown": 1, "j": 1, "ArrowLeft": -1, "ArrowUp": -1, "k": -1,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
 
@@ -27,16 +27,13 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
-from tests.draw.browser import Pages, open_page, press, shown, wait_for_drawing, where
+from tests.draw.browser import Browser, Page, Pages, open_page, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
 from tests.draw.recorded import asked_together, record_events
 from tests.draw.test_timeline import three_entries
 from tests.parameters import cases, mark_except
 from tests.traces import read_compact
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 

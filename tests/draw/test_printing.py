@@ -6,20 +6,11 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pytest
 
 from graphexec.draw import Recording
 from graphexec.draw.page import html
-from tests.draw.browser import open_text
+from tests.draw.browser import Browser, Page, Pages, open_text, shown
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-pytestmark = pytest.mark.browser
 
 # A4 paper without its margins, in pixels.
 PAPER = (688, 1020)
@@ -51,7 +42,7 @@ def test_all_steps_are_printed_in_order(browser: Browser, tmp_path: Path) -> Non
         assert [int(found[1]) for found in steps if found] == [*range(1, 61)]
         assert headings(page)[0] == "before step 1"
         assert headings(page)[-1] == "after 60 steps"
-        text = page.locator("body").inner_text()
+        text = shown(page, "body")
         assert "Which of the fifteen shops is the cheapest?" in text
         assert "Proved: every run ends" in text
         assert text.count("HTTP 503 for https://bad") >= 6
@@ -61,7 +52,7 @@ def test_all_steps_are_printed_in_order(browser: Browser, tmp_path: Path) -> Non
 
 def test_tracebacks_and_data_are_printed(browser: Browser, tmp_path: Path) -> None:
     with printed(browser, tmp_path, failed_run()) as page:
-        text = page.locator("#printed").inner_text()
+        text = shown(page, "#printed")
         assert "connection reset by peer" in text
         assert text.count("Traceback") == 2
         assert "3 hits for first" in text
@@ -78,7 +69,7 @@ def test_printed_boxes_are_not_cut(browser: Browser, tmp_path: Path) -> None:
             "one.scrollWidth > one.clientWidth + 2)).map(one => one.className)"
         )
         assert cut == []
-        text = page.locator("#printed").inner_text()
+        text = shown(page, "#printed")
         assert "line 100 word" in text
         assert f"the first of {len(long):,} characters" in text
 
@@ -88,11 +79,11 @@ def test_many_steps_are_printed_in_part(browser: Browser, tmp_path: Path) -> Non
     recording = Recording((start, *records * 9, end))
     with printed(browser, tmp_path, recording) as page:
         assert len(headings(page)) == 400
-        note = page.locator("#printed > p").inner_text()
+        note = shown(page, "#printed > p")
         assert note == "The first 400 of 542 steps; a search on the page chooses others."
     with printed(browser, tmp_path, recording, "#q=status:error") as page:
         assert len(headings(page)) == 45
-        assert page.locator("#printed > p").inner_text() == "45 steps that the search finds"
+        assert shown(page, "#printed > p") == "45 steps that the search finds"
 
 
 def test_browser_prints_all_pages(pages: Pages) -> None:

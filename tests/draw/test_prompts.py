@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from graphexec import AgentExecutor, Event, Moved, create_tool_calling_agent
 from graphexec.actions import Run
@@ -28,15 +25,9 @@ from graphexec.messages import (
 )
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
-from tests.draw.browser import fragment, open_run
+from tests.draw.browser import Page, Pages, fragment, press, shown
 from tests.draw.debugged import sixty_steps
 from tests.draw.recorded import asked_and_answered, record_events
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-pytestmark = pytest.mark.browser
 
 QUESTION = "How far is it from Lisbon to Porto by train?"
 
@@ -85,7 +76,7 @@ def test_question_is_in_sight_after_forty_messages(pages: Pages) -> None:
 
 def test_match_in_an_earlier_message_is_shown(pages: Pages) -> None:
     page = pages.run(with_memory(40), "#step=1&q=37: What")
-    assert page.locator(".prompt details .message mark").inner_text() == "37: What"
+    assert shown(page, ".prompt details .message mark") == "37: What"
 
 
 def test_new_messages_follow_the_earlier_ones(pages: Pages) -> None:
@@ -97,14 +88,14 @@ def test_new_messages_follow_the_earlier_ones(pages: Pages) -> None:
 
 def test_only_the_whole_prompt_has_tokens(pages: Pages) -> None:
     page = pages.run(sixty_steps(), "#step=5")
-    assert page.locator(".part.model .aside").inner_text().endswith(" characters · 300 tokens")
-    assert page.locator(".prompt summary").inner_text().endswith(" characters")
+    assert shown(page, ".part.model .aside").endswith(" characters · 300 tokens")
+    assert shown(page, ".prompt summary").endswith(" characters")
 
 
 def test_dropped_messages_are_named(pages: Pages) -> None:
     system, one, two, three = SystemMessage("s"), UserMessage("one"), UserMessage("two"), UserMessage("three")
     page = pages.run(asking(chat(system, one, two), chat(system, two, three)), "#step=2")
-    assert "1 message of step 1 left out" in page.locator(".prompt").inner_text()
+    assert "1 message of step 1 left out" in shown(page, ".prompt")
     assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
 
 
@@ -128,11 +119,11 @@ def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
     assert prompt.locator("summary").all_inner_texts() == ["1 equal message · 11 characters"]
     assert "against=1" in fragment(page)
     page.reload()
-    assert page.locator(".prompt pre del").inner_text() == "Lisbon"
+    assert shown(page, ".prompt pre del") == "Lisbon"
     page.locator("select.against").select_option("before")
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     page.locator("#detail").focus()
-    page.keyboard.press("ArrowLeft")
+    press(page, "ArrowLeft")
     assert page.locator("select.against").input_value() == "before"
     assert page.locator("del > .message").count() == 2
     others = page.locator("select.against option").all_inner_texts()
@@ -167,7 +158,7 @@ def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
     settings = page.locator(".part.model summary", has_text="3 tools, 2 parameters")
     settings.click()
     assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
-    assert "temperature 0.5, max_tokens 256" in page.locator(".settings").inner_text()
+    assert "temperature 0.5, max_tokens 256" in shown(page, ".settings")
     page.locator(".definition summary", has_text="schema").first.click()
     assert '"type": "object"' in page.locator(".definition pre").first.inner_text()
 
@@ -194,8 +185,8 @@ def test_start_names_the_run(pages: Pages) -> None:
     assert "1971-01-01T00:00:00.000Z" in shown
     assert "a-model" in shown
     assert "before.jsonl" in shown
-    page.keyboard.press("ArrowRight")
-    assert page.locator("#detail .where").inner_text().startswith("step 1 · iteration 1")
+    press(page, "ArrowRight")
+    assert shown(page, "#detail .where").startswith("step 1 · iteration 1")
 
 
 def test_records_without_settings_are_shown(pages: Pages) -> None:
@@ -206,5 +197,5 @@ def test_records_without_settings_are_shown(pages: Pages) -> None:
     names: list[Record] = [{**first, "tools": ["fetch", "search"]}, *older]
     page = pages.run(Recording(names), "#step=0")
     assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
-    page.keyboard.press("ArrowRight")
+    press(page, "ArrowRight")
     assert page.locator(".prompt summary", has_text="3 earlier messages").count() == 1

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.cli.runs.trace import TracePrinter
-from graphexec.draw import Recorder, compare_runs
+from graphexec.draw import Recorder, Recording, compare_runs, recording_of, sequence_mermaid, timeline
 from graphexec.draw.page import html, record_json
-from graphexec.draw.runs.recorder import recording_of
-from graphexec.draw.runs.records import Recording
-from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.timeline import timeline
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models import ScriptedModel
-from tests.draw.browser import open_page
+from tests.draw.browser import Pages, press
 from tests.executor.actors import call, echo
 from tests.models.picky_server import PickyServer
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 LONG = "I think of a number. " * 100
 THOUGHT = ModelReply("", (call("echo", text="a"),), Usage(900, 20, 512), reasoning=(Reasoning(LONG, "secret"),))
@@ -73,24 +64,17 @@ def test_page_has_the_reasoning_but_not_its_data(thoughtful: Recording) -> None:
     assert "secret" in thoughtful.to_json_lines()
 
 
-@pytest.mark.browser
-def test_page_folds_the_reasoning(browser: Browser, thoughtful: Recording, tmp_path: Path) -> None:
-    pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-    file = tmp_path / "page.html"
-    file.write_text(html(thoughtful.machine, thoughtful), "utf-8")
-    with open_page(browser, file.as_uri(), size=(1440, 900)) as opened:
-        page = opened.page
-        assert "cached tokens\n512" in page.locator("#totals").inner_text().lower()
-        page.keyboard.press("Home")
-        page.keyboard.press("ArrowRight")
-        reply = page.locator("#detail .part.reply")
-        assert "900 + 20 tokens, 512 cached" in reply.inner_text()
-        folded = reply.locator("details", has_text="reasoning")
-        assert "I think of a number." not in folded.inner_text()
-        # In one task: the browser's own event comes in a later one.
-        shown = folded.locator("summary").evaluate("summary => (summary.click(), summary.parentElement.innerText)")
-        assert "I think of a number." in shown
-        assert opened.faults == []
+def test_page_folds_the_reasoning(pages: Pages, thoughtful: Recording) -> None:
+    page = pages.run(thoughtful)
+    assert "cached tokens\n512" in page.locator("#totals").inner_text().lower()
+    press(page, "Home", "ArrowRight")
+    reply = page.locator("#detail .part.reply")
+    assert "900 + 20 tokens, 512 cached" in reply.inner_text()
+    folded = reply.locator("details", has_text="reasoning")
+    assert "I think of a number." not in folded.inner_text()
+    # In one task: the browser's own event comes in a later one.
+    shown = folded.locator("summary").evaluate("summary => (summary.click(), summary.parentElement.innerText)")
+    assert "I think of a number." in shown
 
 
 def trace_of(*replies: ModelReply) -> str:
@@ -112,16 +96,10 @@ def test_trace_shows_the_beginning_of_the_reasoning() -> None:
 def test_streamed_reasoning_is_recorded_apart() -> None:
     server = PickyServer("chat", ["done"], thoughts="I think of it.")
     executor = AgentExecutor(agent=create_tool_calling_agent(server.model(), [echo]), tools=[echo])
-    recording = [record for record in _records(executor) if record["event"] == "reported"]
+    recorder = Recorder(executor.verify())
+    list(map(recorder, executor.stream("q", tokens=True)))
+    read = Recording.from_json_lines(recorder.recording.to_json_lines())
+    recording = [record for record in read.records if record["event"] == "reported"]
     assert "".join(record["text"] for record in recording) == "done"
     assert "".join(record.get("reasoning", "") for record in recording) == "I think of it."
     assert {record["news"] for record in recording} == {ReplyDelta.__name__}
-
-
-# Any: JSON.
-def _records(executor: AgentExecutor) -> list[dict[str, Any]]:
-    recorder = Recorder(executor.verify())
-    for event in executor.stream("q", tokens=True):
-        recorder(event)
-    text = recorder.recording.to_json_lines()
-    return [*Recording.from_json_lines(text).records]

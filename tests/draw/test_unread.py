@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,12 +14,9 @@ from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
 from graphexec.draw.runs.visits import unread_text, visits_of
 from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
-from tests.draw.browser import open_page
+from tests.draw.browser import Browser, open_page
 from tests.executor.actors import echo
 from tests.parameters import cases
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 INVENTED = "Observation: a rabbit\nThought: it is cute"
 LIED = "Observation: that is right"
@@ -74,7 +71,6 @@ def test_page_has_it_as_text(tmp_path: Path) -> None:
     assert "<script>alert(1)" not in page
 
 
-@pytest.mark.browser
 def test_end_of_the_page_shows_it(browser: Browser, tmp_path: Path) -> None:
     page = invented_run().draw(tmp_path / "run.html")
     with open_page(browser, page.as_uri()) as one:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
 
 from graphexec.draw import Recording
-from tests.draw.browser import open_run
+from graphexec.draw.runs.data import Record
+from tests.draw.browser import FloatRect, Locator, Page, Pages, press, shown
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, twelve_tools
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, FloatRect, Locator, Page
-
-    from graphexec.draw.runs.data import Record
-
-pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
-pytestmark = pytest.mark.browser
 
 
 def box_of(element: Locator) -> FloatRect:
@@ -114,12 +104,12 @@ def test_click_selects_the_call(pages: Pages) -> None:
     assert "step=3&call=4" in address(page)
     assert page.locator("#lanes .chosen").all_text_contents() == [""]
     assert "chosen" in (bar.get_attribute("class") or "").split()
-    assert "shop4.example/bad" in page.locator(".pair.selected").inner_text()
+    assert "shop4.example/bad" in shown(page, ".pair.selected")
     # A click beside a bar selects the nearest one.
     box = box_of(page.locator(".tools [data-span]").last)
     page.mouse.click(box["x"] + box["width"] + 3, box["y"] + 2)
     assert "step=3&call=11" in address(page)
-    page.keyboard.press("Home")
+    press(page, "Home")
     assert page.locator("#lanes .chosen").count() == 0
 
 
@@ -127,7 +117,7 @@ def test_time_of_the_step_is_marked(pages: Pages) -> None:
     page = pages.run(three_tools(), "#step=3")
     longest, marked = box_of(page.locator(".tools [data-span]").last), box_of(page.locator("#now"))
     assert (marked["x"], marked["width"]) == pytest.approx((longest["x"], longest["width"]), abs=1)
-    page.keyboard.press("Home")
+    press(page, "Home")
     assert box_of(page.locator("#now"))["x"] == pytest.approx(box_of(page.locator("#moment"))["x"], abs=1)
 
 
@@ -165,7 +155,7 @@ def test_failed_call_is_red_and_key_hides_the_waterfall(pages: Pages) -> None:
     page = pages.run(failed_run())
     assert page.locator("#lanes .failed").count() == 1
     assert "failed" in title_of(page.locator("#lanes .failed"))
-    page.keyboard.press("w")
+    press(page, "w")
     assert page.locator("#waterfall").is_hidden()
     page.locator("#turn-waterfall").click()
     assert page.locator("#waterfall").is_visible()
