@@ -9,22 +9,9 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+import graphexec.executor as ex
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool, ToolResult
-from graphexec.executor import (
-    AGENT_EXECUTOR,
-    Acted,
-    LimitReached,
-    Observed,
-    Ready,
-    Replied,
-    check_return_direct,
-    dispatch_tools,
-    limit_reached,
-    parse,
-    plan,
-    stopped_response,
-)
 from graphexec.executor.streams import ChunkBuilder
 from graphexec.kernel import Entered, Moved, Spent, rename
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
@@ -102,15 +89,12 @@ async def wait(seconds: str) -> str:
 def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
     """Return the time at which each tool's result is streamed, in seconds after the first chunk."""
 
-    async def watched() -> dict[str, float]:
+    async def watch() -> dict[str, float]:
         found: dict[str, float] = {}
         began = None
         now = asyncio.get_running_loop().time
-        async for item in (
-            on_loop_time(executor).astream_chunks("q")
-            if mode == "chunks"
-            else on_loop_time(executor).astream("q", tokens=mode == "tokens")
-        ):
+        one = on_loop_time(executor)
+        async for item in one.astream_chunks("q") if mode == "chunks" else one.astream("q", tokens=mode == "tokens"):
             began = now() if began is None else began
             if isinstance(item, gx.Answered) and isinstance(item.effect, CallTool):
                 found[item.reply.observation] = now() - began
@@ -118,7 +102,7 @@ def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
                 found |= {step.observation: now() - began for step in item.get("steps", ())}
         return found
 
-    return run_virtually(watched())
+    return run_virtually(watch())
 
 
 @cases("mode", ["chunks", "events", "tokens"])
@@ -138,7 +122,7 @@ def test_each_step_is_emitted_once() -> None:
 
 
 @gx.node
-def hide_results(seen: Observed) -> Observed:
+def hide_results(seen: ex.Observed) -> ex.Observed:
     """Hide the tools' results."""
     return dataclasses.replace(seen, results=tuple(ToolResult("hidden") for _ in seen.results))
 
@@ -146,7 +130,7 @@ def hide_results(seen: Observed) -> Observed:
 @both
 def test_changeable_steps_are_emitted_after_the_change(how: str) -> None:
     executor = make_executor([A, B], answer()).splice(
-        gx.edges(hide_results, gx.on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
+        gx.edges(hide_results, gx.on(ex.Observed, ex.check_return_direct)), after=ex.dispatch_tools, on=ex.Observed
     )
     steps = [chunk["steps"][0] for chunk in collect_chunks(executor, how) if "steps" in chunk]
     assert [step.observation for step in steps] == ["hidden", "hidden"]
@@ -171,22 +155,6 @@ def test_native_calls_keep_their_messages(how: str) -> None:
     assert [chunk["messages"] for chunk in chunks] == [[one] for one in sent]
 
 
-def test_action_is_emitted_before_its_tool_runs() -> None:
-    ran: list[str] = []
-
-    @gx.tool
-    def note(text: str) -> str:
-        """Note it."""
-        ran.append(text)
-        return text
-
-    chunks = gx.AgentExecutor(agent=scripted(act("note", text="x"), answer()), tools=[note]).stream_chunks("q")
-    assert "actions" in next(chunks)
-    assert ran == []
-    chunks.close()
-    assert ran == []
-
-
 def test_resumed_step_emits_its_actions_again() -> None:
     with pytest.raises(ValueError, match="no a") as caught:
         collect_chunks(make_executor(act("fail", text="a"), handle_tool_errors="raise"), "sync")
@@ -204,82 +172,71 @@ class Delegate(gx.Effect[str]):
     action: gx.AgentAction
 
 
-@gx.charged(when_spent=limit_reached)
+@gx.charged(when_spent=ex.limit_reached)
 @gx.node
-def delegate(acted: Acted) -> gx.Asks[Delegate, Observed]:
+def delegate(acted: ex.Acted) -> gx.Asks[Delegate, ex.Observed]:
     """Dispatch by another effect."""
     replies = yield from gx.ask_all([Delegate(action) for action in acted.actions])
-    return Observed(acted.run, acted.actions, tuple(map(ToolResult, replies)))
+    return ex.Observed(acted.run, acted.actions, tuple(map(ToolResult, replies)))
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.opaque
-def perform(acted: Acted) -> Observed:
-    """Dispatch by arbitrary code."""
-    return Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
-
-
-@gx.node
-def observe(acted: Acted) -> Observed:
+def observe(acted: ex.Acted) -> ex.Observed:
     """Dispatch without asking for an effect."""
-    return Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
+    return ex.Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
 
 
 @gx.node
-def carry_out(acted: Acted) -> Ready:
+def carry_out(acted: ex.Acted) -> ex.Ready:
     """Dispatch and add the steps in one node."""
-    return Ready(acted.run.with_steps([gx.AgentStep(action, "seen") for action in acted.actions]))
+    return ex.Ready(acted.run.with_steps([gx.AgentStep(action, "seen") for action in acted.actions]))
 
 
 @gx.node
-def observe_first(acted: Acted) -> Acted | Observed:
+def observe_first(acted: ex.Acted) -> ex.Acted | ex.Observed:
     """Carry out the first action and pass on the rest."""
     first, *rest = acted.actions
     if not rest:
-        return Observed(acted.run, (first,), (ToolResult("seen"),))
-    return Acted(acted.run.with_steps([gx.AgentStep(first, "seen")]), tuple(rest))
+        return ex.Observed(acted.run, (first,), (ToolResult("seen"),))
+    return ex.Acted(acted.run.with_steps([gx.AgentStep(first, "seen")]), tuple(rest))
 
 
-@gx.charged(when_spent=limit_reached)
+@gx.charged(when_spent=ex.limit_reached)
 @gx.node
-def call_first(acted: Acted) -> gx.Asks[CallTool, Acted | Observed]:
+def call_first(acted: ex.Acted) -> gx.Asks[CallTool, ex.Acted | ex.Observed]:
     """Call the tool of the first action and pass on the rest."""
     first, *rest = acted.actions
     result = yield from gx.ask(CallTool(first.tool, first.tool_input, acted.run))
     if not rest:
-        return Observed(acted.run, (first,), (result,))
-    return Acted(acted.run.with_steps([gx.AgentStep(first, result.observation)]), tuple(rest))
+        return ex.Observed(acted.run, (first,), (result,))
+    return ex.Acted(acted.run.with_steps([gx.AgentStep(first, result.observation)]), tuple(rest))
 
 
-LIMIT: Any = gx.on(LimitReached, stopped_response)
-OBSERVED: Any = gx.on(Observed, check_return_direct)
+LIMIT: Any = gx.on(ex.LimitReached, ex.stopped_response)
+OBSERVED: Any = gx.on(ex.Observed, ex.check_return_direct)
 # Each dispatching node, its routes, and the chunks of a step with two actions.
 DISPATCHERS: dict[str, tuple[Any, Any, list[str]]] = {
     "own effect": (delegate, OBSERVED | LIMIT, TOGETHER),
-    "opaque": (perform, OBSERVED | LIMIT, TOGETHER),
-    "pure": (observe, OBSERVED, TOGETHER),
-    "pure, to the plan": (carry_out, gx.on(Ready, plan), TOGETHER),
-    "pure, one by one": (observe_first, OBSERVED | gx.on(Acted, observe_first), ONE_BY_ONE),
-    "one by one": (call_first, OBSERVED | LIMIT | gx.on(Acted, call_first), TOGETHER),
+    "opaque": (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
+    "pure": (gx.node(observe), OBSERVED, TOGETHER),
+    "pure, to the plan": (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
+    "pure, one by one": (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
+    "one by one": (call_first, OBSERVED | LIMIT | gx.on(ex.Acted, call_first), TOGETHER),
 }
 
 
-def tool_of(asked: Delegate) -> str:
-    return asked.action.tool
-
-
-def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> gx.AgentExecutor:
-    """Return an executor in which another node replaces `dispatch_tools`."""
-    options: Any = {"handlers": {Delegate: tool_of}, "handle_parsing_errors": True, "allow_nonterminating": True}
+def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more: Any) -> gx.AgentExecutor:
+    """Return the executor with another node instead of `dispatch_tools`, its routes, and more rows."""
     rows: Any = (
-        gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, stopped_response))
-        | gx.edges(parse, gx.on(Acted, dispatch) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
+        gx.edges(ex.plan, gx.on(ex.Replied, ex.parse) | LIMIT)
+        | gx.edges(ex.parse, gx.on(ex.Acted, dispatch) | gx.on(ex.Ready, ex.plan) | gx.on(gx.AgentFinish, gx.END))
         | gx.edges(dispatch, routes)
-        | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
+        | gx.edges(ex.stopped_response, gx.on(gx.StoppedResponse, gx.END))
     )
-    if any(way.target is check_return_direct for way in routes.routes):
-        rows |= gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-    return make_executor(*turns, **options).with_graph(gx.graph(rows, start=plan))
+    if more or any(way.target is ex.check_return_direct for way in routes.routes):
+        rows |= gx.edges(ex.check_return_direct, gx.on(ex.Ready, ex.plan) | gx.on(gx.AgentFinish, gx.END))
+    for row in more:
+        rows |= row
+    return executor.with_graph(gx.graph(rows, start=ex.plan))
 
 
 @both
@@ -288,7 +245,9 @@ def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     dispatch, routes, order = DISPATCHERS[kind]
     # The same decision again is another step; an unreadable reply has no action.
     turns: Any = [A, A], [], [A, B], [A], answer()
-    chunks = collect_chunks(replace_dispatcher(dispatch, routes, *turns), how)
+    options: Any = {"handle_parsing_errors": True, "allow_nonterminating": True}
+    executor = make_executor(*turns, handlers={Delegate: lambda asked: asked.action.tool}, **options)
+    chunks = collect_chunks(dispatch_with(executor, dispatch, routes), how)
     assert kinds(chunks) == [*order, "steps", *order, "actions", "steps", "output"]
     announced = [chunk["actions"][0] for chunk in chunks if "actions" in chunk]
     assert announced == [*turns[0], *turns[2], *turns[3]]
@@ -296,62 +255,63 @@ def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     assert [step.action for step in carried_out if step.status != "parse_error"] == announced
 
 
-@gx.charged(when_spent=limit_reached)
+@gx.charged(when_spent=ex.limit_reached)
 @gx.node
-def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted]:
+def approve(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted]:
     """Leave out the second action, whatever the answer is."""
     yield from gx.ask(gx.AskHuman("All of them?"))
-    return Acted(acted.run, acted.actions[:1])
+    return ex.Acted(acted.run, acted.actions[:1])
 
 
-@gx.charged(when_spent=limit_reached)
+@gx.charged(when_spent=ex.limit_reached)
 @gx.node
-def refuse(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | Observed]:
+def refuse(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted | ex.Observed]:
     """Leave out all but one action, and refuse that one instead of calling its tool."""
     yield from gx.ask(gx.AskHuman("All of them?"))
     first = acted.actions[:1]
-    return Observed(acted.run, first, (ToolResult("refused"),)) if len(acted.actions) == 1 else Acted(acted.run, first)
+    return (
+        ex.Observed(acted.run, first, (ToolResult("refused"),))
+        if len(acted.actions) == 1
+        else ex.Acted(acted.run, first)
+    )
 
 
 @both
 @cases(
     ("guard", "routes"),
-    [(approve, gx.on(Acted, dispatch_tools)), (refuse, gx.on(Acted, dispatch_tools) | OBSERVED)],
+    [(approve, gx.on(ex.Acted, ex.dispatch_tools)), (refuse, gx.on(ex.Acted, ex.dispatch_tools) | OBSERVED)],
 )
 def test_approval_emits_only_approved_actions(how: str, guard: Any, routes: Any) -> None:
     executor = make_executor([A, B], [A], answer(), handlers={gx.AskHuman: lambda asked: "no"})
-    chunks = collect_chunks(executor.splice(gx.edges(guard, routes | LIMIT), after=parse, on=Acted), how)
+    chunks = collect_chunks(executor.splice(gx.edges(guard, routes | LIMIT), after=ex.parse, on=ex.Acted), how)
     assert kinds(chunks) == [*["actions", "steps"] * 3, "output"]
     assert all(chunk.get("actions", [A]) == [A] for chunk in chunks)
 
 
 @gx.node
-def brief(acted: Acted) -> Ready:
+def brief(acted: ex.Acted) -> ex.Ready:
     """Pass the actions to an embedded agent."""
-    return Ready(Run({"input": "?", "outer": acted}))
+    return ex.Ready(Run({"input": "?", "outer": acted}))
 
 
 @gx.node
-def report(finish: gx.AgentFinish) -> Observed:
+def report(finish: gx.AgentFinish) -> ex.Observed:
     """Continue the outer run, in which the inner run was one call."""
     outer = finish.run.inputs["outer"]
-    return Observed(outer.run, outer.actions, (ToolResult(finish.output),))
+    return ex.Observed(outer.run, outer.actions, (ToolResult(finish.output),))
 
 
 def make_nested_executor(decide: Any) -> gx.AgentExecutor:
     """Return an executor whose tool calls are runs of the same agent, with the input `outer`."""
     executor = gx.AgentExecutor(agent=decide, tools=[echo], handle_parsing_errors=True)
     inner: Any = gx.embed(executor, "inner")
-    rows: Any = (
-        gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, stopped_response))
-        | gx.edges(parse, gx.on(Acted, brief) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-        | gx.edges(brief, gx.on(Ready, inner))
-        | gx.edges(inner, gx.on(gx.AgentFinish, report) | gx.on(gx.StoppedResponse, gx.END))
-        | gx.edges(report, gx.on(Observed, check_return_direct))
-        | gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-        | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
+    return dispatch_with(
+        executor,
+        brief,
+        gx.on(ex.Ready, inner),
+        gx.edges(inner, gx.on(gx.AgentFinish, report) | gx.on(gx.StoppedResponse, gx.END)),
+        gx.edges(report, gx.on(ex.Observed, ex.check_return_direct)),
     )
-    return executor.with_graph(gx.graph(rows, start=plan))
 
 
 @both
@@ -384,24 +344,24 @@ def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, i
 
 
 @gx.node
-def redact(ready: Ready) -> Ready:
+def redact(ready: ex.Ready) -> ex.Ready:
     """Hide the tools' results."""
     steps = [dataclasses.replace(step, observation="hidden") for step in ready.run.steps]
-    return Ready(Run(ready.run.inputs, Steps(steps)))
+    return ex.Ready(Run(ready.run.inputs, Steps(steps)))
 
 
 @gx.node
-def forget(ready: Ready) -> Ready:
+def forget(ready: ex.Ready) -> ex.Ready:
     """Forget all steps but the last."""
-    return Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
+    return ex.Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
 
 
-@gx.charged(when_spent=limit_reached)
+@gx.charged(when_spent=ex.limit_reached)
 @gx.node
-def one_by_one(acted: Acted) -> gx.Asks[CallTool, Observed]:
+def one_by_one(acted: ex.Acted) -> gx.Asks[CallTool, ex.Observed]:
     """Call the tools one after the other."""
     first, second = (CallTool(action.tool, action.tool_input, acted.run) for action in acted.actions)
-    return Observed(acted.run, acted.actions, ((yield from gx.ask(first)), (yield from gx.ask(second))))
+    return ex.Observed(acted.run, acted.actions, ((yield from gx.ask(first)), (yield from gx.ask(second))))
 
 
 @gx.tool(return_direct=True)
@@ -418,7 +378,7 @@ def spell(steps: Steps, inputs: dict[str, Any]) -> Any:
 
 def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
     executor = gx.AgentExecutor(agent=agent, tools=[echo])
-    return executor.splice(gx.edges(node, gx.on(Ready, plan)), after=check_return_direct, on=Ready)
+    return executor.splice(gx.edges(node, gx.on(ex.Ready, ex.plan)), after=ex.check_return_direct, on=ex.Ready)
 
 
 @both
@@ -435,29 +395,33 @@ def test_changed_steps_are_emitted_once(how: str, executor: gx.AgentExecutor, or
     assert kinds(collect_chunks(executor, how)) == [*order, "output"]
 
 
-def test_action_is_emitted_before_its_own_effect() -> None:
-    asked: list[Any] = []
+@cases("dispatch", [ex.dispatch_tools, rename(delegate, "dispatch_tools")])
+def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
+    ran: list[Any] = []
 
-    def answer_effect(effect: Delegate) -> str:
-        asked.append(effect)
-        return "seen"
+    @gx.tool
+    def note(text: str) -> None:
+        """Note it."""
+        ran.append(text)
 
-    executor = make_executor(A, answer(), handlers={Delegate: answer_effect})
-    chunks = executor.replace(rename(delegate, "dispatch_tools")).stream_chunks("q")
+    agent = scripted(act("note", text="x"), answer())
+    executor = gx.AgentExecutor(agent=agent, tools=[note], handlers={Delegate: ran.append})
+    chunks = executor.replace(dispatch).stream_chunks("q")
     assert "actions" in next(chunks)
-    assert asked == []
+    assert ran == []
     chunks.close()
+    assert ran == []
 
 
 def test_other_events_have_no_chunks() -> None:
-    assert ChunkBuilder(AGENT_EXECUTOR).convert(Moved("plan", object(), "parse")) == []
+    assert ChunkBuilder(ex.AGENT_EXECUTOR).convert(Moved("plan", object(), "parse")) == []
 
 
 def test_result_of_another_action_waits_for_its_step() -> None:
     chunks = ChunkBuilder(make_executor(answer()).graph)
-    chunks.convert(Entered("dispatch_tools", Acted(Run({"input": "q"}), (A,)), Spent()))
+    chunks.convert(Entered("dispatch_tools", ex.Acted(Run({"input": "q"}), (A,)), Spent()))
     other = CallTool("echo", {"text": "b"})
     assert chunks.convert(gx.Answered("dispatch_tools", other, ToolResult("b"), 0.0, Spent())) == []
     step = gx.AgentStep(A, "a")
-    (_, made) = chunks.convert(Entered("plan", Ready(Run({"input": "q"}, Steps([step]))), Spent()))
+    (_, made) = chunks.convert(Entered("plan", ex.Ready(Run({"input": "q"}, Steps([step]))), Spent()))
     assert made["steps"] == [step]
