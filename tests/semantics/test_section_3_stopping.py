@@ -6,7 +6,6 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,23 +15,10 @@ from graphexec.agents import create_chat_agent, create_mrkl_agent, create_struct
 from graphexec.errors import InputError, LimitsError, ServerError
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
-from tests.executor.actors import (
-    HOW,
-    Running,
-    act,
-    answer,
-    echo,
-    messages,
-    observations,
-    prompt,
-    run_async,
-    run_executor,
-    scripted,
-    statuses,
-    until,
-)
+from tests.executor import actors
+from tests.executor.actors import HOW, Running, act, answer, echo, observations, scripted, statuses
 from tests.parameters import cases
-from tests.semantics.endings import FINAL, STOPPED
+from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies, run_turns, unreadable
 
 # ---- 3.3 Limits and stopping
 
@@ -44,15 +30,25 @@ def test_zero_limit_stops_before_the_first_plan(run: Running, limits: Any) -> No
     assert (result.output, result.spent["model_calls"]) == (STOPPED, 0)
 
 
-@cases("limits", [{"max_iterations": -1}, {"max_execution_time": -0.5}])
-def test_a_negative_limit_is_refused(limits: Any) -> None:
-    with pytest.raises(LimitsError, match="give 0 or more"):
-        gx.AgentExecutor(agent=scripted(answer()), tools=[], **limits)
+@cases(
+    ("options", "error", "fact"),
+    [
+        ({"max_iterations": -1}, LimitsError, "give 0 or more"),
+        ({"max_execution_time": -0.5}, LimitsError, "give 0 or more"),
+        *(
+            ({"early_stopping_method": method}, InputError, "give 'force' or 'generate'")
+            for method in ("finish", "", None)
+        ),
+    ],
+)
+def test_invalid_limit_is_refused(options: dict[str, Any], error: type[Exception], fact: str) -> None:
+    with pytest.raises(error, match=fact):
+        gx.AgentExecutor(agent=scripted(answer()), tools=[], **options)
 
 
 def test_max_iterations_none_needs_another_limit() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
-        return answer() if len(steps) == 40 else act("echo", text="a")
+        return answer() if len(steps) == 40 else A
 
     with pytest.raises(gx.UnprovedError):
         gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=None)
@@ -70,13 +66,8 @@ def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
         released.wait(30)
         return "late"
 
-    executor = gx.AgentExecutor(
-        # The other call ends in this time on a busy machine, too.
-        agent=scripted([act("echo", text="a"), act("slow")]),
-        tools=[echo, slow],
-        max_execution_time=1.5,
-    )
-    result = run(executor)
+    # The other call ends in this time on a busy machine, too.
+    result = run(gx.AgentExecutor(agent=scripted([A, act("slow")]), tools=[echo, slow], max_execution_time=1.5))
     released.set()
     done, cut = result.steps
     assert (done.status, done.observation, cut.status) == ("ok", "a", "cut")
@@ -105,7 +96,7 @@ def test_sync_tool_is_abandoned_at_async_deadline() -> None:
         ended.set()
         return "late"
 
-    result = run_async(gx.AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
+    result = actors.run_async(gx.AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
     assert (result.reason, ended.is_set()) == ("seconds", False)
     released.set()
     assert ended.wait(30)
@@ -122,14 +113,17 @@ def test_monotonic_clock_starts_with_the_run() -> None:
     assert turns.result.output == "done"
 
 
+ACTION = "Action: echo\nAction Input: a"
+IN_JSON = '```\n{"action": "echo", "action_input": "a"}\n```'
 MAKE: dict[str, tuple[Callable[..., gx.Agent], str]] = {
-    "react": (gx.create_react_agent, "Action: echo\nAction Input: a"),
-    "mrkl": (create_mrkl_agent, "Action: echo\nAction Input: a"),
+    "react": (gx.create_react_agent, ACTION),
+    "mrkl": (create_mrkl_agent, ACTION),
     "xml": (create_xml_agent, "<tool>echo</tool><tool_input>a"),
-    "chat": (create_chat_agent, '```\n{"action": "echo", "action_input": "a"}\n```'),
-    "structured chat": (create_structured_chat_agent, '```\n{"action": "echo", "action_input": "a"}\n```'),
+    "chat": (create_chat_agent, IN_JSON),
+    "structured chat": (create_structured_chat_agent, IN_JSON),
 }
 EACH = cases("kind", MAKE)
+GENERATE: dict[str, Any] = {"max_iterations": 1, "early_stopping_method": "generate"}
 
 
 @EACH
@@ -143,15 +137,12 @@ def test_force_returns_one_text_for_every_agent(kind: str) -> None:
 def test_generate_appends_the_final_answer_sentence(kind: str) -> None:
     make, action = MAKE[kind]
     model = ScriptedModel([action, "It is 42."])
-    executor = gx.AgentExecutor(
-        agent=make(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
-    )
-    result = executor.run("q")
+    result = gx.AgentExecutor(agent=make(model, [echo]), tools=[echo], **GENERATE).run("q")
     assert isinstance(result.ending, gx.StoppedResponse)
     assert (result.output, result.spent["model_calls"]) == ("It is 42.", 2)
     asked, last = model.requests
     assert last.stop == asked.stop
-    text = messages(last)[-1].content
+    text = actors.messages(last)[-1].content
     assert ("<observation>a</observation>" if kind == "xml" else "\nObservation: a\nThought:") in text
     assert text.endswith(f"\n\n{FINAL}")
     if kind == "chat":
@@ -159,23 +150,16 @@ def test_generate_appends_the_final_answer_sentence(kind: str) -> None:
 
 
 def test_generate_ends_a_scratchpad_as_langchain_does() -> None:
-    model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: so"])
-    agent = create_mrkl_agent(model, [echo])
-    gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate").run("q")
-    assert prompt(model.requests[1]).endswith(f"\nObservation: a\nThought:\n\n{FINAL}")
-
-
-@cases("method", ["finish", "", None])
-def test_unknown_early_stopping_method_is_refused(method: Any) -> None:
-    with pytest.raises(InputError, match="give 'force' or 'generate'"):
-        gx.AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
+    model = ScriptedModel([ACTION, "Final Answer: so"])
+    gx.AgentExecutor(agent=create_mrkl_agent(model, [echo]), tools=[echo], **GENERATE).run("q")
+    assert actors.prompt(model.requests[1]).endswith(f"\nObservation: a\nThought:\n\n{FINAL}")
 
 
 def test_stopped_response_function_receives_all_inputs() -> None:
     def decide(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
         return answer(sorted(inputs))
 
-    executor = gx.AgentExecutor(agent=decide, tools=[], max_iterations=0, early_stopping_method="generate")
+    executor = gx.AgentExecutor(agent=decide, tools=[], **GENERATE | {"max_iterations": 0})
     assert executor.run({"input": "q", "more": 1}).output == '["conclude","input","more"]'
 
 
@@ -210,7 +194,7 @@ NOT_SENT = gx.ParseError("no")
     ],
 )
 def test_policy_returns_the_observation(policy: Any, error: gx.ParseError, observation: str, log: str) -> None:
-    result = run_executor(lambda: gx.AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
+    result = run_agent(saying(error), handle_parsing_errors=policy)
     (step,) = result.outcome.steps
     assert (step.action.tool, step.action.tool_input, step.observation) == ("_Exception", observation, observation)
     assert (step.action.log, step.status) == (log, "parse_error")
@@ -218,44 +202,37 @@ def test_policy_returns_the_observation(policy: Any, error: gx.ParseError, obser
 
 def test_false_raises_with_error_and_remedy() -> None:
     with pytest.raises(gx.ParseError, match=r"^no; pass handle_parsing_errors=True") as raised:
-        run_executor(lambda: gx.AgentExecutor(agent=saying(SENT), tools=[]))
+        run_agent(saying(SENT))
     assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
 
 
 @cases("returned", [None, 3, {"query": "x"}])
 def test_policy_must_return_a_string(returned: Any) -> None:
     with pytest.raises(InputError, match="return a string, the feedback for the model"):
-        run_executor(
-            lambda: gx.AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned)
-        )
+        run_agent(saying(SENT), handle_parsing_errors=lambda error: returned)
 
 
-def test_other_exceptions_are_not_parse_errors() -> None:
-    def broken(given: Any) -> Any:
-        raise LookupError("of the function")
+def broken(*given: Any) -> Any:
+    raise LookupError("of the user")
 
-    def lost(steps: Any, inputs: Any) -> Any:
-        raise LookupError("of the agent")
 
-    def unreadable(given: Any) -> Any:
-        raise gx.ParseError("of the trim function")
-
-    wrong: list[tuple[type[Exception], dict[str, Any]]] = [
-        (LookupError, {"agent": saying(SENT), "handle_parsing_errors": broken}),
-        (LookupError, {"agent": lost, "handle_parsing_errors": True}),
-        (gx.ParseError, {"agent": scripted(answer()), "trim_intermediate_steps": unreadable}),
-    ]
-    for kind, options in wrong:
-        with pytest.raises(kind, match="of the"):
-            run_executor(partial(gx.AgentExecutor, tools=[], **options))
-    with pytest.raises(ServerError):
-        run_executor(
-            lambda: gx.AgentExecutor(
-                agent=gx.create_react_agent(ScriptedModel([ServerError("busy")]), []),
-                tools=[],
-                handle_parsing_errors=True,
-            )
-        )
+@cases(
+    ("run", "error", "message"),
+    [
+        (lambda: run_agent(saying(SENT), handle_parsing_errors=broken), LookupError, "of the user"),
+        (lambda: run_agent(broken, handle_parsing_errors=True), LookupError, "of the user"),
+        # A parse error of the function that trims.
+        (
+            lambda: run_agent(scripted(answer()), trim_intermediate_steps=lambda steps: unreadable(steps, {})),
+            gx.ParseError,
+            "no",
+        ),
+        (lambda: run_replies(ServerError("busy"), handle_parsing_errors=True), ServerError, "busy"),
+    ],
+)
+def test_other_exceptions_are_not_parse_errors(run: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        run()
 
 
 def test_parse_error_in_a_tool_is_a_tool_error() -> None:
@@ -264,9 +241,7 @@ def test_parse_error_in_a_tool_is_a_tool_error() -> None:
         """Read something."""
         raise gx.ParseError("of the tool")
 
-    result = run_executor(
-        lambda: gx.AgentExecutor(agent=scripted(act("read"), answer()), tools=[read], handle_parsing_errors=True)
-    )
+    result = run_turns(act("read"), answer(), tools=[read], handle_parsing_errors=True)
     assert (statuses(result), observations(result)) == (["error"], ["read failed: ParseError: of the tool"])
 
 
@@ -279,7 +254,7 @@ def test_user_tool_may_be_named_exception() -> None:
         called.append(text)
         return text
 
-    result = run_executor(lambda: gx.AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
+    result = run_agent(saying(SENT), tools=[mine], handle_parsing_errors=True)
     assert (result.outcome.output, called) == ("done", [])
 
 
@@ -290,10 +265,10 @@ def test_cut_async_tool_does_not_finish() -> None:
     @gx.tool
     async def slow() -> str:
         """Take half a minute."""
-        await until(released)
+        await actors.until(released)
         ended.append("slow")
         return "late"
 
-    result = run_async(gx.AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
+    result = actors.run_async(gx.AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
     released.set()
     assert ([step.status for step in result.steps], ended) == (["cut"], [])

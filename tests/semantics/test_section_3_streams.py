@@ -13,29 +13,31 @@ import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
-from graphexec.executor import Stepwise
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
 from tests.executor.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
 from tests.parameters import cases
-from tests.semantics.endings import STOPPED
+from tests.semantics.endings import STOPPED, A, B, C, unreadable_once
+
+
+def turns_of(*turns: Any, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=scripted(*turns), **{"tools": [echo], **options})
 
 
 def two_steps(**options: Any) -> gx.AgentExecutor:
-    turns = [act("echo", text="a"), [act("echo", text="b"), act("echo", text="c")], answer("42")]
     # In turn, since of several at once the first to return is the first step.
-    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo], tool_concurrency=1, **options)
+    return turns_of(A, [B, C], answer("42"), tool_concurrency=1, **options)
+
+
+async def collect(items: Any) -> list[Any]:
+    return [item async for item in items]
 
 
 def chunks_of(make: Callable[[], gx.AgentExecutor]) -> list[dict[str, Any]]:
     """Return the events of both streams, which must be equal."""
-
-    async def collected() -> list[dict[str, Any]]:
-        return [chunk async for chunk in make().astream_chunks("q")]
-
     chunks = list(make().stream_chunks("q"))
-    assert asyncio.run(collected()) == chunks
+    assert asyncio.run(collect(make().astream_chunks("q"))) == chunks
     return chunks
 
 
@@ -59,8 +61,7 @@ def test_observers_receive_the_same_events_in_order(run: Running) -> None:
             case _:
                 pass
 
-    turns = [act("echo", text="a"), answer()]
-    run(gx.AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
+    run(turns_of(A, answer(), observers=[watch]))
     decided = ["plan", "ask CallAgent", "answered", "parse"]
     acted = ["dispatch_tools", "ask CallTool", "answered", "check_return_direct"]
     assert seen == [*decided, *acted, *decided, "done"]
@@ -74,12 +75,7 @@ def test_parse_error_events_lead_back_to_plan(run: Running) -> None:
         if isinstance(event, gx.Moved):
             moves.append((event.node, event.target))
 
-    def unreadable(steps: Any, inputs: Any) -> Any:
-        if steps:
-            return answer()
-        raise gx.ParseError("no")
-
-    run(gx.AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, observers=[watch]))
+    run(gx.AgentExecutor(agent=unreadable_once, tools=[], handle_parsing_errors=True, observers=[watch]))
     assert moves == [("plan", "parse"), ("parse", "plan"), ("plan", "parse"), ("parse", "END")]
 
 
@@ -99,8 +95,7 @@ def test_each_of_two_actions_has_its_own_events(run: Running) -> None:
         if isinstance(event, (gx.Asked, gx.Answered)) and isinstance(event.effect, CallTool):
             result.append((type(event).__name__, event.effect.name))
 
-    turns = [[act("echo", text="a"), act("nope")], answer()]
-    run(gx.AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
+    run(turns_of([A, act("nope")], answer(), observers=[watch]))
     assert result[:2] == [("Asked", "echo"), ("Asked", "nope")]
     assert sorted(result[2:]) == [("Answered", "echo"), ("Answered", "nope")]
 
@@ -133,60 +128,49 @@ def test_verbose_prints_thoughts_and_observations(run: Running, capsys: pytest.C
 
 def test_stream_chunks_omit_the_inputs() -> None:
     chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True))
-    assert [list(chunk) for chunk in chunks] == [
-        ["actions", "messages"],
-        ["steps", "messages"],
-        *[["actions", "messages"]] * 2,
-        *[["steps", "messages"]] * 2,
-        ["output", "intermediate_steps", "messages"],
-    ]
+    actions, steps = ["actions", "messages"], ["steps", "messages"]
+    end = ["output", "intermediate_steps", "messages"]
+    assert [list(chunk) for chunk in chunks] == [actions, steps, *[actions] * 2, *[steps] * 2, end]
     *_, last = chunks
     assert last["output"] == "42"
     assert [observation for _, observation in last["intermediate_steps"]] == ["a", "b", "c"]
 
 
 def test_parse_error_chunk_has_a_step_and_no_action() -> None:
-    def unreadable(steps: Any, inputs: Any) -> Any:
-        if steps:
-            return answer()
-        raise gx.ParseError("no", observation="Say it again.")
-
-    chunks = chunks_of(lambda: gx.AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True))
+    chunks = chunks_of(lambda: gx.AgentExecutor(agent=unreadable_once, tools=[], handle_parsing_errors=True))
     assert [sorted(chunk) for chunk in chunks] == [["messages", "steps"], ["messages", "output"]]
     assert chunks[0]["messages"] == [UserMessage("Say it again.")]
 
 
-def test_action_chunks_precede_step_chunks() -> None:
-    batch = [act("echo", text=letter) for letter in "abc"]
-    chunks = chunks_of(lambda: gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo], tool_concurrency=1))
-    assert [chunk["actions"] for chunk in chunks[:3]] == [[action] for action in batch]
-    assert [chunk["steps"][0].observation for chunk in chunks[3:6]] == [*"abc"]
-    at_once = list(gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo]).stream_chunks("q"))
-    assert [chunk["actions"] for chunk in at_once[:3]] == [[action] for action in batch]
-    assert sorted(chunk["steps"][0].observation for chunk in at_once[3:6]) == [*"abc"]
+@cases("at_once", [1, 8])
+def test_action_chunks_precede_step_chunks(at_once: int) -> None:
+    def make() -> gx.AgentExecutor:
+        return turns_of([A, B, C], answer(), tool_concurrency=at_once)
+
+    chunks = chunks_of(make) if at_once == 1 else list(make().stream_chunks("q"))
+    assert [chunk["actions"] for chunk in chunks[:3]] == [[A], [B], [C]]
+    texts = [chunk["steps"][0].observation for chunk in chunks[3:6]]
+    assert (texts if at_once == 1 else sorted(texts)) == [*"abc"]
 
 
-def test_messages_of_actions_steps_and_finish() -> None:
-    text = "I look.\nAction: echo\nAction Input: a"
-    replies = [text, "So.\nFinal Answer: 42"]
-    chunks = chunks_of(
-        lambda: gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel(replies), [echo]), tools=[echo])
-    )
-    assert [chunk["messages"] for chunk in chunks] == [
-        [AssistantMessage(text)],
-        [UserMessage("a")],
-        [AssistantMessage("So.\nFinal Answer: 42")],
-    ]
-
-
-def test_native_calls_keep_model_and_tool_messages() -> None:
-    wish = call("echo", text="a")
-    chunks = chunks_of(
-        lambda: gx.AgentExecutor(
-            agent=gx.create_tool_calling_agent(ScriptedModel([wish, "done"]), [echo]), tools=[echo]
-        )
-    )
-    assert [chunk["messages"] for chunk in chunks[:2]] == [[AssistantMessage("", (wish,))], [ToolMessage("c1", "a")]]
+@cases(
+    ("make", "replies", "expected"),
+    [
+        (
+            gx.create_react_agent,
+            ["I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"],
+            lambda replies: [AssistantMessage(replies[0]), UserMessage("a"), AssistantMessage(replies[1])],
+        ),
+        (
+            gx.create_tool_calling_agent,
+            [call("echo", text="a"), "done"],
+            lambda replies: [AssistantMessage("", (replies[0],)), ToolMessage("c1", "a"), AssistantMessage("done")],
+        ),
+    ],
+)
+def test_messages_of_actions_steps_and_finish(make: Any, replies: list[Any], expected: Any) -> None:
+    chunks = chunks_of(lambda: gx.AgentExecutor(agent=make(ScriptedModel(replies), [echo]), tools=[echo]))
+    assert [chunk["messages"] for chunk in chunks] == [[message] for message in expected(replies)]
 
 
 def test_stopping_after_action_chunk_prevents_the_tool() -> None:
@@ -197,31 +181,24 @@ def test_stopping_after_action_chunk_prevents_the_tool() -> None:
         """Note it."""
         called.append("note")
 
-    chunks = gx.AgentExecutor(agent=scripted(act("note"), answer()), tools=[note]).stream_chunks("q")
+    chunks = turns_of(act("note"), answer(), tools=[note]).stream_chunks("q")
     assert "actions" in next(chunks)
     chunks.close()
     assert called == []
 
 
 def test_added_chunks_give_actions_steps_and_output() -> None:
-    actions: list[Any] = []
-    steps: list[Any] = []
-    for chunk in two_steps().stream_chunks("q"):
-        actions += chunk.get("actions", [])
-        steps += chunk.get("steps", [])
-    assert actions == [step.action for step in steps]
+    chunks = list(two_steps().stream_chunks("q"))
+    actions, steps = ([one for chunk in chunks for one in chunk.get(name, [])] for name in ("actions", "steps"))
+    assert actions == [step.action for step in steps] == [A, B, C]
     assert [step.observation for step in steps] == ["a", "b", "c"]
 
 
 def test_iter_yields_steps_then_the_result() -> None:
     turns = two_steps().iter("q")
-    assert [[observation for _, observation in steps] for steps in turns] == [["a"], ["b", "c"]]
+    for yielded in (list(turns), asyncio.run(collect(two_steps().iter("q")))):
+        assert [[observation for _, observation in steps] for steps in yielded] == [["a"], ["b", "c"]]
     assert (turns.result.output, turns.spent.iterations) == ("42", 3)
-
-    async def collected(turns: Stepwise) -> list[Any]:
-        return [[observation for _, observation in steps] async for steps in turns]
-
-    assert asyncio.run(collected(two_steps().iter("q"))) == [["a"], ["b", "c"]]
 
 
 def test_iter_can_be_restarted() -> None:
@@ -234,7 +211,7 @@ def test_iter_can_be_restarted() -> None:
 
 def test_steps_can_be_edited_between_iterations() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
-        return answer([observation for _, observation in steps]) if len(steps) else act("echo", text="a")
+        return answer([observation for _, observation in steps]) if len(steps) else A
 
     turns = gx.AgentExecutor(agent=decide, tools=[echo]).iter("q")
     for (step,) in turns:
@@ -247,11 +224,7 @@ def test_steps_can_be_edited_between_iterations() -> None:
 
 def test_stop_adds_a_final_chunk() -> None:
     chunks = chunks_of(lambda: two_steps(max_iterations=1))
-    assert [sorted(chunk) for chunk in chunks] == [
-        ["actions", "messages"],
-        ["messages", "steps"],
-        ["messages", "output"],
-    ]
+    assert [set(chunk) for chunk in chunks] == [{name, "messages"} for name in ("actions", "steps", "output")]
     assert (chunks[-1]["output"], chunks[-1]["messages"]) == (STOPPED, [AssistantMessage("")])
 
 
@@ -280,10 +253,8 @@ def doubling(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
 def test_batch_returns_results_and_exceptions_in_order() -> None:
     executor = gx.AgentExecutor(agent=doubling, tools=[])
     many: list[Any] = ["a", {"input": "b"}, "bad"]
-    for returned in (
-        executor.batch(many, return_exceptions=True, max_concurrency=2),
-        asyncio.run(executor.abatch(many, return_exceptions=True, max_concurrency=2)),
-    ):
+    options: dict[str, Any] = {"return_exceptions": True, "max_concurrency": 2}
+    for returned in (executor.batch(many, **options), asyncio.run(executor.abatch(many, **options))):
         a, b, error = returned
         assert (a, b) == ({"input": "a", "output": "aa"}, {"input": "b", "output": "bb"})
         assert isinstance(error, LookupError)
