@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -30,7 +30,8 @@ from tests.models.picky_server import PickyServer, Protocol
 from tests.parameters import cases
 
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {}})
-NOW = ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}})
+OFFERING = (ADD, ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}}))
+PROTOCOLS: tuple[Protocol, ...] = ("chat", "responses", "anthropic")
 
 
 # Any: the body of a request.
@@ -40,17 +41,30 @@ def body_of(protocol: Protocol, request: ChatRequest = HELLO, **options: Any) ->
     return server.bodies[0]
 
 
-def test_options_have_the_names_of_each_protocol() -> None:
-    options: dict[str, Any] = {"top_p": 0.5, "reasoning_effort": "low"}
-    chat = body_of("chat", seed=3, **options)
-    assert (chat["top_p"], chat["reasoning_effort"], chat["seed"]) == (0.5, "low", 3)
-    responses = body_of("responses", **options)
-    assert (responses["top_p"], responses["reasoning"]) == (0.5, {"effort": "low"})
-    anthropic = body_of("anthropic", **options)
-    assert (anthropic["top_p"], anthropic["output_config"]) == (0.5, {"effort": "low"})
+# Any: the options of a model.
+def extra(**body: Any) -> dict[str, Any]:
+    return {"extra_body": body}
 
 
-@cases("protocol", ["chat", "responses", "anthropic"])
+NO_SEED = "which its protocol does not have; leave it out, or pass extra_body={'seed': ...}"
+
+
+@cases(
+    ("protocol", "options", "sent"),
+    [
+        ("chat", {"seed": 3}, {"seed": 3, "reasoning_effort": "low"}),
+        ("responses", {}, {"reasoning": {"effort": "low"}}),
+        ("anthropic", {}, {"output_config": {"effort": "low"}}),
+    ],
+)
+def test_options_have_the_names_of_each_protocol(
+    protocol: Protocol, options: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    body = body_of(protocol, top_p=0.5, reasoning_effort="low", **options)
+    assert body == body | sent | {"top_p": 0.5}
+
+
+@cases("protocol", PROTOCOLS)
 def test_unset_options_are_not_sent(protocol: Protocol) -> None:
     sent = {*body_of(protocol)}
     assert not sent & {"top_p", "seed", "reasoning_effort", "reasoning", "output_config", "tool_choice", "include"}
@@ -61,67 +75,66 @@ def test_absent_option_may_be_in_the_extra_body(protocol: Protocol) -> None:
     assert body_of(protocol, extra_body={"seed": 3})["seed"] == 3
 
 
-@cases("make", [OpenAIResponses, Anthropic])
-def test_absent_option_is_refused_with_its_remedy(make: Any) -> None:
-    name = make.__name__
-    message = f"{name} has seed=3, which its protocol does not have; leave it out, or pass extra_body={{'seed': ...}}"
-    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
-        make("m", seed=3)
-
-
-def test_local_model_refuses_an_effort_with_its_remedy() -> None:
-    with pytest.raises(InputError, match=r"^LocalModel has reasoning_effort='low', which .*; pass extra_body=.*kwargs"):
-        LocalModel(reasoning_effort="low")
-    LocalModel(extra_body={"chat_template_kwargs": {"reasoning_effort": "low"}})
-
-
 def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Process:
-        """A llama.cpp server that is ready at once."""
-
-        url, alive = "http://127.0.0.1:1", True
-
-        def __init__(self, _: object) -> None:
-            pass
-
-        def close(self) -> None:
-            pass
-
+    process = SimpleNamespace(url="http://127.0.0.1:1", alive=True, close=lambda: None)
     server = PickyServer("chat", ["a"])
     client = httpx.Client(transport=server.transport)
-    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", Process)
-
-    def make_client(**_: object) -> httpx.Client:
-        return client
-
-    monkeypatch.setattr(httpx, "Client", make_client)
+    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", lambda _: process)
+    monkeypatch.setattr(httpx, "Client", lambda **_: client)
     weights = tmp_path / "tiny.gguf"
     weights.write_bytes(b"GGUF")
     with LocalModel(weights, top_p=0.9, seed=1, extra_body={"min_p": 0.1}) as model:
         assert model.complete(HELLO).content == "a"
     (body,) = server.bodies
     assert (body["top_p"], body["seed"], body["min_p"], body["temperature"]) == (0.9, 1, 0.1, 0.0)
+    # An effort is set by the template.
+    LocalModel(extra_body={"chat_template_kwargs": {"reasoning_effort": "low"}})
 
 
-@cases(
-    ("options", "message"),
-    [
-        ({"top_p": 1.5}, "top_p=1.5; give a number from 0 to 1"),
-        ({"top_p": "high"}, "top_p='high'; give a number from 0 to 1"),
-        ({"seed": 1.5}, "seed=1.5; give a whole number"),
-        ({"seed": True}, "seed=True; give a whole number"),
-        ({"reasoning_effort": ""}, "reasoning_effort=''; give the name of an effort, such as 'low'"),
-        ({"extra_body": [1]}, "extra_body=[1]; give a dict"),
-        ({"extra_body": {1: 2}}, "extra_body={1: 2}; give a dict"),
-        ({"extra_body": {"a": {1, 2}}}, "an extra_body that is not JSON: "),
-        ({"extra_headers": "x"}, "extra_headers of the class str; give a dict, or None"),
-        ({"extra_headers": {"a b": "c"}}, "'a b' in extra_headers; give the name of a header"),
-        ({"extra_headers": {"Content-Type": "x"}}, "Content-Type in extra_headers; the client sets it itself"),
-    ],
-)
-def test_invalid_option_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=f"^OpenAICompatible has {re.escape(message)}"):
-        OpenAICompatible("m", **options)
+# A client, an option of it, and the facts of the refusal.
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (OpenAICompatible, {"top_p": 1.5}, "top_p=1.5; give a number from 0 to 1"),
+    (OpenAICompatible, {"top_p": "high"}, "top_p='high'; give a number from 0 to 1"),
+    (OpenAICompatible, {"seed": 1.5}, "seed=1.5; give a whole number"),
+    (OpenAICompatible, {"seed": True}, "seed=True; give a whole number"),
+    (OpenAICompatible, {"reasoning_effort": ""}, "reasoning_effort=''; give the name of an effort, such as 'low'"),
+    (OpenAICompatible, {"extra_body": [1]}, "extra_body=[1]; give a dict"),
+    (OpenAICompatible, {"extra_body": {1: 2}}, "extra_body={1: 2}; give a dict"),
+    (OpenAICompatible, {"extra_headers": "x"}, "extra_headers of the class str; give a dict, or None"),
+    (OpenAICompatible, {"extra_headers": {"a b": "c"}}, "'a b' in extra_headers; give the name of a header"),
+    (
+        OpenAICompatible,
+        {"extra_headers": {"Content-Type": "x"}},
+        "Content-Type in extra_headers; the client sets it it",
+    ),
+    (OpenAIResponses, {"seed": 3}, f"seed=3, {NO_SEED}"),
+    (Anthropic, {"seed": 3}, f"seed=3, {NO_SEED}"),
+    (OpenAICompatible, extra(a={1, 2}), "an extra_body that is not JSON: "),
+    # The extra body never replaces the request.
+    (OpenAICompatible, extra(messages=[]), "messages in extra_body; each request writes it; leave it out"),
+    (OpenAICompatible, extra(temperature=0), "temperature in extra_body; pass temperature"),
+    (OpenAICompatible, extra(max_completion_tokens=9), "max_completion_tokens in extra_body; pass max_tokens, which"),
+    (OpenAICompatible, extra(tool_choice="auto"), "tool_choice in extra_body; pass tool_choice to create_tool_"),
+    (OpenAICompatible, extra(stream_options={"include_usage": False}), "stream_options.include_usage in extra_body; a"),
+    (OpenAICompatible, extra(stream_options=3), "stream_options=3 in extra_body; give a dict"),
+    (OpenAIResponses, extra(text="x"), "text='x' in extra_body; give a dict"),
+    (OpenAIResponses, extra(reasoning={"effort": "low"}), "reasoning.effort in extra_body; pass reasoning_effort"),
+    (OpenAIResponses, extra(text={"format": {}}), "text.format in extra_body; each request writes it; leave it out"),
+    (Anthropic, extra(output_config={"effort": "low"}), "output_config.effort in extra_body; pass reasoning_effort"),
+    (Anthropic, extra(system="x"), "system in extra_body; each request writes it; leave it out"),
+]
+
+
+@cases(("make", "options", "message"), REFUSED)
+def test_invalid_option_is_refused(make: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make("m", **options)
+    assert str(caught.value).startswith(f"{make.__name__} has {message}")
+
+
+def test_local_model_refuses_an_effort_with_its_remedy() -> None:
+    with pytest.raises(InputError, match=r"^LocalModel has reasoning_effort='low', which .*; pass extra_body=.*kwargs"):
+        LocalModel(reasoning_effort="low")
 
 
 def test_extra_body_is_merged_with_the_request() -> None:
@@ -131,41 +144,12 @@ def test_extra_body_is_merged_with_the_request() -> None:
     (body,) = server.bodies
     assert body["stream_options"] == {"include_usage": True, "include_obfuscation": False}
     assert (body["thinking"], body["nothing"]) == ({"type": "enabled"}, None)
+    extra = {"include": ["x"], "reasoning": {"summary": "auto"}, "store": True}
     offering = ChatRequest([UserMessage("hi")], (ADD,))
-    responses = body_of(
-        "responses",
-        offering,
-        reasoning_effort="low",
-        extra_body={"include": ["x"], "reasoning": {"summary": "auto"}, "store": True},
-    )
+    responses = body_of("responses", offering, reasoning_effort="low", extra_body=extra)
     assert responses["include"] == ["reasoning.encrypted_content", "x"]
     assert responses["reasoning"] == {"effort": "low", "summary": "auto"}
     assert responses["store"] is True
-
-
-@cases(
-    ("make", "extra", "message"),
-    [
-        (OpenAICompatible, {"messages": []}, "messages in extra_body; each request writes it; leave it out"),
-        (OpenAICompatible, {"temperature": 0}, "temperature in extra_body; pass temperature"),
-        (OpenAICompatible, {"max_completion_tokens": 9}, "max_completion_tokens in extra_body; pass max_tokens, which"),
-        (OpenAICompatible, {"tool_choice": "auto"}, "tool_choice in extra_body; pass tool_choice to create_tool_"),
-        (
-            OpenAICompatible,
-            {"stream_options": {"include_usage": False}},
-            "stream_options.include_usage in extra_body; a",
-        ),
-        (OpenAICompatible, {"stream_options": 3}, "stream_options=3 in extra_body; give a dict"),
-        (OpenAIResponses, {"text": "x"}, "text='x' in extra_body; give a dict"),
-        (OpenAIResponses, {"reasoning": {"effort": "low"}}, "reasoning.effort in extra_body; pass reasoning_effort"),
-        (OpenAIResponses, {"text": {"format": {}}}, "text.format in extra_body; each request writes it; leave it out"),
-        (Anthropic, {"output_config": {"effort": "low"}}, "output_config.effort in extra_body; pass reasoning_effort"),
-        (Anthropic, {"system": "x"}, "system in extra_body; each request writes it; leave it out"),
-    ],
-)
-def test_extra_body_never_replaces_the_request(make: Any, extra: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=f"^{make.__name__} has {re.escape(message)}"):
-        make("m", extra_body=extra)
 
 
 VALUES = st.recursive(
@@ -176,7 +160,7 @@ VALUES = st.recursive(
 NAMES = st.sampled_from(["stream_options", "thinking", "include", "reasoning", "output_config", "text", "a", ""])
 
 
-@cases("protocol", ["chat", "responses", "anthropic"])
+@cases("protocol", PROTOCOLS)
 @given(extra=st.dictionaries(NAMES, VALUES, max_size=4))
 def test_any_extra_body_leaves_the_request_alone(protocol: Protocol, extra: dict[str, Any]) -> None:
     offering = ChatRequest([UserMessage("hi")], (ADD,), schema={"type": "object"})
@@ -233,47 +217,39 @@ class TestHeaders:
         assert "secret" not in str(raised.value)
 
     def test_options_and_headers_distinguish_cached_replies(self) -> None:
-        given: list[dict[str, Any]] = [
-            {},
-            {"seed": 1},
-            {"top_p": 0.5},
-            {"reasoning_effort": "low"},
-            {"extra_body": {"min_p": 0.1}},
-            {"extra_headers": {"anthropic-beta": "a"}},
-            {"extra_headers": {"anthropic-beta": "b"}},
-        ]
+        given: list[dict[str, Any]] = [{}, {"seed": 1}, {"top_p": 0.5}, {"reasoning_effort": "low"}]
+        given += [{"extra_headers": {"anthropic-beta": beta}} for beta in "ab"] + [{"extra_body": {"min_p": 0.1}}]
         assert len({OpenAICompatible("m", **options).identity for options in given}) == len(given)
 
 
-OFFERING = (ADD, NOW)
+NOW = {"type": "function", "name": "now"}
 CHOICES: list[tuple[str, Any, Any, Any]] = [
     ("auto", None, None, None),
     ("none", "none", "none", {"type": "none"}),
     ("required", "required", "required", {"type": "any"}),
-    (
-        "now",
-        {"type": "function", "function": {"name": "now"}},
-        {"type": "function", "name": "now"},
-        {"type": "tool", "name": "now"},
-    ),
+    ("now", {"type": "function", "function": {"name": "now"}}, NOW, {"type": "tool", "name": "now"}),
 ]
 
 
 @cases(("choice", "chat", "responses", "anthropic"), CHOICES)
 def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses: Any, anthropic: Any) -> None:
     request = ChatRequest([UserMessage("hi")], OFFERING, tool_choice=choice)
-    protocols: tuple[Protocol, ...] = ("chat", "responses", "anthropic")
-    sent = [body_of(protocol, request).get("tool_choice") for protocol in protocols]
+    sent = [body_of(protocol, request).get("tool_choice") for protocol in PROTOCOLS]
     assert sent == [chat, responses, anthropic]
 
 
-@cases("protocol", ["chat", "responses", "anthropic"])
-def test_tool_choice_must_be_offered(protocol: Protocol) -> None:
-    for tools, offers in ((OFFERING, "add, now"), ((), "no tools")):
-        with pytest.raises(BadRequestError, match=f"tool_choice='multiply': the request offers {offers}; write auto"):
-            body_of(protocol, ChatRequest([UserMessage("hi")], tools, tool_choice="multiply"))
-    with pytest.raises(BadRequestError, match="tool_choice='required': the request offers no tools"):
-        body_of(protocol, ChatRequest([UserMessage("hi")], tool_choice="required"))
+@cases(
+    ("choice", "tools", "fact"),
+    [
+        ("multiply", OFFERING, "tool_choice='multiply': the request offers add, now; write auto"),
+        ("multiply", (), "tool_choice='multiply': the request offers no tools; write auto"),
+        ("required", (), "tool_choice='required': the request offers no tools"),
+    ],
+)
+@cases("protocol", PROTOCOLS)
+def test_tool_choice_must_be_offered(protocol: Protocol, choice: str, tools: tuple[ToolSpec, ...], fact: str) -> None:
+    with pytest.raises(BadRequestError, match=fact):
+        body_of(protocol, ChatRequest([UserMessage("hi")], tools, tool_choice=choice))
     assert "tool_choice" not in body_of(protocol, ChatRequest([UserMessage("hi")], tool_choice="none"))
 
 
