@@ -280,6 +280,20 @@ PROMPTS: Graph[Prompt, Stopped] = graph(
 )
 
 
+@charged(when_spent=Stopped)
+@node
+def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
+    replies = yield from ask_all([CallModel(CompletionRequest("left")), CallModel(CompletionRequest("right"))])
+    return Prompt(given.calls + len(replies))
+
+
+# Each round of its loop asks for two calls at once.
+BRAINSTORM: Graph[Prompt, Stopped] = graph(
+    edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
+    start=brainstorm,
+)
+
+
 def model_of(usage: Usage, limits: Limits) -> RunContext:
     """Return a context that answers model calls; each call takes `usage` tokens."""
     return make_run_context({CallModel: lambda call: ModelReply("so", usage=usage)}, limits=limits)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
+from graphexec.effects import CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import LimitsError
-from graphexec.kernel import Cut, Done, PendingEffect, advance, begin
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Usage, UserMessage
+from graphexec.messages import Usage
 from graphexec.runtime import make_run_context
 from tests.drivers import Script, run_script
 from tests.kernel.machines import (
+    BRAINSTORM,
     CLOCK,
     PROMPTS,
     SELF_LOOP,
@@ -24,7 +24,6 @@ from tests.kernel.machines import (
     Survey,
     Tick,
     Topics,
-    Total,
     limited,
     model_of,
     surveyors,
@@ -107,16 +106,6 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
     else:
         assert isinstance(result.outcome, Survey)
     assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
-
-
-@gx.charged(when_spent=Stopped)
-@gx.node
-def brainstorm(given: Prompt) -> gx.Asks[CallModel, Prompt]:
-    replies = yield from gx.ask_all([CallModel(CompletionRequest("left")), CallModel(CompletionRequest("right"))])
-    return Prompt(given.calls + len(replies))
-
-
-BRAINSTORM = gx.graph(gx.edges(brainstorm, gx.on(Prompt, brainstorm) | gx.on(Stopped, gx.END)), start=brainstorm)
 
 
 @cases(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
@@ -249,19 +238,3 @@ def test_usages_are_added() -> None:
 
 def test_tokens_include_input_and_output() -> None:
     assert reported_tokens(gx.Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
-
-
-def test_finished_calls_of_a_cut_batch_count_tokens() -> None:
-    @gx.charged(when_spent=Stopped)
-    @gx.node
-    def both(left: Left) -> gx.Asks[CallModel, Total]:
-        request = ChatRequest((UserMessage("?"),))
-        yield from gx.ask_all([CallModel(request), CallModel(request)])
-        return Total("")
-
-    machine = gx.graph(gx.edges(both, gx.on(Total, gx.END) | gx.on(Stopped, gx.END)), start=both)
-    state = advance(machine, begin(machine, Left(1)), gx.Limits(seconds=1))
-    assert isinstance(state, PendingEffect)
-    done = advance(machine, state.cut(at=1.0, answers=(ModelReply("", usage=Usage(7, 5)), Cut())), gx.Limits(seconds=1))
-    assert isinstance(done, Done)
-    assert (type(done.outcome), reported_tokens(done.spent)) == (Stopped, 12)
