@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,11 +17,17 @@ class Silence:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """An error 503 that may be retried immediately."""
+class Response:
+    """A response as it is sent: its body is text or JSON."""
+
+    status: int
+    body: Any = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Reply = str | dict[str, Any] | Silence | Refusal
+# An error that may be retried immediately.
+REFUSAL = Response(503, "", {"retry-after": "0"})
+Reply = str | dict[str, Any] | Silence | Response
 
 
 def tool_call_text(tool: str, **arguments: Any) -> str:
@@ -38,6 +44,20 @@ def native_tool_call(tool: str, **arguments: Any) -> dict[str, Any]:
     """Return a message with a native tool call."""
     function = {"name": tool, "arguments": json.dumps(arguments)}
     return {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+
+
+def completion_of(reply: str | dict[str, Any], model: str) -> dict[str, Any]:
+    """Return a reply, or a whole message, as a chat completion."""
+    message = reply if isinstance(reply, dict) else {"role": "assistant", "content": reply}
+    reason = "tool_calls" if "tool_calls" in message else "stop"
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+    }
 
 
 @dataclass
@@ -61,32 +81,21 @@ def serving(replies: Sequence[Reply]) -> Generator[Conversation]:
             conversation.asked.append(body)
             reply = left.pop(0) if left else answer_text("there is nothing more to say")
             if isinstance(reply, Silence):
-                conversation.waiting.set()
-                closing.wait()
-                self.close_connection = True
+                self.do_GET()
                 return
-            if isinstance(reply, Refusal):
-                self.send_response(503)
-                self.send_header("retry-after", "0")
-                self.send_header("content-length", "0")
-                self.end_headers()
-                return
-            message = reply if isinstance(reply, dict) else {"role": "assistant", "content": reply}
-            reason = "tool_calls" if "tool_calls" in message else "stop"
-            completion = {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 0,
-                "model": body["model"],
-                "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-                "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+            if isinstance(reply, str | dict):
+                reply = Response(200, completion_of(reply, body["model"]))
+            content = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
+            self.send_response(reply.status)
+            headers = {
+                "content-type": "application/json",
+                "content-length": str(len(content.encode())),
+                **reply.headers,
             }
-            content = json.dumps(completion).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(content)))
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(content.encode())
 
         def do_GET(self) -> None:
             # A package index that never answers.

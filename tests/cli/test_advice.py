@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
-import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-import graphexec
 import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.cli.commands import COMMANDS, app, load_command
@@ -29,16 +24,12 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import OpenAICompatible, ScriptedModel
 from graphexec.models.local import weights
 from graphexec.models.provider_names import is_own_server
+from tests.cli.conversations import Reply, Response, Silence, native_tool_call, serving
 from tests.cli.terminals import command
+from tests.executor.actors import echo
 from tests.parameters import cases
 
-PACKAGE = Path(graphexec.__file__).parent
-
-
-@gx.tool
-def echo(text: str) -> str:
-    """Return the text."""
-    return text
+PACKAGE = Path(gx.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -46,8 +37,7 @@ class Case:
     """A command that fails: its arguments, what its server answers, and its environment."""
 
     arguments: tuple[str, ...]
-    status: int = 200
-    body: Any = ""
+    reply: Reply = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     code: int | None = None
 
@@ -56,22 +46,28 @@ def fails(*arguments: str, code: int = 2) -> Case:
     return Case(arguments, code=code)
 
 
-def refused(status: int, body: Any = "", *options: str, code: int = 1) -> Case:
+def fails_with(variable: str, value: str, *arguments: str) -> Case:
+    """A command that fails with a variable of the environment."""
+    return Case(("run", "q", *arguments), environment={variable: value}, code=1)
+
+
+def refused(status: int, body: Any = "", *options: str) -> Case:
     """A question that a server refuses."""
     asking = ("run", "q", "--model", "m", "--base-url", "{url}", "--agent", "tool_calling", "--retries", "0")
-    return Case((*asking, *options), status, body, code=code)
+    return Case((*asking, *options), Response(status, body), code=1)
 
 
 def error(message: str, **members: Any) -> dict[str, Any]:
     return {"error": {"message": message, **members}}
 
 
-CALL = {"id": "1", "type": "function", "function": {"name": "today", "arguments": "{}"}}
-CALLING = {
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "", "tool_calls": [CALL]}}],
-    "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-}
-TALK = ("run", "q", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--agent", "tool_calling")
+def stopped(*options: str) -> Case:
+    """A run that calls a tool until a limit stops it."""
+    return replace(refused(200, "", *options), reply=native_tool_call("today"), code=3)
+
+
+NOWHERE = "http://127.0.0.1:9/v1"
+TALK = ("run", "q", "--model", "m", "--base-url", NOWHERE, "--agent", "tool_calling")
 
 CASES: dict[str, Case] = {
     # The model's name and address.
@@ -99,8 +95,8 @@ CASES: dict[str, Case] = {
     "missing key": fails("run", "q", "--model", "openai:gpt-5-mini", code=1),
     "missing key of Anthropic": fails("run", "q", "--model", "anthropic:claude-sonnet-4-5", code=1),
     "missing key of Groq": fails("run", "q", "--model", "groq:llama-3.3-70b", code=1),
-    "blank in key": Case(("run", "q", "--model", "gpt-5-mini"), environment={"OPENAI_API_KEY": "a b"}, code=1),
-    "invalid address": Case(("run", "q", "--model", "m"), environment={"OPENAI_BASE_URL": "here"}, code=1),
+    "blank in key": fails_with("OPENAI_API_KEY", "a b", "--model", "gpt-5-mini"),
+    "invalid address": fails_with("OPENAI_BASE_URL", "here", "--model", "m"),
     # Servers.
     "refused key": refused(401, error("Incorrect API key provided")),
     "forbidden": refused(403, error("no")),
@@ -117,20 +113,16 @@ CASES: dict[str, Case] = {
     "no choices": refused(200, {"choices": []}),
     "error in reply": refused(200, error("broken")),
     "no connection": Case((*TALK, "--retries", "0"), code=1),
-    "no connection to Ollama": Case(
-        ("run", "q", "--model", "ollama:qwen3", "--retries", "0"),
-        environment={"OLLAMA_BASE_URL": "http://127.0.0.1:9/v1"},
-        code=1,
-    ),
-    "timeout": refused(-1, "", "--timeout", "0.2"),
+    "no connection to Ollama": fails_with("OLLAMA_BASE_URL", NOWHERE, "--model", "ollama:qwen3", "--retries", "0"),
+    "timeout": replace(refused(0, "", "--timeout", "0.2"), reply=Silence()),
     # Limits.
-    "iterations": refused(200, CALLING, "--max-iterations", "1", code=3),
-    "no iterations": refused(200, CALLING, "--max-iterations", "0", code=3),
-    "model calls": refused(200, CALLING, "--max-model-calls", "1", code=3),
-    "tool calls": refused(200, CALLING, "--max-tool-calls", "0", code=3),
-    "tokens": refused(200, CALLING, "--max-tokens", "5", code=3),
-    "seconds": refused(200, CALLING, "--max-seconds", "0", code=3),
-    "fan-out": refused(200, CALLING, "--limit", "fan_out=0", code=3),
+    "iterations": stopped("--max-iterations", "1"),
+    "no iterations": stopped("--max-iterations", "0"),
+    "model calls": stopped("--max-model-calls", "1"),
+    "tool calls": stopped("--max-tool-calls", "0"),
+    "tokens": stopped("--max-tokens", "5"),
+    "seconds": stopped("--max-seconds", "0"),
+    "fan-out": stopped("--limit", "fan_out=0"),
     "negative limit": fails(*TALK, "--limit", "tokens=-1"),
     "fraction": fails(*TALK, "--limit", "iterations=1.5"),
     "infinite": fails(*TALK, "--limit", "seconds=inf"),
@@ -236,54 +228,25 @@ def options_of(arguments: tuple[str, ...]) -> set[str]:
     }
 
 
-@contextmanager
-def answering(status: int, body: Any) -> Generator[str]:
-    """Serve every request with a status and a body; -1 is no answer."""
-    closing = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            if status < 0:
-                closing.wait()
-                self.close_connection = True
-                return
-            content = (body if isinstance(body, str) else json.dumps(body)).encode()
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called there
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        closing.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def write_mine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Go into a folder with a user's module."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    Path("mine.py").write_text(MINE, encoding="utf-8")
 
 
 @cases("name", CASES)
 def test_errors_name_options_of_their_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    Path("mine.py").write_text(MINE, encoding="utf-8")
+    write_mine(monkeypatch, tmp_path)
     Path("notes.txt").write_text("milk, eggs\n" * 9, encoding="utf-8")
     for variable in ("ANTHROPIC_API_KEY", "GROQ_API_KEY", "OLLAMA_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     for variable, value in case.environment.items():
         monkeypatch.setenv(variable, value)
-    with answering(case.status, case.body) as url:
-        ended = command(*(one.replace("{url}", url) for one in case.arguments))
+    with serving([case.reply] * 9) as server:
+        ended = command(*(one.replace("{url}", server.url) for one in case.arguments))
     printed = f"{ended.out}\n{ended.err}"
     assert ended.code == case.code or (case.code is None and ended.code), printed
     assert "graphexec: " in printed or "limit of" in printed
@@ -297,16 +260,13 @@ def test_errors_name_options_of_their_command(name: str, tmp_path: Path, monkeyp
     assert PYTHON.search(advice) is None, f"{PYTHON.search(advice)}: {printed}"
 
 
-def test_table_of_errors_is_long() -> None:
-    assert len(CASES) >= 100
-
-
 def test_replaced_remedies_are_those_of_the_library() -> None:
     """The remedy of an error that the library changes would be shown in Python."""
     sources = [re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
     sources = [text for text in sources if "ADVICE: Mapping" not in text]
     pieces = [piece for phrases in ADVICE.values() for piece, _ in phrases if "path " not in piece]
     assert [piece for piece in pieces if not any(piece in text for text in sources)] == []
+    assert len(CASES) >= 100, "the table of errors is long"
 
 
 @cases("provider", STARTS)
@@ -316,6 +276,12 @@ def test_servers_on_this_machine_are_started(provider: str) -> None:
     advised = advise(ModelConnectionError(text), f"{provider}:qwen3")
     assert f"Start it with {STARTS[provider].replace('MODEL', 'qwen3')}, or" in str(advised)
     assert type(advised) is ModelConnectionError
+
+
+@cases("own", [True, False])
+def test_ollama_is_started_by_its_address(own: bool) -> None:
+    text = "no connection to m at http://127.0.0.1:11434/v1 (refused); is the server running? Start it, or change it"
+    assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), "openai:m" if own else None))
 
 
 def test_absent_model_of_ollama_is_fetched() -> None:
@@ -360,10 +326,7 @@ def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> No
     [
         (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
         (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
-        (
-            gx.create_tool_calling_agent,
-            ModelReply("", tool_calls=(ToolCall("1", "echo", '{"te'),), finish_reason="length"),
-        ),
+        (gx.create_tool_calling_agent, ModelReply("", (ToolCall("1", "echo", '{"te'),), finish_reason="length")),
     ],
 )
 def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: ModelReply) -> None:
@@ -400,10 +363,7 @@ def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
 def test_check_names_options_for_graphs_and_python_for_executors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    Path("mine.py").write_text(MINE, encoding="utf-8")
+    write_mine(monkeypatch, tmp_path)
     ended = command("check", "mine:executor", "mine:machine")
     assert ended.code == 0
     of_executor, of_machine = ended.out.split("mine:machine  ")
@@ -411,9 +371,3 @@ def test_check_names_options_for_graphs_and_python_for_executors(
     assert "no bound; set --limit seconds=30" in of_machine
     assert PYTHON.search(of_machine.replace("as_tool", "").partition("assuming")[0]) is None
     assert command("check", "mine:machine", "--limit", "seconds=30").code == 0
-
-
-@cases("own", [True, False])
-def test_ollama_is_started_by_its_address(own: bool) -> None:
-    text = "no connection to m at http://127.0.0.1:11434/v1 (refused); is the server running? Start it, or change it"
-    assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), "openai:m" if own else None))

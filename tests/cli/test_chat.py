@@ -397,7 +397,7 @@ def test_page_of_the_last_run_is_written(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_page_may_open_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     visited: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: visited.append(address) or True)
+    monkeypatch.setattr("webbrowser.open", visited.append)
     Session([HELLO]).say("Hello", f"/page {tmp_path / 'run.html'} --open")
     assert visited == [(tmp_path / "run.html").as_uri()]
 

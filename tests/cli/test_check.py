@@ -16,7 +16,7 @@ from graphexec.draw.model.style import LIGHT
 from graphexec.verify import Certificate, check, verify
 from graphexec.verify.proof.findings import Finding
 from graphexec.verify.reports import Subject, subject_of
-from tests.cli.terminals import command
+from tests.cli.terminals import Terminal, command
 from tests.parameters import cases
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER
@@ -54,7 +54,10 @@ def test_invalid_table_is_a_finding() -> None:
     )
 
 
-def test_refused_executor_has_its_source_location() -> None:
+def test_github_output_has_annotations() -> None:
+    lines = command("check", "agents", "lacking", "--format", "github").out.splitlines()
+    assert lines[0].startswith("::notice title=graphexec::agents:executor: proved, every run ends after at most 14 ")
+    assert lines[2].startswith("::error file=lacking.py,line=5,title=GX002::lacking: GX002 at criticize: ")
     ended = command("check", "boundless:executor", "--format", "github")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith("::error file=boundless.py,line=4,title=GX016::boundless:executor: GX016 at ")
@@ -77,33 +80,34 @@ def test_options_set_the_limits_of_a_graph() -> None:
     assert "GX016" in none.out
 
 
+STANDARD = "graphexec.executor:AGENT_EXECUTOR"
+
+
 def test_machine_bounded_by_time_alone_exits_3() -> None:
-    limits = ("--limit", "iterations=none", "--limit", "seconds=60")
-    ended = command("check", "graphexec.executor:AGENT_EXECUTOR", *limits)
-    assert ended.out.startswith("graphexec.executor:AGENT_EXECUTOR  UNPROVED  it is not known whether every run ends\n")
+    ended = command("check", STANDARD, "--limit", "iterations=none", "--limit", "seconds=60")
+    assert ended.out.startswith(f"{STANDARD}  UNPROVED  it is not known whether every run ends\n")
     assert ended.code == 3
-    assert command("check", "writing:PERFECTIONIST", "graphexec.executor:AGENT_EXECUTOR").code == 1
+    assert command("check", "writing:PERFECTIONIST", STANDARD).code == 1
 
 
 def test_standard_machine_is_proved_without_warnings() -> None:
-    ended = command("check", "graphexec.executor:AGENT_EXECUTOR")
+    ended = command("check", STANDARD)
     assert (ended.code, ended.err) == (0, "")
     assert "  model calls  iterations = 15 (exact)\n  tool calls   fan_out*iterations = 15,000 (exact)\n" in ended.out
     assert "GX" not in ended.out
 
 
 def test_unbounded_fan_out_is_unproved_and_exits_3() -> None:
-    ended = command("check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "fan_out=none")
+    ended = command("check", STANDARD, "--limit", "fan_out=none")
     assert ended.code == 3
     assert "GX013 at dispatch_tools: unbounded fan-out" in ended.out
     assert "Set max_fan_out or max_tool_calls (in agent_limits: fan_out, tool_calls), or declare asks=" in ended.out
-    also = ("--limit", "fan_out=none", "--limit", "tool_calls=50")
-    assert command("check", "graphexec.executor:AGENT_EXECUTOR", *also).code == 0
+    assert command("check", STANDARD, "--limit", "fan_out=none", "--limit", "tool_calls=50").code == 0
 
 
 @cases("how", ["text", "json", "sarif"])
 def test_seconds_are_printed_with_their_assumptions(how: str) -> None:
-    ended = command("check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "seconds=30", "--format", how)
+    ended = command("check", STANDARD, "--limit", "seconds=30", "--format", how)
     (line,) = [line for line in ended.out.splitlines() if "30.05" in line]
     assumed = "nodes, policies and observers return at once and the event loop is not blocked"
     if how == "text":
@@ -112,36 +116,22 @@ def test_seconds_are_printed_with_their_assumptions(how: str) -> None:
         assert f'"assuming": "{assumed}"' in ended.out
 
 
-def test_certificate_is_written_and_checks(folder: Path) -> None:
-    assert command("check", "writing:WRITER", "--certificate", "proof.json").code == 0
-    proof = Certificate.from_json((folder / "proof.json").read_text(encoding="utf-8"))
-    check(proof, WRITER)
-
-
 def test_certificate_needs_a_proof(folder: Path) -> None:
-    ended = command("check", "writing:PERFECTIONIST", "--certificate", "proof.json")
-    assert ended.code == 1
-    assert ended.err == "graphexec: there is no proof, so proof.json is not written\n"
-    assert not (folder / "proof.json").exists()
+    assert command("check", "writing:WRITER", "--certificate", "proof.json").code == 0
+    check(Certificate.from_json((folder / "proof.json").read_text(encoding="utf-8")), WRITER)
+    ended = command("check", "writing:PERFECTIONIST", "--certificate", "none.json")
+    assert (ended.code, ended.err) == (1, "graphexec: there is no proof, so none.json is not written\n")
+    assert not (folder / "none.json").exists()
 
 
 def test_sarif_output_is_valid() -> None:
     ended = command("check", "writing", "lacking", "--format", "sarif")
     log = json.loads(ended.out)
     validate(log)
-    uris = {
-        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]
-    }
-    assert uris == {"writing.py", "lacking.py"}
+    places = [result["locations"][0]["physicalLocation"] for result in log["runs"][0]["results"]]
+    assert {place["artifactLocation"]["uri"] for place in places} == {"writing.py", "lacking.py"}
     assert log["runs"][0]["tool"]["driver"]["version"]
     assert ended.code == 1
-
-
-def test_github_output_has_annotations() -> None:
-    ended = command("check", "agents", "lacking", "--format", "github")
-    lines = ended.out.splitlines()
-    assert lines[0].startswith("::notice title=graphexec::agents:executor: proved, every run ends after at most 14 ")
-    assert lines[2].startswith("::error file=lacking.py,line=5,title=GX002::lacking: GX002 at criticize: ")
 
 
 def test_load_errors_do_not_hide_other_targets() -> None:
@@ -175,34 +165,24 @@ def test_machine_readable_formats_report_load_errors() -> None:
     assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {error}\n")
 
 
-def test_debug_shows_the_traceback_of_load_errors() -> None:
+def test_no_report_if_nothing_can_be_loaded() -> None:
+    ended = command("check", "broken.py", "nowhere")
+    assert (ended.code, ended.out) == (2, "")
+    words = [line.split()[:2] for line in ended.err.splitlines()]
+    assert words == [["graphexec:", "broken.py"], ["graphexec:", "there"]]
     ended = command("check", "writing:WRITER", "broken.py", "--debug")
     assert ended.code == 2
     assert "Traceback (most recent call last)" in ended.err
 
 
-def test_no_report_if_nothing_can_be_loaded() -> None:
-    ended = command("check", "broken.py", "nowhere")
+@cases(("module", "alias"), [("helped", "helped:AGENT_EXECUTOR"), ("whole.py", "whole.py:mine")])
+def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
+    ended = command("check", module)
     assert (ended.code, ended.out) == (2, "")
-    assert [line.split()[:2] for line in ended.err.splitlines()] == [
-        ["graphexec:", "broken.py"],
-        ["graphexec:", "there"],
-    ]
-
-
-def test_imported_machines_are_not_checked() -> None:
+    assert f"{module} defines no machine, it only imports some; name one, such as {alias}" in ended.err
+    assert command("check", alias).code == 0
     ended = command("check", "endless.py", "--format", "json")
     assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
-    ended = command("check", "helped")
-    assert (ended.code, ended.out) == (2, "")
-    assert "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR" in ended.err
-
-
-def test_alias_of_an_imported_machine_is_not_checked() -> None:
-    ended = command("check", "whole.py")
-    assert (ended.code, ended.out) == (2, "")
-    assert "whole.py defines no machine, it only imports some; name one, such as whole.py:mine" in ended.err
-    assert command("check", "whole.py:mine").code == 0
 
 
 def test_module_without_source_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,11 +196,10 @@ def test_module_without_source_is_checked(monkeypatch: pytest.MonkeyPatch) -> No
     assert command("check", "sourceless").code == 0
 
 
-def test_package_may_import_machines_from_its_modules() -> None:
+@cases("name", ["graphexec.executor:AGENT_EXECUTOR", "graphexec.executor.table:AGENT_EXECUTOR"])
+def test_package_may_import_machines_from_its_modules(name: str) -> None:
     ended = command("check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
-    names = [one["target"] for one in json.loads(ended.out)["targets"]]
-    assert "graphexec.executor:AGENT_EXECUTOR" in names
-    assert "graphexec.executor.table:AGENT_EXECUTOR" in names
+    assert name in [one["target"] for one in json.loads(ended.out)["targets"]]
 
 
 def test_findings_have_source_locations() -> None:
@@ -250,6 +229,9 @@ def test_unguarded_exit_is_reported(form: str, line: str) -> None:
     assert "check_return_direct --AgentFinish--> END bypasses it" in ended.out
 
 
+WRITER_LIMIT = ["writing:WRITER", "--limit"]
+
+
 @cases(
     ("arguments", "expected"),
     [
@@ -259,19 +241,16 @@ def test_unguarded_exit_is_reported(form: str, line: str) -> None:
         (["nowhere"], "there is no module nowhere here"),
         (
             ["empty"],
-            "empty has no graph and no executor at its top level; write one into it, such as executor = create_agent",
+            "empty has no graph and no executor at its top level; write one into it, such as executor = create",
         ),
         (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
         (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
-        (["writing:WRITER", "--limit", "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
-        (["writing:WRITER", "--limit", "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
-        (["writing:WRITER", "--limit", "iterations=-1"], "the limit iterations is -1; give 0 or more"),
-        (["writing:WRITER", "--limit", "revision=1"], "the machine has no budget revision; did you mean revisions?"),
-        (["writing:WRITER", "--limit", "iterations=1", "--max-iterations", "2"], "the limit iterations is set twice"),
-        (
-            ["writing", "--certificate", "proof.json"],
-            "--certificate writes one proof, and there are 2; name one machine",
-        ),
+        ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
+        ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
+        ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
+        ([*WRITER_LIMIT, "revision=1"], "the machine has no budget revision; did you mean revisions?"),
+        ([*WRITER_LIMIT, "iterations=1", "--max-iterations", "2"], "the limit iterations is set twice"),
+        (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
         (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
         (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
         ([], "Missing argument 'TARGET"),
@@ -286,13 +265,6 @@ def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str
     assert report.count("\n") == 1
 
 
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -305,14 +277,18 @@ def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clean(screen.getvalue()) == file.getvalue()
 
 
-def test_draw_marks_findings() -> None:
-    for target in ("writing:PERFECTIONIST", "refused:executor"):
-        ended = command("draw", target)
-        assert ended.code == 0
-        assert "GX010" in ended.out
-        assert "linkStyle 4,5 stroke:" in ended.out
-    assert f'color="{LIGHT.red}"' in command("draw", "writing:PERFECTIONIST", "--format", "dot").out
-    assert LIGHT.red not in command("draw", "writing:WRITER", "--format", "dot").out
+@cases("target", ["writing:PERFECTIONIST", "refused:executor"])
+def test_draw_marks_findings(target: str) -> None:
+    ended = command("draw", target)
+    assert ended.code == 0
+    assert "GX010" in ended.out
+    assert "linkStyle 4,5 stroke:" in ended.out
+
+
+@cases(("target", "marks"), [("writing:PERFECTIONIST", True), ("writing:WRITER", False)])
+def test_picture_of_findings_is_red(target: str, marks: bool) -> None:
+    assert (f'color="{LIGHT.red}"' in command("draw", target, "--format", "dot").out) is marks
+    assert marks or LIGHT.red not in command("draw", target, "--format", "dot").out
 
 
 def test_invalid_table_cannot_be_drawn() -> None:
@@ -337,20 +313,23 @@ def test_each_finding_against_an_executor_has_a_line() -> None:
     assert [finding.split(":")[0] for finding in findings] == ["  GX010 at criticize"]
 
 
-@cases("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
-def test_module_without_object_lists_its_machines(arguments: list[str]) -> None:
-    def error_of(target: str) -> str:
-        ended = command(*arguments, target)
-        assert (ended.code, ended.out) == (2, "")
-        return ended.err
+IMPORTS_ONLY = "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"
 
-    assert error_of("agents.py").endswith(
-        "graphexec: agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"
-    )
-    assert error_of("helped") == (
-        "graphexec: helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"
-    )
-    assert "empty.py has no graph and no executor at its top level" in error_of("empty.py")
+
+@cases("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
+@cases(
+    ("target", "error"),
+    [
+        ("agents.py", "agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"),
+        ("helped", IMPORTS_ONLY),
+        ("empty.py", "empty.py has no graph and no executor at its top level"),
+    ],
+)
+def test_module_without_object_lists_its_machines(arguments: list[str], target: str, error: str) -> None:
+    ended = command(*arguments, target)
+    assert (ended.code, ended.out) == (2, "")
+    assert error in ended.err
+    assert target != "helped" or ended.err == f"graphexec: {error}"
 
 
 @cases(
@@ -367,15 +346,10 @@ def test_module_without_object_lists_its_machines(arguments: list[str]) -> None:
 def test_strict_makes_warnings_fail(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int) -> None:
     warning = Finding("GX013", "warning", "write", None, "it may ask often", "say how often")
     subject = Subject("WRITER", (warning,), verify(WRITER))
-
-    def subjects_at(*_: object) -> tuple[list[Subject], list[Exception]]:
-        return [subject], []
-
-    monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
+    monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", lambda *_: ([subject], []))
     ended = command("check", "writing:WRITER", *options)
-    assert ended.code == code
     report = "graphexec: --strict allows no warnings: GX013; fix them, or pass --ignore GX013\n"
-    assert ended.err == (report if code else "")
+    assert (ended.code, ended.err) == (code, report if code else "")
 
 
 @cases(
@@ -391,9 +365,6 @@ def test_ignored_codes_must_exist(options: tuple[str, ...], expected: str) -> No
     assert (ended.code, ended.err) == (2, f"graphexec: {expected}\n")
 
 
-def test_strict_accepts_machines_without_warnings() -> None:
-    assert command("check", "writing:WRITER", "--strict").code == 0
-
-
-def test_strict_keeps_the_exit_code_of_unproved_machines() -> None:
-    assert command("check", "missing:machine", "--strict").code == 2
+@cases(("target", "code"), [("writing:WRITER", 0), ("missing:machine", 2)])
+def test_strict_keeps_other_exit_codes(target: str, code: int) -> None:
+    assert command("check", target, "--strict").code == code

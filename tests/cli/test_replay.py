@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +50,9 @@ stopped_going_on = make(calls("c"), "three words", max_iterations=2)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def record(target: str = "mine.py:executor", code: int = 0) -> None:
@@ -59,14 +60,23 @@ def record(target: str = "mine.py:executor", code: int = 0) -> None:
     assert ended.code == code, ended.err
 
 
+def model_at(server: Conversation) -> tuple[str, ...]:
+    return ("--model", "m", "--base-url", server.url)
+
+
 def record_built_in(server: Conversation, *options: str) -> None:
-    arguments = ("--model", "m", "--base-url", server.url, "--agent", "tool_calling", *options)
-    ended = command("run", QUESTION, *arguments, "--record", "trace.jsonl", "--quiet")
+    arguments = (*model_at(server), "--agent", "tool_calling", *options, "--record", "trace.jsonl", "--quiet")
+    ended = command("run", QUESTION, *arguments)
     assert ended.code == 0, ended.err
 
 
 def replay(*options: str) -> Ended:
     return command("replay", "trace.jsonl", *options)
+
+
+def going_on(*options: str) -> Ended:
+    """Go on with a run by an executor whose model says something else."""
+    return replay("mine.py:going_on", *options)
 
 
 # Any: JSON.
@@ -77,8 +87,7 @@ def read(name: str) -> list[Any]:
 def test_observation_leads_to_a_run_that_names_its_parent() -> None:
     record()
     before = Path("trace.jsonl").read_bytes()
-    changes = ("--at", "3", "--call", "1", "--observation", "b is none")
-    ended = replay("mine.py:going_on", *changes, "--record", "other.jsonl")
+    ended = going_on("--at", "3", "--call", "1", "--observation", "b is none", "--record", "other.jsonl")
     assert (ended.code, ended.out) == (0, "something else\n"), ended.err
     assert "b is none" in ended.err
     assert Path("trace.jsonl").read_bytes() == before
@@ -94,19 +103,15 @@ def test_built_in_agent_goes_on_as_it_was_made() -> None:
         record_built_in(server, "--temperature", "0.25", "--max-iterations", "4")
         refused = replay("--at", "1")
         assert (refused.code, refused.err.count("\n")) == (2, 1)
-        assert (
-            f"the model of trace.jsonl was m at 127.0.0.1:{server.url.rpartition(':')[2].partition('/')[0]}"
-            in refused.err
-        )
-        assert "pass --model m and --base-url" in refused.err
-        where = ("--model", "m", "--base-url", server.url)
+        address = server.url.removeprefix("http://").removesuffix("/v1")
+        for fact in (f"the model of trace.jsonl was m at {address}", "pass --model m and --base-url"):
+            assert fact in refused.err
         called = [one["node"] for one in read("trace.jsonl") if one["event"] == "entered"].index("dispatch_tools") + 1
-        ended = replay(*where, "--at", str(called), "--observation", "1777", "--json")
+        ended = replay(*model_at(server), "--at", str(called), "--observation", "1777", "--json")
         assert ended.code == 0, ended.err
         assert len(server.asked) == 3
         body = server.asked[-1]
-    assert body["messages"][-1]["content"] == "1777"
-    assert body["temperature"] == 0.25
+    assert (body["messages"][-1]["content"], body["temperature"]) == ("1777", 0.25)
     start, *_, result = map(json.loads, ended.out.splitlines())
     assert (start["limits"]["iterations"], start["agent"], result["output"]) == (4, "tool_calling", "It is odd.")
 
@@ -114,9 +119,8 @@ def test_built_in_agent_goes_on_as_it_was_made() -> None:
 def test_calls_of_tools_can_be_replaced() -> None:
     with serving([*SOLVED, "It is 6."]) as server:
         record_built_in(server)
-        call = 'calculator {"expression": "2 * 3"}'
-        where = ("--model", "m", "--base-url", server.url)
-        ended = replay(*where, "--at", "1", "--tool-call", call, "--reply", "So:", "--record", "other.jsonl")
+        changes = ("--tool-call", 'calculator {"expression": "2 * 3"}', "--reply", "So:", "--record", "other.jsonl")
+        ended = replay(*model_at(server), "--at", "1", *changes)
         assert (ended.code, ended.out) == (0, "It is 6.\n"), ended.err
         assert len(server.asked) == 3
     [step] = read("other.jsonl")[-1]["steps"]
@@ -126,20 +130,17 @@ def test_calls_of_tools_can_be_replaced() -> None:
 def test_changed_instructions_are_noticed() -> None:
     with serving([*SOLVED, "oui"]) as server:
         record_built_in(server, "--system", "Answer in French.")
-        ended = replay("--model", "m", "--base-url", server.url, "--at", "3", "--quiet")
-    assert (ended.code, ended.out) == (0, "oui\n")
-    assert ended.err == (
-        "graphexec: from step 1 on, the requests to the model differ from the recorded ones; check the options of the "
-        "agent, such as --system and --trim\n"
-    )
+        ended = replay(*model_at(server), "--at", "3", "--quiet")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (0, "oui\n", 1)
+    assert ended.err.startswith("graphexec: from step 1 on, the requests to the model differ from the recorded ones; ")
+    assert "check the options of the agent, such as --system and --trim\n" in ended.err
 
 
-@cases("option", ["--reply", "--observation"])
-def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+@cases(("option", "at"), [("--reply", ["--at", "1"]), ("--observation", ["--at", "3", "--call", "0"])])
+def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, option: str, at: list[str]) -> None:
     record()
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a file\n"))
-    at = "1" if option == "--reply" else "3"
-    ended = replay("mine.py:going_on", "--at", at, option, "-", "--json", *(["--call", "0"] if at == "3" else []))
+    ended = going_on(*at, option, "-", "--json")
     assert ended.code == 0, ended.err
     assert '"from a file"' in ended.out
 
@@ -148,7 +149,7 @@ def test_failed_run_goes_on() -> None:
     record("mine.py:failing", code=1)
     again = replay("mine.py:failing")
     assert (again.code, "no such word" in again.err) == (1, True)
-    ended = replay("mine.py:going_on", "--observation", "bad is a word", "--quiet")
+    ended = going_on("--observation", "bad is a word", "--quiet")
     assert (ended.code, ended.out) == (0, "something else\n"), ended.err
 
 
@@ -162,11 +163,11 @@ def test_limits_are_those_of_the_trace_or_of_the_options() -> None:
 
 def test_interrupted_run_goes_on() -> None:
     with serving([SOLVED[0], Silence(), "It is 1776."]) as server:
-        arguments = ("--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--record")
-        with Program("run", QUESTION, *arguments, "trace.jsonl") as running:
+        arguments = (*model_at(server), "--agent", "tool_calling", "--record", "trace.jsonl")
+        with Program("run", QUESTION, *arguments) as running:
             assert server.waiting.wait(60)
             assert running.interrupt().code == 130
-        ended = replay("--model", "m", "--base-url", server.url, "--record", "other.jsonl", "--quiet")
+        ended = replay(*model_at(server), "--record", "other.jsonl", "--quiet")
         assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
     assert [record["spent"]["model_calls"] for record in read("other.jsonl") if record["event"] == "result"] == [2]
 
@@ -175,7 +176,7 @@ def test_interrupted_run_goes_on() -> None:
 def test_interrupted_replay_has_a_result() -> None:
     with serving([*SOLVED, Silence()]) as server:
         record_built_in(server)
-        arguments = ("--model", "m", "--base-url", server.url, "--at", "3", "--record", "other.jsonl")
+        arguments = (*model_at(server), "--at", "3", "--record", "other.jsonl")
         with Program("replay", "trace.jsonl", *arguments) as running:
             assert server.waiting.wait(60)
             assert running.interrupt().code == 130
@@ -185,27 +186,21 @@ def test_interrupted_replay_has_a_result() -> None:
     assert [step["observation"] for step in records[-1]["steps"]] == ["1776"]
 
 
+OWN = "mine.py:executor"
+
+
 @cases(
     ("options", "message"),
     [
-        (["mine.py:executor", "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
-        (["mine.py:executor", "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),
-        (
-            ["mine.py:executor", "--at", "3", "--reply", "x", "--call", "0"],
-            "'x' is not a reply to CallTool; pass its obs",
-        ),
-        (["mine.py:executor", "--at", "1", "--observation", "x"], "CallModel is not the call of a tool"),
-        (
-            ["mine.py:executor", "--reply", "x", "--observation", "x"],
-            "--observation is of a tool, and --reply of a model",
-        ),
-        (["mine.py:executor", "--tool-call", "{}"], "--tool-call '{}' names no tool; write"),
-        (["mine.py:executor", "--tool-call", "a {b"], "the arguments are not JSON"),
-        (
-            ["mine.py:executor", "--record", "trace.jsonl"],
-            "--record trace.jsonl is the trace that is replayed; name another",
-        ),
-        (["mine.py:executor", "--model", "m"], "--model does not apply to mine.py:executor"),
+        ([OWN, "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
+        ([OWN, "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),
+        ([OWN, "--at", "3", "--reply", "x", "--call", "0"], "'x' is not a reply to CallTool; pass its obs"),
+        ([OWN, "--at", "1", "--observation", "x"], "CallModel is not the call of a tool"),
+        ([OWN, "--reply", "x", "--observation", "x"], "--observation is of a tool, and --reply of a model"),
+        ([OWN, "--tool-call", "{}"], "--tool-call '{}' names no tool; write"),
+        ([OWN, "--tool-call", "a {b"], "the arguments are not JSON"),
+        ([OWN, "--record", "trace.jsonl"], "--record trace.jsonl is the trace that is replayed; name another"),
+        ([OWN, "--model", "m"], "--model does not apply to mine.py:executor"),
         ([], "the run in trace.jsonl had the tools look_up; name the executor of the run, as in graphexec replay "),
         (["--tools", "mine.py:look_up"], "--model is 'scripted'"),
     ],
@@ -219,33 +214,35 @@ def test_wrong_usage_is_one_line(options: list[str], message: str) -> None:
     assert Path("trace.jsonl").read_bytes() == before
 
 
-@pytest.mark.medium
-def test_live_page_goes_on_with_the_named_executor(folder: Path) -> None:
-    record()
-    with Program("view", "--live", "trace.jsonl", "mine.py:going_on", "--no-open") as viewing:
-        assert viewing.process.stdout is not None
-        address, headers = credentials(viewing.process.stdout.readline().strip())
-        body = {"step": 3, "call": 0, "observation": "a is none"}
+@contextmanager
+def viewing(*executors: str) -> Generator[tuple[str, httpx.Client]]:
+    """View a run live; give the address of its page, and a client that may read it."""
+    with Program("view", "--live", "trace.jsonl", *executors, "--no-open") as program:
+        address, headers = credentials(program.read_line().strip())
         with httpx.Client(trust_env=False, timeout=PATIENCE, headers=headers) as client:
-            answer = client.post(f"{address}fork", json=body)
-            assert answer.json()["trace"] == "trace.fork-1.jsonl"
-            assert "event: end" in client.get(f"{address}forks/1/events").text
-        assert viewing.interrupt().code == 0
+            yield address, client
+        assert program.interrupt().code == 0
+
+
+@pytest.mark.medium
+def test_live_page_goes_on_with_the_named_executor() -> None:
+    record()
+    with viewing("mine.py:going_on") as (address, client):
+        answer = client.post(f"{address}fork", json={"step": 3, "call": 0, "observation": "a is none"})
+        assert answer.json()["trace"] == "trace.fork-1.jsonl"
+        assert "event: end" in client.get(f"{address}forks/1/events").text
     records = read("trace.fork-1.jsonl")
     assert (records[0]["parent"]["trace"], records[-1]["output"]) == ("trace.jsonl", "something else")
 
 
 @pytest.mark.medium
-def test_live_page_needs_the_executor_of_a_run(folder: Path) -> None:
+def test_live_page_needs_the_executor_of_a_run() -> None:
     record()
-    with Program("view", "--live", "trace.jsonl", "--no-open") as viewing:
-        assert viewing.process.stdout is not None
-        address, headers = credentials(viewing.process.stdout.readline().strip())
-        with httpx.Client(trust_env=False, timeout=PATIENCE, headers=headers) as client:
-            assert '"fork":null' in client.get(address).text
-            refused = client.post(f"{address}fork", json={"step": 3})
-        assert refused.status_code == 400
-        assert refused.json()["error"].startswith("the run in trace.jsonl had the tools look_up; name the executor")
+    with viewing() as (address, client):
+        assert '"fork":null' in client.get(address).text
+        refused = client.post(f"{address}fork", json={"step": 3})
+    assert refused.status_code == 400
+    assert refused.json()["error"].startswith("the run in trace.jsonl had the tools look_up; name the executor")
 
 
 def test_target_of_a_live_page_is_loaded_at_once() -> None:

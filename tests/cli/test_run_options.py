@@ -15,7 +15,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.local import weights
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
-from tests.cli.conversations import Conversation, Refusal, Reply, answer_text, native_tool_call, serving, tool_call_text
+from tests.cli.conversations import REFUSAL, Conversation, Reply, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import command
 from tests.executor.actors import echo
 from tests.parameters import cases
@@ -99,7 +99,7 @@ def test_cache_answers_repeated_requests() -> None:
 
 @cases(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
 def test_retries_option_limits_requests(options: list[str], code: int) -> None:
-    with serving([Refusal(), Refusal(), "It is 1776."]) as server:
+    with serving([REFUSAL, REFUSAL, "It is 1776."]) as server:
         ended = command(*asking(server, "tool_calling", *options))
     assert (ended.code, len(server.asked)) == (code, int(options[-1]) + 1 if options else 3)
 

@@ -10,6 +10,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from graphexec.errors import WeightsError
 from graphexec.models.local import weights
 from tests.cli.conversations import Reply, Silence, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Program, command
-from tests.cli.test_run import SOLVED, asking
+from tests.cli.test_run import SOLVED, asking, run
 from tests.parameters import cases
 from tests.traces import read_trace
 
@@ -70,12 +71,17 @@ def heed_hangups() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The file of --record."""
+    return tmp_path / "trace.jsonl"
+
+
 def result_in(file: Path) -> dict[str, Any]:
     """Return the only result of the records, which is the last of them."""
     records = read_trace(file.read_text(encoding="utf-8"))
     assert [record["event"] for record in records].count("result") == 1
-    last: dict[str, Any] = records[-1]
-    return last
+    return {**records[-1]}
 
 
 def run_until_killed(replies: list[Reply], number: int, folder: Path, *options: str) -> tuple[Ended, dict[str, Any]]:
@@ -96,9 +102,8 @@ def run_until_killed(replies: list[Reply], number: int, folder: Path, *options: 
 def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
     ended, result = run_until_killed([Silence()], number, tmp_path)
     assert ended.code == result["exit_code"] == 128 + number
-    assert result["status"] == "interrupted"
+    assert (result["status"], result["spent"]["model_calls"]) == ("interrupted", 1)
     assert result["error"] == {"type": "Terminated", "message": f"terminated by {number.name}"}
-    assert result["spent"]["model_calls"] == 1
     assert f"Terminated by {number.name} at plan, after 0 steps" in ended.err
 
 
@@ -171,21 +176,19 @@ def test_ignored_signal_stays_ignored() -> None:
 
 
 def test_other_threads_change_no_handler() -> None:
-    def enter() -> None:
+    def enter() -> object:
         with terminable():
-            seen.append(signal.getsignal(signal.SIGTERM))
+            return signal.getsignal(signal.SIGTERM)
 
-    seen: list[object] = []
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert seen == [signal.SIG_DFL]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(enter).result() == signal.SIG_DFL
+
+
+class Exited(BaseException):
+    """The end of a process, instead of its end."""
 
 
 def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Exited(BaseException):
-        pass
-
     exits: list[int] = []
     last_words: list[Terminated] = []
     over = threading.Event()
@@ -195,12 +198,9 @@ def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch
         over.set()
         raise Exited
 
-    def ignore(_: object) -> None:
-        """Report no exception of a thread."""
-
     monkeypatch.setattr(termination, "_GRACE", 0.01)
     monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr(threading, "excepthook", ignore)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with terminable(last_words.append):
         try:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -232,8 +232,7 @@ def test_signal_to_a_forked_child_is_its_own() -> None:
 # ---- the file of --record
 
 
-def test_second_run_may_not_record_to_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "trace.jsonl"
+def test_second_run_may_not_record_to_the_file(file: Path) -> None:
     with serving(SOLVED) as server, open_for_writing(file) as out:
         print("the first run", file=out)
         ended = command(*asking(server, "--record", str(file)))
@@ -244,25 +243,22 @@ def test_second_run_may_not_record_to_the_file(tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == "the first run\ngoes on\n"
 
 
-def test_lock_ends_with_a_killed_run(tmp_path: Path) -> None:
-    file = tmp_path / "trace.jsonl"
+def test_lock_ends_with_a_killed_run(file: Path) -> None:
     with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
         assert server.waiting.wait(PATIENCE)
         with pytest.raises(UsageError, match="is being written by another run"):
             open_for_writing(file)
         running.process.kill()
         running.end()
-    with serving(SOLVED) as server:
-        assert command(*asking(server, "--record", str(file))).code == 0
+    assert run(SOLVED, "--record", str(file)).code == 0
     assert result_in(file)["output"] == "37 * 48 is 1776."
 
 
-def test_prevented_run_has_its_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prevented_run_has_its_result(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pull(_: str) -> Path:
         raise WeightsError("there is no net")
 
     monkeypatch.setattr(weights, "pull", pull)
-    file = tmp_path / "trace.jsonl"
     assert command("run", "Hello", "--record", str(file)).code == 1
     (record,) = read_trace(file.read_text(encoding="utf-8"))
     assert (record["event"], record["status"], record["exit_code"]) == ("result", "error", 1)
@@ -270,17 +266,14 @@ def test_prevented_run_has_its_result(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.medium
-def test_files_of_a_run_are_private(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.jsonl"
-    options = ["--record", str(trace), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.jsonl")]
+def test_files_of_a_run_are_private(file: Path, tmp_path: Path) -> None:
+    options = ["--record", str(file), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.jsonl")]
     before = os.umask(0)
     try:
-        with serving(SOLVED) as server:
-            assert command(*asking(server, *options)).code == 0
+        assert run(SOLVED, *options).code == 0
         for suffix, view in ((".html", []), (".txt", ["--timeline"]), (".mmd", ["--sequence"])):
-            file = tmp_path / f"view{suffix}"
-            assert command("view", str(trace), *view, "-o", str(file), "--no-open").code == 0
-        assert command("draw", "--run", str(trace), "-o", str(tmp_path / "run.svg")).code == 0
+            assert command("view", str(file), *view, "-o", str(tmp_path / f"view{suffix}"), "--no-open").code == 0
+        assert command("draw", "--run", str(file), "-o", str(tmp_path / "run.svg")).code == 0
     finally:
         os.umask(before)
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
@@ -288,20 +281,18 @@ def test_files_of_a_run_are_private(tmp_path: Path) -> None:
     assert {"trace.jsonl", "cache", "talk.jsonl", "view.html", "view.txt", "view.mmd", "run.svg"} <= {*modes}
 
 
-def test_mode_of_an_existing_file_is_kept(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.jsonl"
-    trace.touch()
-    trace.chmod(0o640)
-    with serving(SOLVED) as server:
-        assert command(*asking(server, "--record", str(trace))).code == 0
-    assert stat.S_IMODE(trace.stat().st_mode) == 0o640
+def test_mode_of_an_existing_file_is_kept(file: Path) -> None:
+    file.touch()
+    file.chmod(0o640)
+    assert run(SOLVED, "--record", str(file)).code == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
 def test_cut_conversation_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "talk.jsonl"
-    file.write_text('{"input": "Hi", "output": "Hello"}\n{"input": "How a', encoding="utf-8")
-    with serving(SOLVED) as server, warnings.catch_warnings():
+    talk = tmp_path / "talk.jsonl"
+    talk.write_text('{"input": "Hi", "output": "Hello"}\n{"input": "How a', encoding="utf-8")
+    with warnings.catch_warnings():
         warnings.simplefilter("default")
-        ended = command(*asking(server, "--quiet", "--memory", str(file)))
+        ended = run(SOLVED, "--quiet", "--memory", str(talk))
     assert (ended.code, ended.out, ended.err.count("\n")) == (0, "37 * 48 is 1776.\n", 1)
-    assert ended.err.startswith(f"graphexec: {file}, line 2, was cut by a crash: ")
+    assert ended.err.startswith(f"graphexec: {talk}, line 2, was cut by a crash: ")
