@@ -13,9 +13,8 @@ from hypothesis import settings
 
 Test: TypeAlias = Callable[..., None]
 
-# The numbers of examples of a property in `pytest` and in the gate, and the most of one that sets its own number.
+# The numbers of examples of a property in `pytest` and in the quick gate.
 QUICK, GATE = 5, 30
-_MOST = {QUICK: QUICK, GATE: 300}
 
 # The longest description of a case that is shown.
 _LONGEST = 300
@@ -29,9 +28,9 @@ def mark_except(values: Iterable[Any], *quick: object, mark: pytest.MarkDecorato
     return [value if value in quick else pytest.param(value, marks=mark) for value in values]
 
 
-def examples(number: int) -> int:
-    """Return how many of so many examples a property tries; the quick profiles of tests/conftest.py try fewer."""
-    return min(number, _MOST.get(settings().max_examples, number))
+def examples(number: int, gate: int = 300) -> int:
+    """Return how often a test that sets its own number tries: so often in `.ci/full`, at most `gate` times in `.ci/run`."""
+    return min(number, {QUICK: QUICK, GATE: gate}.get(settings().max_examples, number))
 
 
 def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:

@@ -26,7 +26,7 @@ _LONG, _EXTREME = 2_000.0, 3.0
 _COLUMNS, _STAGGERS = range(2, 9), range(1, 7)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def lay_out(picture: Picture) -> Layout:
     """Lay the picture out. The cost grows faster than the picture, so layouts are cached.
 
