@@ -9,18 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContextOverflowError,
-    MissingAPIKeyError,
-    ModelConnectionError,
-    ModelError,
-    ModelNotFoundError,
-    ModelTimeoutError,
-    RateLimitError,
-    ServerError,
-)
+from graphexec import errors
 from graphexec.models import OpenAICompatible, Secret
 from graphexec.models.http import failures
 from graphexec.models.http.endpoint import Endpoint
@@ -31,51 +20,45 @@ from tests.parameters import cases
 PEER = Endpoint("gpt-9", "https://api.example/v1", Secret("sk-secret"))
 
 
-def error_for(status: int, body: bytes = b"", **headers: str) -> ModelError:
+def failure_for(status: int, body: bytes = b"", **headers: str) -> failures.CallFailure:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return failures.classify_response(PEER, status, httpx.Headers(named), body, now=0.0).error
+    return failures.classify_response(PEER, status, httpx.Headers(named), body, now=0.0)
+
+
+def error_for(status: int, body: bytes = b"", **headers: str) -> errors.ModelError:
+    return failure_for(status, body, **headers).error
+
+
+CHECK_KEY = "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"
+CHECK_ADDRESS = "check the model's name, and the base URL (given, or in OPENAI_BASE_URL), which usually"
 
 
 @cases(
     ("status", "kind", "remedy"),
     [
-        (400, BadRequestError, "change what it names"),
-        (401, AuthenticationError, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
-        (402, BadRequestError, "change what it names"),
-        (403, AuthenticationError, "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"),
-        (
-            404,
-            ModelNotFoundError,
-            "check the model's name, and the base URL (given, or in OPENAI_BASE_URL), which usually",
-        ),
-        (422, BadRequestError, "change what it names"),
-        (429, RateLimitError, "try again later, or ask less often"),
-        (500, ServerError, "look at the server's log"),
-        (503, ServerError, "look at the server's log"),
+        *((status, errors.BadRequestError, "change what it names") for status in (400, 402, 422)),
+        *((status, errors.AuthenticationError, CHECK_KEY) for status in (401, 403)),
+        (404, errors.ModelNotFoundError, CHECK_ADDRESS),
+        (429, errors.RateLimitError, "try again later, or ask less often"),
+        *((status, errors.ServerError, "look at the server's log") for status in (500, 503)),
     ],
 )
-def test_each_status_has_its_error(status: int, kind: type[ModelError], remedy: str) -> None:
+def test_each_status_has_its_error(status: int, kind: type[errors.ModelError], remedy: str) -> None:
     error = error_for(status, b'{"error": {"message": "because", "type": "x", "code": 400}}')
-    assert type(error) is kind
-    assert error.status == status
+    assert (type(error), error.status) == (kind, status)
     assert str(error).startswith("gpt-9 at https://api.example/v1 ")
     assert f"({status}: because)" in str(error)
     assert remedy in str(error)
 
 
 def test_errors_name_neither_parameters_nor_options() -> None:
-    headers = httpx.Headers({"location": "https://there/v1", "retry-after": "120"})
-    errors = [
-        failures.classify_response(PEER, status, headers, b"", now=0.0).error
-        for status in range(199, 600)
-        if status != 200
-    ]
+    statuses = (status for status in range(199, 600) if status != 200)
+    found = [error_for(status, location="https://there/v1", retry_after="120") for status in statuses]
     for raised in (httpx.ReadTimeout, httpx.UnsupportedProtocol, httpx.DecodingError, httpx.ConnectError, OSError):
         failure = failures.classify_exception(PEER, raised(""), seconds=3.0)
         assert failure is not None
-        errors.append(failure.error)
-    errors += [failures.missing_key_error(PEER), failures.invalid_key_error(PEER)]
-    for error in errors:
+        found.append(failure.error)
+    for error in (*found, failures.missing_key_error(PEER), failures.invalid_key_error(PEER)):
         assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
 
 
@@ -112,101 +95,98 @@ def test_long_message_is_shortened() -> None:
     assert len(str(error_for(500, b"x" * 1_000_000))) < 500
 
 
+TOO_LONG = b'{"error": {"code": "context_length_exceeded", "message": "%s"}}'
+LONGEST = b"This model's maximum context length is"
+
+
 @cases(
     ("body", "prompt", "context"),
     [
         (OVERFLOW, 5031, 4096),
-        (b'{"error": {"code": "context_length_exceeded", "message": "too long"}}', None, None),
-        (
-            b'{"error": {"code": "context_length_exceeded", "message": "This model\'s maximum context length is 8192 '
-            b'tokens. However, your messages resulted in 9001 tokens."}}',
-            9001,
-            8192,
-        ),
-        (
-            b'{"object": "error", "message": "This model\'s maximum context length is 2048 tokens. However, you '
-            b'requested 2100 tokens", "code": 400}',
-            2100,
-            2048,
-        ),
+        (TOO_LONG % b"too long", None, None),
+        (TOO_LONG % (LONGEST + b" 8192 tokens. However, your messages resulted in 9001 tokens."), 9001, 8192),
+        (b'{"message": "%s 2048 tokens. However, you requested 2100 tokens", "code": 400}' % LONGEST, 2100, 2048),
     ],
 )
 def test_overflow_error_has_token_counts(body: bytes, prompt: int | None, context: int | None) -> None:
     error = error_for(400, body)
-    assert isinstance(error, ContextOverflowError)
+    assert isinstance(error, errors.ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
 def test_unknown_model_is_not_found_with_any_status() -> None:
-    assert isinstance(error_for(400, b'{"error": {"code": "model_not_found", "message": "x"}}'), ModelNotFoundError)
+    error = error_for(400, b'{"error": {"code": "model_not_found", "message": "x"}}')
+    assert isinstance(error, errors.ModelNotFoundError)
 
 
 def test_redirect_error_has_the_location() -> None:
-    assert "redirects to https://there/v1; use that address as the base URL" in str(
-        error_for(308, location="https://there/v1")
-    )
+    error = error_for(308, location="https://there/v1")
+    assert "redirects to https://there/v1; use that address as the base URL" in str(error)
 
 
 @cases(
     ("header", "seconds"),
     [
-        (None, None),
-        ("2", 2.0),
-        ("0.5", 0.5),
-        ("-3", 0.0),
-        ("Thu, 01 Jan 1970 00:01:00 GMT", 60.0),
-        ("Wed, 31 Dec 1969 23:00:00 GMT", 0.0),
-        ("soon", None),
-        ("nan", None),
-        ("inf", None),
-        ("Thu, 99 Jan 1970 00:01:00 GMT", None),
+        *(("2", 2.0), ("0.5", 0.5), ("-3", 0.0)),
+        *(("Thu, 01 Jan 1970 00:01:00 GMT", 60.0), ("Wed, 31 Dec 1969 23:00:00 GMT", 0.0)),
+        *((header, None) for header in (None, "soon", "nan", "inf", "Thu, 99 Jan 1970 00:01:00 GMT")),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
     assert failures.parse_retry_after(header, now=0.0) == seconds
 
 
-def test_rate_limit_error_has_the_wait() -> None:
-    error = error_for(429, b"", retry_after="7")
-    assert isinstance(error, RateLimitError)
-    assert error.retry_after == 7
-    assert "try again in 7 s" in str(error)
+PAY = b'{"error": {"code": "insufficient_quota", "message": "pay"}}'
+LONG_WAIT = "the server asks for 120 s, more than this client waits (60 s): try again in 120 s"
 
 
-@cases("status", [429, 503])
-def test_too_long_wait_is_explained(status: int) -> None:
-    failure = failures.classify_response(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
-    assert not failure.transient
-    assert "the server asks for 120 s, more than this client waits (60 s): try again in 120 s" in str(failure.error)
-
-
-def test_used_up_quota_is_not_retried() -> None:
-    error = error_for(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}')
-    assert isinstance(error, RateLimitError)
-    assert "(429: pay); look at your account's plan and billing" in str(error)
-    assert "try again" not in str(error)
+@cases(
+    ("status", "body", "wait", "fact", "transient"),
+    [
+        (429, b"", "7", "try again in 7 s", True),
+        (429, b"busy", "120", LONG_WAIT, False),
+        (503, b"busy", "120", LONG_WAIT, False),
+        (429, PAY, "", "(429: pay); look at your account's plan and billing", False),
+    ],
+)
+def test_error_has_the_wait(status: int, body: bytes, wait: str, fact: str, transient: bool) -> None:
+    failure = failure_for(status, body, **({"retry_after": wait} if wait else {}))
+    assert failure.transient is transient
+    assert fact in str(failure.error)
+    assert ("try again" in str(failure.error)) == bool(wait)
+    if status == 429:
+        assert isinstance(failure.error, errors.RateLimitError)
+        assert failure.error.retry_after == (float(wait) if wait else None)
 
 
 def test_the_longest_wait_is_documented() -> None:
     assert f"more than {failures.LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
 
 
+LATE = "did not answer within 3 s; allow a longer timeout"
+
+
 @cases(
     ("error", "kind", "text"),
     [
-        (httpx.ConnectError("refused"), ModelConnectionError, "is the server running at https://api.example/v1?"),
-        (httpx.ConnectTimeout(""), ModelConnectionError, "(ConnectTimeout); is the server running"),
-        (httpx.ReadTimeout(""), ModelTimeoutError, "did not answer within 3 s; allow a longer timeout"),
-        (httpx.PoolTimeout(""), ModelTimeoutError, "did not answer within 3 s; allow a longer timeout"),
-        (TimeoutError(), ModelTimeoutError, "did not answer within 3 s; allow a longer timeout"),
-        (httpx.RemoteProtocolError("cut"), ModelConnectionError, "the connection to gpt-9"),
-        (httpx.ReadError("cut"), ModelConnectionError, "broke (cut); try again"),
-        (ConnectionResetError("cut"), ModelConnectionError, "broke (cut); try again"),
-        (httpx.UnsupportedProtocol("no scheme"), ModelConnectionError, "must be an address such as"),
-        (httpx.InvalidURL("bad port"), ModelConnectionError, "must be an address such as"),
+        (
+            httpx.ConnectError("refused"),
+            errors.ModelConnectionError,
+            "is the server running at https://api.example/v1?",
+        ),
+        (httpx.ConnectTimeout(""), errors.ModelConnectionError, "(ConnectTimeout); is the server running"),
+        *((late, errors.ModelTimeoutError, LATE) for late in (httpx.ReadTimeout(""), httpx.PoolTimeout(""))),
+        (TimeoutError(), errors.ModelTimeoutError, LATE),
+        (httpx.RemoteProtocolError("cut"), errors.ModelConnectionError, "the connection to gpt-9"),
+        *(
+            (cut("cut"), errors.ModelConnectionError, "broke (cut); try")
+            for cut in (httpx.ReadError, ConnectionResetError)
+        ),
+        (httpx.UnsupportedProtocol("no scheme"), errors.ModelConnectionError, "must be an address such as"),
+        (httpx.InvalidURL("bad port"), errors.ModelConnectionError, "must be an address such as"),
     ],
 )
-def test_each_client_exception_has_its_error(error: Exception, kind: type[ModelError], text: str) -> None:
+def test_each_client_exception_has_its_error(error: Exception, kind: type[errors.ModelError], text: str) -> None:
     failure = failures.classify_exception(PEER, error, seconds=3.0)
     assert failure is not None
     assert type(failure.error) is kind
@@ -225,7 +205,7 @@ def test_other_exceptions_are_unchanged() -> None:
 @cases("url", ["", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://"])
 def test_a_wrong_address_is_a_connection_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", url or "nonsense")
-    with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(ModelConnectionError):
+    with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(errors.ModelConnectionError):
         model.complete(HELLO)
 
 
@@ -245,45 +225,37 @@ class TestKeys:
         return sent
 
     def test_missing_key_is_an_error_before_sending(self) -> None:
-        model = OpenAICompatible("gpt-9")
-        with pytest.raises(
-            MissingAPIKeyError, match=r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"
-        ):
-            model.complete(HELLO)
+        needed = r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"
+        with pytest.raises(errors.MissingAPIKeyError, match=needed):
+            OpenAICompatible("gpt-9").complete(HELLO)
 
     @cases("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
     def test_address_is_validated_before_the_key(self, url: str) -> None:
-        with pytest.raises(ModelConnectionError, match="begins with neither http:// nor https://") as caught:
+        with pytest.raises(errors.ModelConnectionError, match="begins with neither http:// nor https://") as caught:
             self.ask(url, None)
         assert "key" not in str(caught.value)
 
-    @cases(
-        "url",
-        ["http://127.0.0.1:80/v1", "http://localhost/v1", "http://[::1]:1/v1", "http://0.0.0.0", "http://127.9.9.9"],
-    )
+    @cases("url", ["127.0.0.1:80/v1", "localhost/v1", "[::1]:1/v1", "0.0.0.0", "127.9.9.9"])
     def test_local_server_needs_no_key(self, url: str) -> None:
-        assert self.ask(url, None) is None
+        assert self.ask(f"http://{url}", None) is None
 
-    def test_empty_key_means_no_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
-        assert self.ask("http://elsewhere/v1", "") is None
-
-    def test_environment_provides_missing_options(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @cases(("key", "sent"), [("", None), (None, "Bearer from-the-environment"), ("mine", "Bearer mine")])
+    def test_environment_provides_a_missing_key(
+        self, key: str | None, sent: str | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment\n")
-        assert self.ask("http://elsewhere/v1", None) == "Bearer from-the-environment"
-        assert self.ask("http://elsewhere/v1", "mine") == "Bearer mine"
+        assert self.ask("http://elsewhere/v1", key) == sent
 
     @cases("key", ["sk-ключ", "sk with blanks", "sk\x00zero"])
     def test_invalid_key_is_rejected_without_showing_it(self, key: str) -> None:
-        with pytest.raises(AuthenticationError) as caught:
+        with pytest.raises(errors.AuthenticationError) as caught:
             self.ask("http://elsewhere/v1", key)
         assert key not in str(caught.value)
 
     def test_repr_and_errors_contain_no_secret(self) -> None:
-        model = OpenAICompatible(
-            "gpt-9", base_url="http://me:password@127.0.0.1:1/v1", api_key="sk-secret", max_retries=0
-        )
-        with model, pytest.raises(ModelConnectionError) as caught:
+        url = "http://me:password@127.0.0.1:1/v1"
+        model = OpenAICompatible("gpt-9", base_url=url, api_key="sk-secret", max_retries=0)
+        with model, pytest.raises(errors.ModelConnectionError) as caught:
             model.complete(HELLO)
         assert repr(model) == "OpenAICompatible('gpt-9', base_url='http://127.0.0.1:1/v1')"
         assert "secret" not in str(caught.value) + repr(model)

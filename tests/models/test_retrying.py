@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import (
-    AbandonedError,
-    BadRequestError,
-    InvalidReplyError,
-    ModelConnectionError,
-    ModelError,
-    ModelTimeoutError,
-    RateLimitError,
-    ServerError,
-)
-from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
-from graphexec.models import Retried, ScriptedModel, retrying
+from graphexec import errors
+from graphexec.errors import ModelTimeoutError, RateLimitError, ServerError
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.models import FunctionModel, Retried, ScriptedModel, retrying
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import Ask, Typewriter, all_modes, both_streams, record_reports, stream_blocking
+from tests.parameters import cases
 
 DOWN = ServerError("503: busy")
 
 
+TRANSIENT = [DOWN, RateLimitError("slow"), errors.ModelConnectionError("reset"), ModelTimeoutError("slow")]
+
+
 @all_modes
-@pytest.mark.parametrize(
-    "error", [DOWN, RateLimitError("slow down"), ModelConnectionError("reset"), ModelTimeoutError("slow")]
-)
-def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: ModelError) -> None:
+@cases("error", TRANSIENT)
+def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: errors.ModelError) -> None:
     time = FakeTime()
     model = retrying(ScriptedModel([error, error, "up"]), clock=time.clock)
     with record_reports() as reports:
@@ -43,7 +38,7 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: Model
 
 
 @all_modes
-@pytest.mark.parametrize("error", [BadRequestError("no"), InvalidReplyError("hm"), ValueError("a bug")])
+@cases("error", [errors.BadRequestError("no"), errors.InvalidReplyError("hm"), ValueError("a bug")])
 def test_permanent_errors_are_raised_at_once(ask: Ask, error: Exception) -> None:
     time = FakeTime()
     with record_reports() as reports, pytest.raises(type(error)) as caught:
@@ -65,37 +60,29 @@ def test_last_error_is_raised(ask: Ask) -> None:
 
 @all_modes
 def test_retried_errors_can_be_selected(ask: Ask) -> None:
-    model = retrying(ScriptedModel([InvalidReplyError("hm"), "fine"]), on=(InvalidReplyError,), clock=FakeTime().clock)
-    assert ask(model).content == "fine"
+    options: dict[str, Any] = {"on": (errors.InvalidReplyError,), "clock": FakeTime().clock}
+    assert ask(retrying(ScriptedModel([errors.InvalidReplyError("hm"), "fine"]), **options)).content == "fine"
     with pytest.raises(ServerError):
-        ask(retrying(ScriptedModel([DOWN]), on=(InvalidReplyError,), clock=FakeTime().clock))
+        ask(retrying(ScriptedModel([DOWN]), **options))
 
 
 @all_modes
-@pytest.mark.parametrize("advised", [0.0, 7.0, 60.0])
+@cases("advised", [0.0, 7.0, 60.0])
 def test_server_determines_the_wait(ask: Ask, advised: float) -> None:
     time = FakeTime()
-    assert (
-        ask(retrying(ScriptedModel([RateLimitError("", retry_after=advised), "up"]), clock=time.clock)).content == "up"
-    )
+    busy = RateLimitError("", retry_after=advised)
+    assert ask(retrying(ScriptedModel([busy, "up"]), clock=time.clock)).content == "up"
     assert time.slept == [advised]
 
 
 @all_modes
-def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
+@cases(("advised", "timeout", "slept"), [(61, None, []), (6, 10, [6])])
+def test_too_long_wait_is_not_started(ask: Ask, advised: float, timeout: float | None, slept: list[float]) -> None:
     time = FakeTime()
+    busy = RateLimitError("busy", retry_after=advised)
     with pytest.raises(RateLimitError):
-        ask(retrying(ScriptedModel([RateLimitError("", retry_after=61)]), clock=time.clock))
-    assert time.slept == []
-
-
-@all_modes
-def test_wait_beyond_the_timeout_is_not_started(ask: Ask) -> None:
-    time = FakeTime()
-    busy = RateLimitError("busy", retry_after=6)
-    with pytest.raises(RateLimitError):
-        ask(retrying(ScriptedModel([busy, busy, "late"]), clock=time.clock), timeout=10)
-    assert time.slept == [6]
+        ask(retrying(ScriptedModel([busy, busy, "late"]), clock=time.clock), timeout=timeout)
+    assert time.slept == slept
 
 
 @all_modes
@@ -117,31 +104,24 @@ def test_stream_is_retried_only_before_first_piece(ask: Ask) -> None:
 
 
 def test_cancelled_call_is_not_retried() -> None:
-    class Endless:
-        def __init__(self) -> None:
-            self.times = 0
-            self.asked = asyncio.Event()
+    asked = asyncio.Event()
+    calls: list[ModelRequest] = []
 
-        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            raise AssertionError("blocking")
-
-        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            self.times += 1
-            self.asked.set()
-            await asyncio.Event().wait()
-            raise AssertionError("nothing sets it")
-
-    model = Endless()
+    async def wait(request: ModelRequest) -> str:
+        calls.append(request)
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nothing sets it")
 
     async def run() -> None:
-        task = asyncio.create_task(retrying(model).acomplete(HELLO))
-        await model.asked.wait()
+        task = asyncio.create_task(retrying(FunctionModel(wait)).acomplete(HELLO))
+        await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(run())
-    assert model.times == 1
+    assert len(calls) == 1
 
 
 def test_keyboard_interrupt_is_not_retried() -> None:
@@ -187,7 +167,7 @@ def test_attempts_and_waits_respect_their_limits(attempts: int, failures: int, l
 
 
 @both_streams
-@pytest.mark.parametrize("way", ["stream", "astream"])
+@cases("way", ["stream", "astream"])
 def test_model_may_have_only_one_stream_method(ask: Ask, way: str) -> None:
     inner = Typewriter(["hello"])
 
@@ -200,37 +180,40 @@ def test_model_may_have_only_one_stream_method(ask: Ask, way: str) -> None:
 
 
 @all_modes
-@pytest.mark.parametrize("reply", ["a text", None])
-def test_invalid_return_value_is_an_error(ask: Ask, reply: object) -> None:
+@cases("reply", ["a text", None])
+def test_invalid_return_value_is_an_error(ask: Ask, reply: Any) -> None:
     class Wrong:
-        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> object:
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
             return reply
 
-        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> object:
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
             return reply
 
-    wrong: Model = Wrong()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # wrong on purpose
-    with pytest.raises(InvalidReplyError, match=r"the model Wrong returned .*; return a ModelReply"):
-        ask(retrying(wrong))
+    with pytest.raises(errors.InvalidReplyError, match=r"the model Wrong returned .*; return a ModelReply"):
+        ask(retrying(Wrong()))
 
 
-def test_progress_is_readable() -> None:
-    assert str(Retried(DOWN, 1, 0.46)) == "attempt 1 failed with ServerError: 503: busy; the next one follows in 0.5 s"
-    assert str(Retried(ServerError(""), 2, 1)) == "attempt 2 failed with ServerError; the next one follows in 1.0 s"
+@cases(
+    ("error", "number", "shown"),
+    [
+        (DOWN, 1, "attempt 1 failed with ServerError: 503: busy"),
+        (ServerError(""), 2, "attempt 2 failed with ServerError"),
+    ],
+)
+def test_progress_is_readable(error: ServerError, number: int, shown: str) -> None:
+    assert str(Retried(error, number, 0.46)) == f"{shown}; the next one follows in 0.5 s"
 
 
 def test_abandoned_call_is_not_retried() -> None:
-    asked = threading.Event()
-    calls: list[float] = []
+    asked, ended = threading.Event(), threading.Event()
+    calls: list[ModelRequest] = []
 
-    class Failing(ScriptedModel):
-        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            calls.append(1)
-            asked.set()
-            raise ServerError("down")
+    def fail(request: ModelRequest) -> ModelReply:
+        calls.append(request)
+        asked.set()
+        raise ServerError("down")
 
-    ended = threading.Event()
-    model = retrying(Failing([]), attempts=5, first_wait=60.0, longest_wait=60.0)
+    model = retrying(FunctionModel(fail), attempts=5, first_wait=60.0, longest_wait=60.0)
 
     def call() -> None:
         try:
@@ -243,5 +226,5 @@ def test_abandoned_call_is_not_retried() -> None:
         assert asked.wait(10)
     # The call would sleep for at least half a minute.
     assert ended.wait(10)
-    assert isinstance(future.exception(10), AbandonedError)
-    assert calls == [1]
+    assert isinstance(future.exception(10), errors.AbandonedError)
+    assert len(calls) == 1
