@@ -6,15 +6,16 @@ import asyncio
 import gc
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish
+from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent
 from graphexec.errors import InputError
+from graphexec.models import ScriptedModel
 from tests.executor.actors import answer
 from tests.parameters import cases
 
@@ -26,24 +27,26 @@ def upper(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
     return answer(text.upper())
 
 
-def executor() -> AgentExecutor:
-    return AgentExecutor(agent=upper, tools=[])
+def in_threads(many: Any, agent: Any = upper, **given: Any) -> list[Any]:
+    return AgentExecutor(agent=agent, tools=[]).batch(many, **given)
 
 
-def in_threads(many: Any, **given: Any) -> list[Any]:
-    return executor().batch(many, **given)
-
-
-def on_the_loop(many: Any, **given: Any) -> list[Any]:
-    return asyncio.run(executor().abatch(many, **given))
+def on_the_loop(many: Any, agent: Any = upper, **given: Any) -> list[Any]:
+    return asyncio.run(AgentExecutor(agent=agent, tools=[]).abatch(many, **given))
 
 
 both = cases("batch", [in_threads, on_the_loop])
 Batch = Callable[..., list[Any]]
 
 
-def show(one: Any) -> str:
-    return repr(one) if isinstance(one, Exception) else str(one["output"])
+def show(results: list[Any]) -> list[Any]:
+    return [repr(one) if isinstance(one, Exception) else one for one in results]
+
+
+def expected(texts: Iterable[str]) -> list[Any]:
+    return [
+        repr(LookupError(text)) if text.startswith("bad") else {"input": text, "output": text.upper()} for text in texts
+    ]
 
 
 @both
@@ -52,7 +55,59 @@ def show(one: Any) -> str:
 def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: list[str], width: int | None) -> None:
     texts = [f"{one}{number}" for number, one in enumerate(many)]
     found = batch(texts, max_concurrency=width, return_exceptions=True)
-    assert [*map(show, found)] == [repr(LookupError(one)) if one.startswith("bad") else one.upper() for one in texts]
+    assert show(found) == expected(texts)
+
+
+# Any collection of inputs is accepted.
+@both
+@cases(
+    ("many", "texts", "options"),
+    [
+        ([f"q{number}" for number in range(100)], [f"q{number}" for number in range(100)], {}),
+        ([], "", {}),
+        ([{"input": "a"}, "b"], "ab", {"max_concurrency": 1}),
+        ({"first": "a", "second": "b"}.values(), "ab", {}),
+        (["a", "bad", "b"], ["a", "bad", "b"], {"return_exceptions": True}),
+    ],
+)
+def test_a_batch_returns_its_results_in_order(
+    batch: Batch, many: Any, texts: Iterable[str], options: dict[str, Any]
+) -> None:
+    assert show(batch(many, **options)) == expected(texts)
+
+
+@both
+def test_missing_input_is_the_exception_of_its_run(batch: Batch) -> None:
+    agent = create_tool_calling_agent(ScriptedModel([]), [])
+    assert [type(one) for one in batch([{}], agent, return_exceptions=True)] == [InputError]
+
+
+@both
+@cases("width", [1, 3])
+def test_batch_runs_as_many_as_allowed(batch: Batch, width: int) -> None:
+    barrier, lock = threading.Barrier(width), threading.Lock()
+    inside = most = 0
+
+    def meeting(steps: Any, inputs: Any) -> AgentFinish:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        barrier.wait(20)
+        with lock:
+            inside -= 1
+        return answer()
+
+    batch(["q"] * 6, meeting, max_concurrency=width)
+    assert most == width
+
+
+def test_interrupt_ends_a_batch_despite_return_exceptions() -> None:
+    def interrupted(steps: Any, inputs: Any) -> AgentFinish:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(["a", "b"], interrupted, return_exceptions=True)
 
 
 ONE = "batch takes several inputs; pass a list of them, or use invoke for one"
@@ -79,11 +134,6 @@ def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: 
         batch(many, max_concurrency=width)
 
 
-@both
-def test_any_collection_of_inputs_is_accepted(batch: Batch) -> None:
-    assert [*map(show, batch({"first": "a", "second": "b"}.values()))] == ["A", "B"]
-
-
 # A batch without inputs shows nothing, sync or async.
 @both
 @cases(("many", "output"), [(["a", "b", "c"], "3/3"), ([], ""), (["a", "bad", "c"], "3/3")])
@@ -91,17 +141,18 @@ def test_progress_counts_ended_runs(
     batch: Batch, many: list[str], output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = batch(many, return_exceptions=True, progress=True)
-    assert [*map(show, found)] == [repr(LookupError(one)) if one == "bad" else one.upper() for one in many]
+    assert show(found) == expected(many)
     out, err = capsys.readouterr()
     assert out == ""
     assert output in err
 
 
 @both
-def test_exception_ends_the_progress(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+@cases("progress", [False, True])
+def test_exception_ends_the_batch(batch: Batch, progress: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LookupError, match="bad"):
-        batch(["a", "bad", "c"], progress=True)
-    assert "/3" in capsys.readouterr().err
+        batch(["a", "bad", "c"], progress=progress)
+    assert ("/3" in capsys.readouterr().err) == progress
 
 
 together = threading.Barrier(3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,14 @@ HOW = cases("run", [run_sync, run_async])
 Run = Callable[[gx.AgentExecutor], gx.RunResult]
 
 
+def make_executor(*turns: Any, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo], **options)
+
+
+def make_asking(model: ScriptedModel) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[])
+
+
 def invoke(executor: gx.AgentExecutor, inputs: Any) -> dict[str, Any]:
     """Invoke both sync and async, and check that the results are equal."""
     returned = executor.invoke(inputs)
@@ -31,7 +38,7 @@ def invoke(executor: gx.AgentExecutor, inputs: Any) -> dict[str, Any]:
 
 def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
     model = ScriptedModel(["42"])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[])
+    executor = make_asking(model)
     start = executor.begin("q")
     pending = advance(executor.graph, start, executor.limits)
     assert isinstance(pending, PendingEffect)
@@ -42,9 +49,9 @@ def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
 
 
 A, NOPE = act("echo", text="a"), act("nope")
-INVALID = "nope is not a valid tool, try one of [echo]."
+PAIRS = [(A, "a"), (NOPE, "nope is not a valid tool, try one of [echo].")]
 STOPPED = "Agent stopped due to iteration limit or time limit."
-STEPS = {"return_intermediate_steps": True}
+STEPS, ONCE = {"return_intermediate_steps": True}, {"max_iterations": 1}
 
 
 @cases(
@@ -55,24 +62,14 @@ STEPS = {"return_intermediate_steps": True}
         # Outputs override inputs of the same name, and may have other names.
         ([gx.AgentFinish({"output": "42", "why": "so"})], {}, {"output": "mine"}, {"output": "42", "why": "so"}),
         ([gx.AgentFinish({"answer": "42"})], {}, "q", {"input": "q", "answer": "42"}),
-        (
-            [[A, NOPE], answer()],
-            STEPS,
-            "q",
-            {"input": "q", "output": "done", "intermediate_steps": [(A, "a"), (NOPE, INVALID)]},
-        ),
-        (
-            [A],
-            STEPS | {"max_iterations": 1},
-            "q",
-            {"input": "q", "output": STOPPED, "intermediate_steps": [(A, "a")]},
-        ),
+        ([[A, NOPE], answer()], STEPS, "q", {"input": "q", "output": "done", "intermediate_steps": PAIRS}),
+        ([A], STEPS | ONCE, "q", {"input": "q", "output": STOPPED, "intermediate_steps": PAIRS[:1]}),
     ],
 )
 def test_invoke_returns_inputs_outputs_and_steps(
     turns: list[Any], options: dict[str, Any], inputs: Any, expected: dict[str, Any]
 ) -> None:
-    executor = gx.AgentExecutor(agent=scripted(*turns), tools=[echo], **options)
+    executor = make_executor(*turns, **options)
     returned = invoke(executor, inputs)
     assert returned == expected
     assert all(type(step) is tuple for step in returned.get("intermediate_steps", ()))
@@ -80,7 +77,7 @@ def test_invoke_returns_inputs_outputs_and_steps(
 
 
 def test_a_step_unpacks_as_the_pair() -> None:
-    (step,) = gx.AgentExecutor(agent=scripted(A, answer()), tools=[echo]).run("q").steps
+    (step,) = make_executor(A, answer()).run("q").steps
     action, observation = step
     assert (action, observation) == (A, "a")
     assert step == gx.AgentStep(A, "a", "ok")
@@ -101,23 +98,13 @@ def test_result_has_ending_steps_and_usage(run: Run) -> None:
 
 
 TYPES = "pass a dict of inputs by name, or the only input as a string"
-LACKING = r"the inputs lack input; pass \{'input': \.\.\.\}"
+INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("role", "user")], b"bytes")]
 
 
-@cases(
-    ("inputs", "message"),
-    [
-        (None, TYPES),
-        (42, TYPES),
-        (["a"], TYPES),
-        ([("role", "user")], TYPES),
-        (b"bytes", TYPES),
-        ({"query": 1}, LACKING),
-    ],
-)
+@cases(("inputs", "message"), [*INVALID, ({"query": 1}, r"the inputs lack input; pass \{'input': \.\.\.\}")])
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
     model = ScriptedModel([])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[])
+    executor = make_asking(model)
     for run in (executor.run, executor.invoke, executor.stream, executor.astream):
         with pytest.raises(InputError, match=message):
             run(inputs)
@@ -128,79 +115,11 @@ def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) ->
     assert not model.requests
 
 
-def shout(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
-    if inputs["input"] == "bad":
-        raise LookupError("bad")
-    return answer(inputs["input"].upper())
-
-
-def batch(executor: gx.AgentExecutor, many: Any, **settings: Any) -> list[Any]:
-    returned = executor.batch(many, **settings)
-    again = asyncio.run(executor.abatch(many, **settings))
-    assert str(again) == str(returned)
-    return returned
-
-
-def test_a_batch_returns_its_results_in_order() -> None:
-    executor = gx.AgentExecutor(agent=shout, tools=[])
-    texts = [f"q{number}" for number in range(100)]
-    assert [one["output"] for one in batch(executor, texts)] == [text.upper() for text in texts]
-    assert batch(executor, []) == []
-    named = [{"input": "a", "output": "A"}, {"input": "b", "output": "B"}]
-    assert batch(executor, [{"input": "a"}, "b"], max_concurrency=1) == named
-
-
-def test_batch_raises_or_returns_exceptions() -> None:
-    executor = gx.AgentExecutor(agent=shout, tools=[])
-    with pytest.raises(LookupError, match="bad"):
-        executor.batch(["a", "bad", "b"])
-    with pytest.raises(LookupError, match="bad"):
-        asyncio.run(executor.abatch(["a", "bad", "b"]))
-    unnamed = gx.AgentExecutor(agent=gx.create_tool_calling_agent(ScriptedModel([]), []), tools=[])
-    a, error, b = batch(executor, ["a", "bad", "b"], return_exceptions=True)
-    assert (a["output"], b["output"]) == ("A", "B")
-    assert isinstance(error, LookupError)
-    assert [type(one) for one in batch(unnamed, [{}], return_exceptions=True)] == [InputError]
-
-
-@cases("width", [1, 3])
-def test_batch_runs_as_many_as_allowed(width: int) -> None:
-    barrier = threading.Barrier(width)
-    lock = threading.Lock()
-    inside = 0
-    most = 0
-
-    def meeting(steps: Any, inputs: Any) -> gx.AgentFinish:
-        nonlocal inside, most
-        with lock:
-            inside += 1
-            most = max(most, inside)
-        barrier.wait(20)
-        with lock:
-            inside -= 1
-        return answer()
-
-    executor = gx.AgentExecutor(agent=meeting, tools=[])
-    executor.batch(["q"] * 6, max_concurrency=width)
-    asyncio.run(executor.abatch(["q"] * 6, max_concurrency=width))
-    assert most == width
-    with pytest.raises(InputError, match="max_concurrency is 0; give 1 or more"):
-        executor.batch(["q"], max_concurrency=0)
-
-
-def test_interrupt_ends_a_batch_despite_return_exceptions() -> None:
-    def interrupted(steps: Any, inputs: Any) -> gx.AgentFinish:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        gx.AgentExecutor(agent=interrupted, tools=[]).batch(["a", "b"], return_exceptions=True)
-
-
 @HOW
 def test_finish_of_the_agent_is_not_changed(run: Run) -> None:
     values = {"output": "42"}
     finish = gx.AgentFinish(values, "log")
-    executor = gx.AgentExecutor(agent=scripted(A, finish), tools=[echo], return_intermediate_steps=True)
+    executor = make_executor(A, finish, return_intermediate_steps=True)
     result = run(executor)
     executor.invoke("q")["output"] = "changed"
     assert values == {"output": "42"}
@@ -210,13 +129,8 @@ def test_finish_of_the_agent_is_not_changed(run: Run) -> None:
 
 @HOW
 def test_two_runs_of_one_executor_share_nothing(run: Run) -> None:
-    executor = gx.AgentExecutor(
-        agent=scripted([A, NOPE], [], answer()),
-        tools=[echo],
-        handle_parsing_errors=True,
-        max_iterations=3,
-        max_tool_calls=2,
-    )
+    options: Any = {"handle_parsing_errors": True, "max_iterations": 3, "max_tool_calls": 2}
+    executor = make_executor([A, NOPE], [], answer(), **options)
     first, second = run(executor), run(executor)
     assert first.ending == second.ending
     assert first.steps is not second.steps
@@ -253,7 +167,7 @@ def test_agent_cannot_change_the_steps_it_sees() -> None:
 def test_exception_of_a_model_is_raised(run: Run) -> None:
     error = LookupError("of the model")
     with pytest.raises(LookupError) as raised:
-        run(gx.AgentExecutor(agent=gx.create_tool_calling_agent(ScriptedModel([error]), []), tools=[]))
+        run(make_asking(ScriptedModel([error])))
     assert raised.value is error
 
 
@@ -266,7 +180,7 @@ def test_agent_without_a_model_has_no_handler(run: Run) -> None:
 
 @HOW
 def test_tool_may_run_another_executor(run: Run) -> None:
-    inner = gx.AgentExecutor(agent=shout, tools=[])
+    inner = gx.AgentExecutor(agent=lambda _, inputs: answer(inputs["input"].upper()), tools=[])
 
     @gx.tool
     def ask_another(text: str) -> str:
@@ -284,7 +198,7 @@ def test_tool_may_run_another_executor(run: Run) -> None:
 
 
 def test_a_stopped_response_of_nothing_has_no_steps() -> None:
-    result = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=0).run("q")
+    result = make_executor(answer(), max_iterations=0).run("q")
     assert isinstance(result.ending, gx.StoppedResponse)
     assert len(result.steps) == 0
     assert result.ending.reason == "Stopped after 0 steps: the limit of 0 iterations was reached (0 spent)."
