@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
@@ -28,8 +28,16 @@ def mark_except(values: Iterable[Any], *quick: object, mark: pytest.MarkDecorato
     return [value if value in quick else pytest.param(value, marks=mark) for value in values]
 
 
+def some(values: Mapping[str, Any], step: int) -> list[Any]:
+    """Return the values for `parametrize`, with their names; the quick gate has one of `step`, and `.ci/full` all."""
+    return [
+        pytest.param(value, id=name, marks=[pytest.mark.full] if number % step else [])
+        for number, (name, value) in enumerate(values.items())
+    ]
+
+
 def examples(number: int, gate: int = 300) -> int:
-    """Return how often a test that sets its own number tries: so often in `.ci/full`, at most `gate` times in `.ci/run`."""
+    """Return how often a test with its own number tries: so often in `.ci/full`, at most `gate` times in `.ci/run`."""
     return min(number, {QUICK: QUICK, GATE: gate}.get(settings().max_examples, number))
 
 

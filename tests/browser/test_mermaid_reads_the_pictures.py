@@ -19,6 +19,7 @@ from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
 from tests.browser.mermaid import read, show, visible_lines
 from tests.draw.machines import HOSTILE
+from tests.parameters import examples, some
 from tests.verify import bad_machines
 from tests.verify.machines import graphs
 
@@ -82,19 +83,19 @@ def holds(page: Page, machine: Graph[Any, Any]) -> None:
     ]
 
 
-@pytest.mark.parametrize("machine", (MACHINES | BAD).values(), ids=[*MACHINES, *BAD])
+@pytest.mark.parametrize("machine", some(MACHINES | BAD, 20))
 def test_mermaid_reads_the_edges_of_the_table(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
     holds(mermaid_page, machine)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200, 20))
 @given(machine=graphs())
 def test_mermaid_reads_edges_of_random_machines(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
     holds(mermaid_page, machine)
 
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
+@pytest.mark.parametrize("machine", some(MACHINES, 20))
 def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
     picture = picture_of(machine.verify())
     show(mermaid_page, draws(picture))
@@ -116,7 +117,7 @@ def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Gr
     assert [one.text for one in labels if not picture.holds(one)] == []
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20, 5))
 @given(caption=TEXTS, note=TEXTS)
 def test_any_text_is_drawn_and_not_executed(mermaid_page: Page, caption: str, note: str) -> None:
     hostile = f"{note}<img src=x onerror='ran = true'><script>ran = true</script>"
@@ -135,7 +136,7 @@ def test_any_text_is_drawn_and_not_executed(mermaid_page: Page, caption: str, no
         assert visible_lines(*titles) == titled(caption)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200, 20))
 @given(title=TEXTS, note=TEXTS, outcome=TEXTS)
 def test_any_text_is_read_unchanged(mermaid_page: Page, title: str, note: str, outcome: str) -> None:
     # A dot would separate the name of an embedded graph.

@@ -13,6 +13,7 @@ from graphexec.draw.runs.sequence import sequence_mermaid
 from tests.browser.mermaid import messages, visible_lines
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import recordings
+from tests.parameters import examples
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -25,7 +26,7 @@ def recorded() -> list[Recording]:
     """Random runs, made in a thread, since the browser's event loop allows no other in its own."""
     found: list[Recording] = []
 
-    @settings(max_examples=100, database=None)
+    @settings(max_examples=examples(100, 20), database=None)
     @given(recordings())
     def keep(recording: Recording) -> None:
         found.append(recording)

@@ -13,6 +13,7 @@ from graphexec.draw.model.picture import picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
+from tests.parameters import some
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -24,7 +25,7 @@ MACHINES: dict[str, Graph[Any, Any]] = dict(
 )
 
 
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
+@pytest.mark.parametrize("machine", some(MACHINES, 20))
 def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
@@ -33,7 +34,7 @@ def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: Graph[Any,
     assert overlapping_texts(labels, elements(page, "g.node, [data-node=END], .dot")) == []
 
 
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
+@pytest.mark.parametrize("machine", some(MACHINES, 20))
 def test_text_is_inside_its_shape(page: Page, machine: Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))

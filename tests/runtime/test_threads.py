@@ -20,6 +20,7 @@ from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope, start_in_thread
 from graphexec.tools import AnyTool
+from tests.parameters import examples
 from tests.stopwatch import eventually
 
 # Seconds to wait for an event that should happen at once, and seconds of the deadlines.
@@ -104,7 +105,7 @@ def test_cut_runs_leave_nothing_behind(how: str, pool: Any) -> None:
 def test_ten_thousand_cut_runs_stay_flat(how: str, pool: Any) -> None:
     cut_runs(how, 200)
     before = count_own_objects()
-    cut_runs(how, 10_000)
+    cut_runs(how, examples(10_000, 1_000))
     grown = count_own_objects()
     grown.subtract(before)
     assert grown.total() < 1_000, grown.most_common(5)
