@@ -22,7 +22,8 @@ from graphexec.memory import BufferMemory, MemoryNotSaved, SummaryFailed, Summar
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
-from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_sync, scripted
+from tests.drivers import FakeClock
+from tests.executor.actors import BlockingModel, act, answer, direct, echo, run_async, run_sync, scripted
 from tests.parameters import cases
 
 RunExecutor = Callable[..., Any]
@@ -67,30 +68,39 @@ async def _call(function: Callable[[], object]) -> None:
 
 
 SAVED = ({"before": "nothing", "input": "q"}, {"output": "done"})
+HISTORY_PROMPT = "{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
 
 
-def make_executor(memory: Any, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory, **options)
+def make_executor(memory: Any, *turns: Any, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=scripted(*turns or [answer("done")]), tools=[echo], memory=memory, **options)
+
+
+def without_memory(executor: gx.AgentExecutor) -> gx.Graph[Any, Any]:
+    return gx.AgentExecutor(agent=executor.agent, tools=[echo]).graph
+
+
+def reports_of(events: list[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, gx.Reported)]
+
+
+def paused_at(error: BaseException) -> gx.Snapshot:
+    snapshot = gx.snapshot_of(error)
+    assert snapshot is not None
+    return snapshot
 
 
 # ---- the table
 
 
-def test_table_without_memory_has_no_memory_nodes() -> None:
-    graph = gx.AgentExecutor(agent=scripted(answer()), tools=[]).graph
-    assert list(graph.nodes) == ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"]
-
-
 def test_memory_nodes_come_first_and_last() -> None:
     executor = make_executor(BufferMemory())
+    plain = ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"]
+    assert list(without_memory(executor).nodes) == plain
     names = list(executor.graph.nodes)
-    assert names[0] == executor.graph.start == "load_memory"
-    assert names[-2:] == ["save_memory", "return_unsaved"]
+    assert names == ["load_memory", *plain, "save_memory", "return_unsaved"]
+    assert executor.graph.start == "load_memory"
     assert "load_memory --Ready--> plan" in str(executor.graph)
-    assert {edge.source for edge in executor.graph.edges if edge.target == gx.END.name} == {
-        "save_memory",
-        "return_unsaved",
-    }
+    assert {edge.source for edge in executor.graph.edges if edge.target == gx.END.name} == {*names[-2:]}
     assert executor.verify().proved
 
 
@@ -118,37 +128,23 @@ async def _guard_waiting(finish: gx.AgentFinish) -> gx.AgentFinish:
 
 
 guard_waiting = gx.charged(when_spent=limit_reached)(gx.opaque(_guard_waiting))
+TO_END: Any = gx.on(gx.AgentFinish, gx.END)
+
+
+def behind_parse(graph: gx.Graph[Any, Any], node: Any, *, is_limited: bool = False) -> gx.Graph[Any, Any]:
+    ways = TO_END | gx.on(LimitReached, stopped_response) if is_limited else TO_END
+    return gx.splice(graph, gx.edges(node, ways), after=parse, on=gx.AgentFinish)
+
+
+def wrap_finish(outcome: Any) -> Any:
+    return gx.AgentFinish({"output": "wrapped"}) if isinstance(outcome, gx.AgentFinish) else outcome
+
+
 GUARDS: dict[str, tuple[Callable[[gx.Graph[Any, Any]], gx.Graph[Any, Any]], str]] = {
-    "pure": (
-        lambda graph: gx.splice(graph, gx.edges(guard, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish),
-        "guarded: x",
-    ),
-    "asks": (
-        lambda graph: gx.splice(
-            graph,
-            gx.edges(guard_asking, gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)),
-            after=parse,
-            on=gx.AgentFinish,
-        ),
-        "yes",
-    ),
-    "opaque": (
-        lambda graph: gx.splice(
-            graph,
-            gx.edges(guard_waiting, gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)),
-            after=parse,
-            on=gx.AgentFinish,
-        ),
-        "waited",
-    ),
-    "wrapped": (
-        lambda graph: gx.wrap(
-            graph,
-            parse,
-            after=lambda out: gx.AgentFinish({"output": "wrapped"}) if isinstance(out, gx.AgentFinish) else out,
-        ),
-        "wrapped",
-    ),
+    "pure": (lambda graph: behind_parse(graph, guard), "guarded: x"),
+    "asks": (lambda graph: behind_parse(graph, guard_asking, is_limited=True), "yes"),
+    "opaque": (lambda graph: behind_parse(graph, guard_waiting, is_limited=True), "waited"),
+    "wrapped": (lambda graph: gx.wrap(graph, parse, after=wrap_finish), "wrapped"),
 }
 
 
@@ -158,15 +154,9 @@ GUARDS: dict[str, tuple[Callable[[gx.Graph[Any, Any]], gx.Graph[Any, Any]], str]
 def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: bool) -> None:
     change, output = GUARDS[kind]
     memory = Diary()
-    executor = gx.AgentExecutor(
-        agent=scripted(act("echo", text="a"), answer("x")),
-        tools=[echo],
-        memory=memory,
-        handlers={gx.AskHuman: lambda _: "yes"},
-    )
-    graph = (
-        gx.AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph if bare else executor.graph
-    )
+    handlers: Any = {gx.AskHuman: lambda _: "yes"}
+    executor = make_executor(memory, act("echo", text="a"), answer("x"), handlers=handlers)
+    graph = without_memory(executor) if bare else executor.graph
     for _ in range(2):
         executor = executor.with_graph(change(graph))
         result = run(executor, "q")
@@ -190,10 +180,7 @@ def test_users_memory_nodes_are_kept() -> None:
 
 def test_node_of_the_same_name_is_refused() -> None:
     executor = make_executor(BufferMemory())
-    graph = gx.AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
-    other = gx.splice(
-        graph, gx.edges(rename(guard, "save_memory"), gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish
-    )
+    other = behind_parse(without_memory(executor), rename(guard, "save_memory"))
     with pytest.raises(InputError, match="a node save_memory, a name that the memory needs; rename the function"):
         executor.with_graph(other)
 
@@ -213,15 +200,11 @@ def test_missing_loaded_input_is_reported(run: RunExecutor) -> None:
     class Forgetful(Diary):
         keys = ("chat_history",)
 
-    agent = gx.create_react_agent(
-        ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
-    )
+    agent = gx.create_react_agent(ScriptedModel([]), [], prompt=HISTORY_PROMPT)
     executor = gx.AgentExecutor(agent=agent, tools=[], memory=Forgetful())
     with pytest.raises(InputError, match="the inputs lack chat_history") as caught:
         run(executor, "q")
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
-    assert snapshot.node == "load_memory"
+    assert paused_at(caught.value).node == "load_memory"
 
 
 def test_loaded_value_must_be_a_dict() -> None:
@@ -243,12 +226,9 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     held = threading.Event()
     memory = Diary(loading=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
     memory.keys = ("chat_history",)
-    agent = gx.create_react_agent(
-        ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
-    )
-    executor = gx.AgentExecutor(
-        agent=agent, tools=[], memory=memory, max_execution_time=0.3, early_stopping_method=method
-    )
+    agent = gx.create_react_agent(ScriptedModel([]), [], prompt=HISTORY_PROMPT)
+    limits: dict[str, Any] = {"max_execution_time": 0.3, "early_stopping_method": method}
+    executor = gx.AgentExecutor(agent=agent, tools=[], memory=memory, **limits)
 
     async def arun_and_save() -> Any:
         result = await executor.arun("q")
@@ -277,7 +257,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     assert time.monotonic() - began < LONG / 2
     held.set()
     assert (result.output, result.reason) == ("done", "finished")
-    (reported,) = [event for event in heard if isinstance(event, gx.Reported)]
+    (reported,) = reports_of(heard)
     assert isinstance(reported.news, MemoryNotSaved)
     assert isinstance(reported.effect, SaveMemory)
     assert 0 < reported.news.seconds < 0.45
@@ -329,7 +309,7 @@ def test_a_summary_beyond_the_limit_is_not_requested(run: RunExecutor) -> None:
     model, heard = BlockingModel(), list[Any]()
     result = run(make_executor(SummaryMemory(model), max_model_calls=1, observers=[heard.append]), "q")
     assert (result.output, model.calls, result.spent["model_calls"]) == ("done", 0, 1)
-    assert [type(event.news) for event in heard if isinstance(event, gx.Reported)] == [SummaryFailed]
+    assert [type(event.news) for event in reports_of(heard)] == [SummaryFailed]
 
 
 def test_late_async_save_is_completed() -> None:
@@ -355,29 +335,24 @@ def test_a_stopped_run_is_saved_beyond_its_deadline(run: RunExecutor) -> None:
 
 @HOW
 def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
-    heard: list[Any] = []
-    now = [0.0]
+    clock, heard = FakeClock(), list[Any]()
 
     def tick(event: object) -> None:
         # Time passes between the calls, so the save has none left.
         if isinstance(event, gx.Entered) and event.node == "save_memory":
-            now[0] = 2.0
+            clock.advance(2)
 
     executor = make_executor(memory := Diary(), max_execution_time=1, observers=[tick, heard.append])
-    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     assert run(executor, "q").output == "done"
-    assert [event.news.seconds for event in heard if isinstance(event, gx.Reported)] == [0]
+    assert [event.news.seconds for event in reports_of(heard)] == [0]
     assert memory.saved == []
 
 
 def test_usage_includes_the_memorys_seconds() -> None:
-    now = [0.0]
-
-    def pass_time() -> None:
-        now[0] += 2
-
-    executor = make_executor(Diary(pass_time, pass_time))
-    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
+    clock = FakeClock()
+    executor = make_executor(Diary(lambda: clock.advance(2), lambda: clock.advance(2)))
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     events = list(executor.stream("q"))
     assert [event.seconds for event in events if isinstance(event, gx.Answered)] == [2, 0, 2]
     assert isinstance(events[-1], gx.Done)
@@ -385,10 +360,6 @@ def test_usage_includes_the_memorys_seconds() -> None:
 
 
 # ---- interrupted and failed saves
-
-
-def _run_and_list_nodes(executor: gx.AgentExecutor, snapshot: gx.Snapshot) -> list[str]:
-    return [event.node for event in executor.stream(snapshot) if isinstance(event, gx.Asked)]
 
 
 @HOW
@@ -403,12 +374,11 @@ def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseEx
     executor = make_executor(memory := Diary(saving=fail))
     with pytest.raises(error) as caught:
         run(executor, "q")
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = paused_at(caught.value)
     assert (snapshot.node, getattr(snapshot.value, "output", None)) == ("save_memory", "done")
     assert journal_of(caught.value) is not None
     stored = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
-    assert _run_and_list_nodes(executor, stored) == ["save_memory"]
+    assert [event.node for event in executor.stream(stored) if isinstance(event, gx.Asked)] == ["save_memory"]
     assert (memory.loads, memory.saved) == (1, [SAVED])
 
 
@@ -427,8 +397,7 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
     executor = make_executor(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
     with pytest.raises(TimeoutError) as caught:
         asyncio.run(cancel(executor.arun("q")))
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = paused_at(caught.value)
     assert memory.saved == []
     held[0] = 0
     assert asyncio.run(executor.arun(snapshot)).output == "done"
@@ -449,9 +418,7 @@ def test_ctrl_c_during_a_save_loses_no_answer() -> None:
 
     with pytest.raises(KeyboardInterrupt) as caught:
         asyncio.run(interrupted())
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
-    assert snapshot.node == "save_memory"
+    assert paused_at(caught.value).node == "save_memory"
 
 
 def test_exception_of_another_run_is_ignored() -> None:
@@ -469,32 +436,21 @@ def test_exception_of_another_run_is_ignored() -> None:
 
 
 def test_streams_are_the_same_with_memory() -> None:
-    def executor(**options: Any) -> gx.AgentExecutor:
-        agent = scripted(act("echo", text="a"), answer("done"))
-        return gx.AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=True, **options)
-
-    plain, diary = executor(), executor(memory=Diary())
+    turns = act("echo", text="a"), answer("done")
+    plain, diary = (make_executor(memory, *turns, return_intermediate_steps=True) for memory in (None, Diary()))
     assert list(diary.stream_chunks("q")) == list(plain.stream_chunks("q"))
     assert list(diary.stream_answer("q")) == list(plain.stream_answer("q"))
     assert diary.invoke("q") == plain.invoke("q")
 
 
 def test_an_iteration_ends_with_the_direct_answer() -> None:
-    @gx.tool(return_direct=True)
-    def shout(text: str) -> str:
-        """Return the text in capitals."""
-        return text.upper()
-
-    executor = gx.AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], memory=Diary())
+    executor = gx.AgentExecutor(agent=scripted(act("direct", text="a")), tools=[direct], memory=Diary())
     turns = executor.iter("q")
     assert [(len(steps), turns.ended) for steps in turns] == [(1, True)]
 
 
 def test_a_replaced_run_is_not_loaded_again() -> None:
-    executor = gx.AgentExecutor(
-        agent=scripted(act("echo", text="a"), answer("done")), tools=[echo], memory=(memory := Diary())
-    )
-    turns = executor.iter("q")
+    turns = make_executor(memory := Diary(), act("echo", text="a"), answer("done")).iter("q")
     for _ in turns:
         turns.run = Run({**turns.run.inputs, "input": "other"}, Steps(turns.run.steps))
     assert (memory.loads, memory.saved) == (1, [({"before": "nothing", "input": "other"}, {"output": "done"})])
@@ -504,5 +460,5 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
 def test_reports_during_loading_are_delivered() -> None:
     heard: list[Any] = []
     make_executor(Diary(loading=lambda: report("looking")), observers=[heard.append]).run("q")
-    (reported,) = [event for event in heard if isinstance(event, gx.Reported)]
+    (reported,) = reports_of(heard)
     assert (reported.node, reported.news) == ("load_memory", "looking")
