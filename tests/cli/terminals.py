@@ -65,6 +65,13 @@ def command(*arguments: str) -> Ended:
     return Ended(exited.value.code, out.read(), err.read())
 
 
+def refused(*arguments: str) -> str:
+    """Return the one line of a command that refuses its arguments."""
+    ended = command(*arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended.err
+    return ended.err
+
+
 def program(*arguments: str, cwd: Path | None = None, **more: str) -> Ended:
     """Run a command as a subprocess, to its end."""
     ended = subprocess.run(

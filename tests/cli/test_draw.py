@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import get_args
 from xml.etree import ElementTree as ET
@@ -13,9 +15,10 @@ import pytest
 
 from graphexec import Limits
 from graphexec.cli.drawing import Format
+from graphexec.cli.startup import enter
 from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
 from graphexec.executor import AGENT_EXECUTOR
-from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
+from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Terminal, command, environment, refused
 from tests.cli.test_commands import MACHINES, python
 from tests.cli.traced import TRACE, record_run
 from tests.parameters import cases
@@ -33,40 +36,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_draw_prints_the_standard_machine_with_its_proof() -> None:
-    ended = command("draw")
-    assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, "mermaid"), "")
-    assert "Proved: every run ends" in ended.out
-
-
 @cases("how", FORMATS)
 def test_every_text_format_is_printed(how: str) -> None:
-    ended = command("draw", "--format", how)
-    assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, how), "")
-
-
-def test_command_has_all_formats_of_the_library() -> None:
+    assert command("draw", "--format", how) == Ended(0, draw(PROVED, how), "")
     assert {*get_args(Format)} == {*FORMATS, "png"}
 
 
-@pytest.mark.parametrize(
-    "target", ["machines_of_mine:machine", "machines_of_mine:Company.executor", "machines_of_mine.py:machine"]
-)
-def test_draw_takes_graphs_and_executors(folder: Path, target: str) -> None:
-    ended = command("draw", target)
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out == draw(PROVED, "mermaid")
+@cases("target", [[], *(["machines_of_mine" + one] for one in (":machine", ":Company.executor", ".py:machine"))])
+def test_draw_takes_graphs_and_executors(folder: Path, target: list[str]) -> None:
+    assert command("draw", *target) == Ended(0, draw(PROVED, "mermaid"), "")
+    assert "Proved: every run ends" in draw(PROVED, "mermaid")
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_file_suffix_sets_the_format(folder: Path, suffix: str) -> None:
-    ended = command("draw", "-o", f"machine{suffix}")
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
+@cases(("suffix", "how"), SUFFIXES.items())
+def test_file_suffix_sets_the_format(folder: Path, suffix: str, how: str) -> None:
+    assert command("draw", "-o", f"machine{suffix}") == Ended(0, "", "")
     content = (folder / f"machine{suffix}").read_bytes()
-    if SUFFIXES[suffix] == "png":
-        assert content.startswith(b"\x89PNG")
-    else:
-        assert content.decode() == draw(PROVED, SUFFIXES[suffix])
+    assert content.startswith(b"\x89PNG") if how == "png" else content.decode() == draw(PROVED, how)
 
 
 def test_format_option_overrides_the_suffix(folder: Path) -> None:
@@ -76,11 +62,10 @@ def test_format_option_overrides_the_suffix(folder: Path) -> None:
 
 @pytest.mark.medium
 def test_png_is_written_to_pipes_only() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.stdout, "isatty", lambda: True)
-        ended = command("draw", "--format", "png")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err == "graphexec: a PNG cannot be shown on a terminal; name a file: -o machine.png\n"
+    with redirect_stdout(Terminal()) as out, redirect_stderr(io.StringIO()) as err, pytest.raises(SystemExit) as ended:
+        enter(("draw", "--format", "png"))
+    assert (ended.value.code, out.getvalue()) == (2, "")
+    assert err.getvalue() == "graphexec: a PNG cannot be shown on a terminal; name a file: -o machine.png\n"
     arguments = [*ARGUMENTS, "draw", "--format", "png"]
     piped = subprocess.run(arguments, capture_output=True, check=True, env=environment(), timeout=PATIENCE)
     assert piped.stdout.startswith(b"\x89PNG")
@@ -99,11 +84,12 @@ def test_run_is_drawn_over_its_machine(folder: Path) -> None:
 
 
 def test_several_runs_make_a_heat_map(folder: Path) -> None:
-    drawn = command("draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
-    assert "2 runs: 2 answered" in drawn
+    assert "2 runs: 2 answered" in command("draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
 
 
 LONG = "long.jsonl"
+RETRIED = ["graphexec.executor:STRICT_AGENT_EXECUTOR", "--run", "retried.jsonl"]
+STANDARD = "graphexec.executor:AGENT_EXECUTOR"
 
 
 @pytest.fixture
@@ -114,7 +100,7 @@ def long_run(folder: Path) -> Recording:
     return Recording.from_json_lines(text)
 
 
-@pytest.mark.parametrize("target", [(), ("graphexec.executor:AGENT_EXECUTOR",), ("machines_of_mine:Company.executor",)])
+@cases("target", [(), (STANDARD,), ("machines_of_mine:Company.executor",)])
 def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str, ...]) -> None:
     drawn = command("draw", *target, "--run", LONG, "--format", "markdown").out
     assert drawn == draw(AGENT_EXECUTOR.verify(long_run.limits), "markdown", runs=long_run)
@@ -122,13 +108,12 @@ def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str,
 
 
 @pytest.mark.usefixtures("long_run")
-@pytest.mark.parametrize("target", [(), ("graphexec.executor:AGENT_EXECUTOR",)])
+@cases("target", [(), (STANDARD,)])
 def test_runs_with_different_limits_share_no_proof(target: tuple[str, ...]) -> None:
     drawn = command("draw", *target, "--run", LONG, "--run", TRACE, "--format", "markdown").out
     assert "2 runs: 2 answered" in drawn
-    assert "Proved" not in drawn
-    assert " of 100 iterations" not in drawn
-    assert " of 15 iterations" not in drawn
+    for one in ("Proved", " of 100 iterations", " of 15 iterations"):
+        assert one not in drawn
 
 
 def test_run_without_limits_uses_those_of_the_executor(folder: Path) -> None:
@@ -144,13 +129,12 @@ def test_page_of_one_run_has_its_steps(folder: Path) -> None:
     assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
 
 
-def test_unwritable_file_is_one_line(folder: Path) -> None:
-    (folder / "folder.svg").mkdir()
-    for place in ("nowhere/machine.svg", "folder.svg"):
-        ended = command("draw", "-o", place)
-        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-        assert f"graphexec: {place} cannot be written: " in ended.err
-        assert "name another file" in ended.err
+@cases("place", ["nowhere/machine.svg", "folder.svg"])
+def test_unwritable_file_is_one_line(folder: Path, place: str) -> None:
+    (folder / "folder.svg").mkdir(exist_ok=True)
+    error = refused("draw", "-o", place)
+    assert f"graphexec: {place} cannot be written: " in error
+    assert "name another file" in error
 
 
 def test_file_is_replaced_atomically(folder: Path) -> None:
@@ -165,13 +149,10 @@ def test_file_is_replaced_atomically(folder: Path) -> None:
     assert place.read_text(encoding="utf-8") == draw(PROVED, "dot")
     assert place.stat().st_mode & 0o777 == 0o640
     assert link.is_symlink()
-    assert {one.name for one in folder.glob("*.dot")} | {one.name for one in folder.glob(".*")} == {
-        "machine.dot",
-        "link.dot",
-    }
+    assert {one.name for one in (*folder.glob("*.dot"), *folder.glob(".*"))} == {"machine.dot", "link.dot"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "expected"),
     [
         (["-o", "machine.gif"], "the suffix .gif of machine.gif is unknown; use one of .mmd,"),
@@ -180,16 +161,14 @@ def test_file_is_replaced_atomically(folder: Path) -> None:
         (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
         (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
         (
-            ["graphexec.executor:STRICT_AGENT_EXECUTOR", "--run", "retried.jsonl"],
+            RETRIED,
             "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that ran",
         ),
     ],
 )
 def test_drawing_errors_are_one_line_and_exit_2(folder: Path, arguments: list[str], expected: str) -> None:
     (folder / "retried.jsonl").write_text(record_run("no JSON at all"), encoding="utf-8")
-    ended = command("draw", *arguments)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert expected in ended.err
+    assert expected in refused("draw", *arguments)
 
 
 def test_missing_graphviz_is_one_line() -> None:

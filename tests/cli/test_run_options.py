@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +17,7 @@ from graphexec.models.local import weights
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import REFUSAL, Conversation, Reply, answer_text, native_tool_call, serving, tool_call_text
-from tests.cli.terminals import command
+from tests.cli.terminals import Ended, command, refused
 from tests.executor.actors import echo
 from tests.parameters import cases
 
@@ -40,6 +41,7 @@ REMEMBERING = ["tool_calling", "structured", "conversational", "json_chat"]
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
 
@@ -47,19 +49,20 @@ def asking(server: Conversation, agent: str, *options: str, question: str = "Wha
     return ("run", question, "--model", "small", "--base-url", server.url, "--agent", agent, *options)
 
 
+def run(replies: Sequence[Reply], agent: str, *options: str) -> Ended:
+    """Run the command with a model of these replies."""
+    with serving(replies) as server:
+        return command(*asking(server, agent, *options))
+
+
 def last_prompt(server: Conversation) -> str:
     """Return the messages of the last request."""
     return json.dumps(server.asked[-1]["messages"])
 
 
-def test_every_agent_is_tested() -> None:
-    assert set(SAYS) == set(get_args(AgentName))
-
-
-@cases("agent", SAYS)
+@cases("agent", get_args(AgentName))
 def test_every_agent_calls_a_tool_and_answers(agent: str) -> None:
-    with serving(SAYS[agent]) as server:
-        ended = command(*asking(server, agent))
+    ended = run(SAYS[agent], agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
     assert f"{agent} agent" in ended.err
     assert "1 tool call" in ended.err
@@ -69,28 +72,24 @@ def test_every_agent_calls_a_tool_and_answers(agent: str) -> None:
 def test_memory_continues_a_conversation(agent: str) -> None:
     _, answer = SAYS[agent]
     with serving([answer, answer]) as server:
-        assert command(*asking(server, agent, "--memory", "talk.jsonl", question="I am Ada.")).code == 0
-        assert command(*asking(server, agent, "--memory", "talk.jsonl", question="Who am I?")).code == 0
-    assert (
-        last_prompt(server).index("I am Ada.")
-        < last_prompt(server).index("It is 1776.")
-        < last_prompt(server).index("Who am I?")
-    )
+        for question in ("I am Ada.", "Who am I?"):
+            assert command(*asking(server, agent, "--memory", "talk.jsonl", question=question)).code == 0
+    places = [last_prompt(server).index(text) for text in ("I am Ada.", "It is 1776.", "Who am I?")]
+    assert places == sorted(places)
     turns = [json.loads(line)["input"] for line in Path("talk.jsonl").read_text(encoding="utf-8").splitlines()]
     assert turns == ["I am Ada.", "Who am I?"]
 
 
 def test_runs_without_memory_are_independent() -> None:
     with serving([TALKED, TALKED]) as server:
-        command(*asking(server, "conversational", question="I am Ada."))
-        command(*asking(server, "conversational", question="Who am I?"))
+        for question in ("I am Ada.", "Who am I?"):
+            command(*asking(server, "conversational", question=question))
     assert "I am Ada." not in last_prompt(server)
 
 
 def test_cache_answers_repeated_requests() -> None:
     with serving(SAYS["tool_calling"]) as server:
-        first = command(*asking(server, "tool_calling", "--cache", "replies.db"))
-        second = command(*asking(server, "tool_calling", "--cache", "replies.db"))
+        first, second = (command(*asking(server, "tool_calling", "--cache", "replies.db")) for _ in range(2))
     assert (second.code, second.out, len(server.asked)) == (0, first.out, 2)
     assert "was in the cache" not in first.err
     assert second.err.count("was not called: its reply was in the cache") == 2
@@ -104,11 +103,11 @@ def test_retries_option_limits_requests(options: list[str], code: int) -> None:
     assert (ended.code, len(server.asked)) == (code, int(options[-1]) + 1 if options else 3)
 
 
+LAST_WORD = ("--max-iterations", "1", "--early-stopping", "generate")
+
+
 def test_stopped_run_may_generate_an_answer() -> None:
-    call, _ = SAYS["tool_calling"]
-    options = ("--max-iterations", "1", "--early-stopping", "generate")
-    with serving([call, "About 1,800."]) as server:
-        ended = command(*asking(server, "tool_calling", *options))
+    ended = run([SAYS["tool_calling"][0], "About 1,800."], "tool_calling", *LAST_WORD)
     assert (ended.code, ended.out) == (3, "About 1,800.\n")
     assert "the limit of 1 iteration was reached (1 spent); allow more with --max-iterations" in ended.err
     assert "2 model calls" in ended.err
@@ -131,10 +130,7 @@ def test_trim_hides_older_steps() -> None:
         (["--memory", "."], "is a directory; name a file in it"),
         (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
         (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
-        (
-            ["--cache", "nowhere/replies.db"],
-            "cannot be used: unable to open database file; pass a file in a writable folder",
-        ),
+        (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
         (["--cache", "notes.txt"], "cannot be used: file is not a database"),
         (["--trim", "0"], "Invalid value for '--trim': "),
         (["--retries", "-1"], "Invalid value for '--retries': "),
@@ -142,21 +138,16 @@ def test_trim_hides_older_steps() -> None:
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(options: list[str], expected: str) -> None:
-    Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
     with serving([]) as server:
-        ended = command(*asking(server, "tool_calling", *options))
-    assert (ended.code, ended.out) == (2, "")
-    assert expected in ended.err
-    assert ended.err.count("\n") == 1
+        assert expected in refused(*asking(server, "tool_calling", *options))
     assert server.asked == []
 
 
 @cases("local", [["--gguf", "small.gguf"], []])
 def test_local_model_refuses_retries(local: list[str]) -> None:
     Path("small.gguf").touch()
-    ended = command("run", "What is 37 * 48?", *local, "--retries", "1")
-    assert (ended.code, ended.out) == (2, "")
-    assert "--retries applies to a server, and this model is local; leave it out" in ended.err
+    error = refused("run", "What is 37 * 48?", *local, "--retries", "1")
+    assert "--retries applies to a server, and this model is local; leave it out" in error
 
 
 @pytest.fixture
@@ -184,45 +175,50 @@ def pulled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
 )
 def test_wrong_usage_downloads_nothing(pulled: list[str], options: list[str]) -> None:
-    Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
-    assert command("run", "What is 37 * 48?", *options).code == 2
+    refused("run", "What is 37 * 48?", *options)
     assert pulled == []
     ended = command("run", "What is 37 * 48?", "--memory", "talk.jsonl", "--cache", "replies.db")
-    assert (ended.code, ended.out, ended.err) == (1, "", "graphexec: there is no net\n")
+    assert ended == Ended(1, "", "graphexec: there is no net\n")
     assert pulled == ["smollm2-135m-instruct"]
 
 
-@cases("options", [[], ["--quiet"], ["--json"]])
-@cases("last_word", [False, True])
-def test_answer_is_printed_if_saving_memory_fails(
-    monkeypatch: pytest.MonkeyPatch, options: list[str], last_word: bool
-) -> None:
-    def add(_: FileHistory, __: Turn) -> None:
-        raise OSError(28, "No space left on device")
+def fail_to_add(_: FileHistory, __: Turn) -> None:
+    raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(FileHistory, "add", add)
-    limited = ["--max-iterations", "1", "--early-stopping", "generate"] if last_word else []
-    with serving([SAYS["tool_calling"][0], "It is 1776."]) as server:
-        ended = command(*asking(server, "tool_calling", "--memory", "talk.jsonl", *limited, *options))
+
+FULL = "OSError: [Errno 28] No space left on device"
+PLACE = f"({Path(__file__).name}, line {fail_to_add.__code__.co_firstlineno + 1})"
+UNSAVED = f"graphexec: the memory was not saved: {FULL} {PLACE}\n"
+
+
+def run_unsaved(*options: str) -> Ended:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileHistory, "add", fail_to_add)
+        ended = run([SAYS["tool_calling"][0], "It is 1776."], "tool_calling", "--memory", "talk.jsonl", *options)
     assert ended.code == 1
-    if options == ["--json"]:
-        result = json.loads(ended.out.splitlines()[-1])
-        assert (result["status"], result["output"]) == ("error", "It is 1776.")
-        assert result["reason"] == ("iterations" if last_word else "finished")
-        error = result["error"]
-        assert (error["type"], error["message"]) == ("OSError", "OSError: [Errno 28] No space left on device")
-        assert "in add" in error["traceback"]
-        assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
-        return
+    return ended
+
+
+@cases(("limited", "reason"), [((), "finished"), (LAST_WORD, "iterations")])
+def test_result_is_recorded_if_saving_memory_fails(limited: tuple[str, ...], reason: str) -> None:
+    result = json.loads(run_unsaved("--json", *limited).out.splitlines()[-1])
+    assert (result["status"], result["output"], result["reason"]) == ("error", "It is 1776.", reason)
+    assert (result["error"]["type"], result["error"]["message"]) == ("OSError", FULL)
+    assert "in fail_to_add" in result["error"]["traceback"]
+    assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
+
+
+@cases("options", [[], ["--quiet"]])
+@cases("limited", [(), LAST_WORD])
+def test_answer_is_printed_if_saving_memory_fails(options: list[str], limited: tuple[str, ...]) -> None:
+    ended = run_unsaved(*options, *limited)
     assert ended.out == "It is 1776.\n"
-    place = f"({Path(__file__).name}, line {add.__code__.co_firstlineno + 1})"
-    last_prompt = f"graphexec: the memory was not saved: OSError: [Errno 28] No space left on device {place}\n"
-    assert last_prompt in ended.err
+    assert UNSAVED in ended.err
     if options:
-        assert ended.err == last_prompt or last_word
+        assert ended.err == UNSAVED or limited
     else:
         assert "\n\n\n" not in ended.err
-        assert ended.err.endswith(f"{last_prompt}{ended.err.splitlines()[-1]}\n")
+        assert ended.err.endswith(f"{UNSAVED}{ended.err.splitlines()[-1]}\n")
         assert "2 model calls · 1 tool call" in ended.err
 
 
@@ -231,8 +227,7 @@ def test_ctrl_c_during_save_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) ->
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FileHistory, "add", add)
-    with serving([SAYS["tool_calling"][1]]) as server:
-        ended = command(*asking(server, "tool_calling", "--memory", "talk.jsonl"))
+    ended = run(SAYS["tool_calling"][1:], "tool_calling", "--memory", "talk.jsonl")
     assert (ended.code, ended.out) == (130, "It is 1776.\n")
     assert "Interrupted at save_memory, after 0 steps" in ended.err
 
@@ -240,8 +235,7 @@ def test_ctrl_c_during_save_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) ->
 @cases("agent", SAYS)
 def test_every_agent_answers_instead_of_a_repeat(agent: str) -> None:
     called, answer = SAYS[agent]
-    with serving([called, called, answer]) as server:
-        ended = command(*asking(server, agent))
+    ended = run([called, called, answer], agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n")
     assert "3 model calls · 1 tool call" in ended.err
 
