@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -20,10 +20,11 @@ from graphexec.runtime import astream
 from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
-from graphexec.verify.audit.audit import Audit, audit
+from graphexec.verify.audit.audit import audit
 from tests.parameters import cases
 from tests.traces import read_trace
-from tests.verify.traces import Trace, acting, proof_of, trace_of
+from tests.verify.tampering import Path, changed
+from tests.verify.traces import Trace, acting, facts_of, line_of, proof_of, trace_of
 
 
 @tool
@@ -59,6 +60,9 @@ def calling(*names: str, tools: Sequence[AnyTool] = TOOLS, **options: Any) -> Ag
     return AgentExecutor(agent=decide, tools=tools, **options)
 
 
+RAISING = {"handle_tool_errors": "raise"}
+
+
 def recorded(executor: AgentExecutor, **options: Any) -> Trace:
     """Return the records of an async run on a virtual clock."""
     recorder = Recorder(executor.verify())
@@ -87,55 +91,47 @@ def members(trace: Trace) -> list[tuple[str, int, float | None]]:
     ]
 
 
-def facts(found: Audit) -> list[str]:
-    return [violation.fact for violation in found.violations]
+def dispatched(trace: Trace, event: str, member: int) -> int:
+    return line_of(trace, event, "dispatch_tools", member)
 
 
-def line_of(trace: Trace, event: str, member: int) -> int:
-    return next(
-        place
-        for place, record in enumerate(trace)
-        if record["event"] == event and record["node"] == "dispatch_tools" and record["call"]["member"] == member
-    )
+BOTH_ASKED = [("asked", 0, None), ("asked", 1, None)]
 
 
-def test_tools_of_different_speed_have_their_own_records() -> None:
-    executor = calling("slow", "quick")
+@cases(
+    ("names", "options", "expected", "status"),
+    [
+        # Tools of different speed have their own records.
+        (["slow", "quick"], {}, [*BOTH_ASKED, ("answered", 1, 0.02), ("answered", 0, 0.5)], "answered"),
+        # Tools in turn are recorded in turn.
+        (
+            ["slow", "quick"],
+            {"tool_concurrency": 1},
+            [("asked", 0, None), ("answered", 0, 0.5), ("asked", 1, None), ("answered", 1, 0.02)],
+            "answered",
+        ),
+        # A tool that fails keeps the results of others.
+        (["quick", "broken"], RAISING, [*BOTH_ASKED, ("answered", 0, 0.02)], "error"),
+        (["quick", "broken", "slow"], RAISING, [*BOTH_ASKED, ("asked", 2, None), ("answered", 0, 0.02)], "error"),
+        # All members are charged before the first one starts.
+        (
+            ["quick", "broken", "slow"],
+            {**RAISING, "tool_concurrency": 1},
+            [("asked", 0, None), ("answered", 0, 0.02), ("asked", 1, None)],
+            "error",
+        ),
+    ],
+)
+def test_members_have_records_of_their_own(
+    names: list[str], options: dict[str, Any], expected: list[tuple[str, int, float | None]], status: str
+) -> None:
+    executor = calling(*names, **options)
     trace = recorded(executor)
     assert members(trace) == [
-        ("asked", 0, None),
-        ("asked", 1, None),
-        ("answered", 1, pytest.approx(0.02)),
-        ("answered", 0, pytest.approx(0.5)),
+        (event, member, seconds and pytest.approx(seconds)) for event, member, seconds in expected
     ]
-    assert audit(trace, proof_of(executor)).violations == ()
-
-
-def test_tools_in_turn_are_recorded_in_turn() -> None:
-    executor = calling("slow", "quick", tool_concurrency=1)
-    trace = recorded(executor)
-    assert members(trace) == [
-        ("asked", 0, None),
-        ("answered", 0, pytest.approx(0.5)),
-        ("asked", 1, None),
-        ("answered", 1, pytest.approx(0.02)),
-    ]
-    assert audit(trace, proof_of(executor)).violations == ()
-
-
-def test_failed_tool_keeps_other_results() -> None:
-    executor = calling("quick", "broken", "slow", handle_tool_errors="raise")
-    trace = recorded(executor)
-    ((event, member, seconds),) = members(trace)[3:]
-    assert (event, member) == ("answered", 0)
-    assert seconds == pytest.approx(0.02)
     found = audit(trace, proof_of(executor))
-    assert (found.violations, found.status) == ((), "error")
-    # All members are charged before the first one starts.
-    in_turn = calling("quick", "broken", "slow", handle_tool_errors="raise", tool_concurrency=1)
-    trace = recorded(in_turn)
-    assert [event for event, _, _ in members(trace)] == ["asked", "answered", "asked"]
-    assert audit(trace, proof_of(in_turn)).violations == ()
+    assert (found.violations, found.status) == ((), status)
 
 
 @cases("concurrency", [1, 2, 8])
@@ -146,58 +142,58 @@ def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
     # A member that has not begun is cut at its start.
     began = {1: {1: 0.02, 2: 0.1}, 2: {1: 0.0, 2: 0.02}, 8: {1: 0.0, 2: 0.0}}[concurrency]
     assert times == {0: pytest.approx(0.02), **{one: pytest.approx(0.1 - at) for one, at in began.items()}}
-    assert audit(trace, proof_of(executor)).violations == ()
+    assert facts_of(trace, proof_of(executor)) == []
 
 
 # ---- violations
 
 
-def test_unrequested_answer_is_reported() -> None:
+def exchanged(event: str, member: int, path: Path, new: Any) -> Callable[[Trace], Trace]:
+    """Return a change of one value of a record."""
+
+    def change(trace: Trace) -> Trace:
+        line = dispatched(trace, event, member)
+        return [*trace[:line], changed(trace[line], path, new), *trace[line + 1 :]]
+
+    return change
+
+
+def copied(event: str, number: int, after: int = 0, /, **call: Any) -> Callable[[Trace], Trace]:
+    """Return a change that puts a copy of a record, with another call, before or after it."""
+
+    def change(trace: Trace) -> Trace:
+        line = dispatched(trace, event, number)
+        copy = deepcopy(trace[line])
+        copy["call"] |= call
+        return [*trace[: line + after], copy, *trace[line + after :]]
+
+    return change
+
+
+def unanswered(trace: Trace) -> Trace:
+    line = dispatched(trace, "answered", 0)
+    return [*trace[:line], *trace[line + 1 :]]
+
+
+@cases(
+    ("change", "violations", "fact"),
+    [
+        (copied("answered", 1, member=2), 1, "dispatch_tools is answered CallTool as 2.2, which was not asked for"),
+        (copied("answered", 1, sequence=3, member=0), 1, "is answered CallTool as 3.0, which was not asked for"),
+        (copied("answered", 0), 1, "dispatch_tools is answered CallTool as 2.0, which was answered before"),
+        (unanswered, 1, "dispatch_tools is left before CallTool is answered"),
+        (exchanged("asked", 1, ("call", "member"), 3), 3, "asks for CallTool as 2.3, but 2.1 or 3.0 was due"),
+        (exchanged("answered", 1, ("call", "run"), "x"), 1, "the call belongs to the run x, but earlier calls to "),
+        (exchanged("asked", 0, ("node",), "plan"), 9, "plan asks for CallTool, but the run is not at this node"),
+        (exchanged("answered", 0, ("node",), "plan"), 2, "plan is answered, but the run is not at this node"),
+        (copied("asked", 1, 1, sequence=3, member=0), 11, "asks for CallTool before CallTool, CallTool is answered"),
+        (exchanged("answered", 1, ("replies", 0, "effect"), "CallModel"), 1, "CallModel, but waits for CallTool"),
+    ],
+)
+def test_changed_member_is_reported(change: Callable[[Trace], Trace], violations: int, fact: str) -> None:
     executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    line = line_of(trace, "answered", 1)
-    stray = deepcopy(trace[line])
-    stray["call"]["member"] = 2
-    assert facts(audit([*trace[:line], stray, *trace[line:]], proof)) == [
-        "dispatch_tools is answered CallTool as 2.2, which was not asked for"
-    ]
-    stray["call"] = {**stray["call"], "sequence": 3, "member": 0}
-    assert facts(audit([*trace[:line], stray, *trace[line:]], proof)) == [
-        "dispatch_tools is answered CallTool as 3.0, which was not asked for"
-    ]
-
-
-def test_second_answer_to_member_is_reported() -> None:
-    executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    line = line_of(trace, "answered", 0)
-    assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == [
-        "dispatch_tools is answered CallTool as 2.0, which was answered before"
-    ]
-
-
-def test_unanswered_member_is_reported() -> None:
-    executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    line = line_of(trace, "answered", 0)
-    assert facts(audit([*trace[:line], *trace[line + 1 :]], proof)) == [
-        "dispatch_tools is left before CallTool is answered"
-    ]
-
-
-def test_member_out_of_order_is_reported() -> None:
-    executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    trace[line_of(trace, "asked", 1)]["call"]["member"] = 3
-    assert facts(audit(trace, proof))[0] == "dispatch_tools asks for CallTool as 2.3, but 2.1 or 3.0 was due"
-
-
-def test_call_of_another_run_is_reported() -> None:
-    executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    call = trace[line_of(trace, "answered", 1)]["call"]
-    ours, call["run"] = call["run"], "another"
-    assert facts(audit(trace, proof)) == [f"the call belongs to the run another, but earlier calls to {ours}"]
+    found = facts_of(change(recorded(executor)), proof_of(executor))
+    assert (fact in found[0], len(found)) == (True, violations), found
 
 
 @given(calls=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
@@ -238,13 +234,9 @@ def test_nested_charges_are_recorded() -> None:
     # Three decisions and two tools.
     assert (record["within"]["model_calls"], record["within"]["tool_calls"]) == (3, 2)
     assert trace[-1]["spent"]["model_calls"] == 2 + 3
-    assert audit(trace, proof_of(executor)).violations == ()
-    assert audit(traces[0], proof_of(acting([1, 1]))).violations == ()
-    assert "nested runs: 3 model calls, 2 tool calls" in timeline_of(trace)
-
-
-def timeline_of(trace: Trace) -> str:
-    return timeline(Recording(trace), width=200)
+    assert facts_of(trace, proof_of(executor)) == []
+    assert facts_of(traces[0], proof_of(acting([1, 1]))) == []
+    assert "nested runs: 3 model calls, 2 tool calls" in timeline(Recording(trace), width=200)
 
 
 def test_recorded_result_has_nested_charges() -> None:
@@ -260,7 +252,7 @@ def test_changed_nested_charges_are_reported(by: int) -> None:
     trace, proof = recorded(executor), proof_of(executor)
     (record,) = [record for record in trace if "within" in record]
     record["within"]["tool_calls"] += by
-    assert f"dispatch_tools asked for {4 + by} tool calls, but 4 are counted" in facts(audit(trace, proof))
+    assert f"dispatch_tools asked for {4 + by} tool calls, but 4 are counted" in facts_of(trace, proof)
 
 
 def test_nested_run_stays_within_outer_limits() -> None:
@@ -268,10 +260,10 @@ def test_nested_run_stays_within_outer_limits() -> None:
     executor, traces = nesting(9, max_model_calls=4, early_stopping_method="generate", max_tool_calls=20)
     trace = recorded(executor)
     assert trace[-1]["status"] == "stopped"
-    assert audit(trace, proof_of(executor)).violations == ()
+    assert facts_of(trace, proof_of(executor)) == []
     (stopped,) = traces
     assert stopped[-1]["limit"]["outer"] is True
-    assert audit(stopped, proof_of(acting([1] * 9))).violations == ()
+    assert facts_of(stopped, proof_of(acting([1] * 9))) == []
     # Without the outer limit, nothing could have stopped it.
     for record in stopped:
         limit = record.get("value", {}).get("limit") if record["event"] == "moved" else None
@@ -307,37 +299,8 @@ def test_context_appears_in_no_record_or_page() -> None:
         assert "User" not in recorded_charges
 
 
-def test_records_of_other_nodes_are_reported() -> None:
-    executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    for event, fact in (("asked", "plan asks for CallTool"), ("answered", "plan is answered")):
-        altered = deepcopy(trace)
-        altered[line_of(trace, event, 0)]["node"] = "plan"
-        assert f"{fact}, but the run is not at this node" in facts(audit(altered, proof))
-
-
-def test_early_batch_member_is_reported() -> None:
-    executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    line = line_of(trace, "asked", 1)
-    early = deepcopy(trace[line])
-    early["call"] |= {"sequence": 3, "member": 0}
-    assert "dispatch_tools asks for CallTool before CallTool, CallTool is answered" in facts(
-        audit([*trace[: line + 1], early, *trace[line + 1 :]], proof)
-    )
-
-
-def test_answer_of_another_kind_is_reported() -> None:
-    executor = calling("quick", "slow")
-    trace, proof = recorded(executor), proof_of(executor)
-    trace[line_of(trace, "answered", 1)]["replies"][0]["effect"] = "CallModel"
-    assert "dispatch_tools is answered CallModel, but waits for CallTool" in facts(audit(trace, proof))
-
-
 def test_excess_is_reported_besides_nested_charges() -> None:
     executor, _ = nesting(2, max_model_calls=5)
     trace, proof = recorded(executor), proof_of(executor)
     trace[-1]["spent"]["model_calls"] = 9
-    assert "the run takes 9 model calls, but at most 5 is proved, besides 3 of nested runs" in facts(
-        audit(trace, proof)
-    )
+    assert "the run takes 9 model calls, but at most 5 is proved, besides 3 of nested runs" in facts_of(trace, proof)
