@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -42,13 +42,17 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def print_run(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
-    """Return the output of a printer that observes a run."""
+def print_events(events: Iterable[Any], out: io.StringIO | None = None) -> str:
+    """Return the output of a printer that observes these events."""
     out = io.StringIO() if out is None else out
     watcher = ConsolePrinter(out)
-    for event in executor.stream("q"):
+    for event in events:
         watcher(event)
     return out.getvalue()
+
+
+def print_run(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
+    return print_events(executor.stream("q"), out)
 
 
 def react(*replies: str, **settings: Any) -> AgentExecutor:
@@ -81,6 +85,7 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 HOSTILE = "\x1b[2J\x07gone\rback\tand\non"
 NOT_READ = WHOLE.replace("-> echo(hi)\n", f"-> echo(hi)\n{UNREAD}ho\n").replace("hi it is\n", f"{UNREAD}he\nhi it is\n")
 STOP = "Stopped after 1 step: the limit of 1 iteration was reached (1 spent)."
+SAID, YES = [ACT, "-> echo(hi)", "<- hi"], {AskHuman: lambda _: "yes"}
 A, B = act("echo", text="a"), act("fail", text="b")
 SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<- fail failed: ValueError: no b"
 
@@ -105,6 +110,12 @@ SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<-
             lambda: react("x" * 2_500 + f"\n{ACT}", DONE),
             printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
         ),
+        # Actions that a node asks about are printed once, and the text that a node adds is a note.
+        (lambda: react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
+        (
+            lambda: react(ACT, ACT, DONE).plug(stop_repeats()),
+            printed(*SAID, *SAID, "<- hi", WARNING.format(times=2), "hi it is"),
+        ),
         # Control characters are replaced.
         (lambda: make_executor(answer(HOSTILE)), printed("\ufffd[2J\ufffdgone\ufffdback\tand\non")),
     ],
@@ -113,15 +124,11 @@ def test_run_is_printed_from_start_to_end(make: Callable[[], AgentExecutor], out
     assert print_run(make()) == output
 
 
+@cases("verbose", [True, False])
 @cases("run", [run_sync, run_async, lambda executor: list(executor.stream("q"))])
-def test_every_way_to_run_prints_to_stderr(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    run(react(ACT, DONE, verbose=True))
-    assert capsys.readouterr() == ("", WHOLE)
-
-
-def test_a_silent_executor_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    react(ACT, DONE).run("q")
-    assert capsys.readouterr() == ("", "")
+def test_only_a_verbose_executor_prints_to_stderr(run: Any, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    run(react(ACT, DONE, verbose=verbose))
+    assert capsys.readouterr() == ("", WHOLE if verbose else "")
 
 
 @tool
@@ -138,14 +145,21 @@ def test_reports_are_printed_without_reply_pieces() -> None:
     assert "a piece" not in print_run(executor)
 
 
-def test_effects_other_than_tool_calls_are_not_printed() -> None:
-    out = io.StringIO()
-    watcher = ConsolePrinter(out)
-    watcher(Entered("plan", Ready(NO_RUN), Spent()))
-    output = out.getvalue()
-    watcher(Asked("plan", CallTool("echo", "a")))
-    watcher(Entered("of my own", object(), Spent()))
-    assert out.getvalue() == output == "> the run begins\n"
+BEGUN = Entered("plan", Ready(NO_RUN), Spent())
+CALL = CallTool("echo", "a")
+
+
+# Effects other than tool calls are not printed, and notices of any node are.
+@cases(
+    ("events", "output"),
+    [
+        ([BEGUN], "> the run begins\n"),
+        ([BEGUN, Asked("plan", CALL), Entered("of my own", object(), Spent())], "> the run begins\n"),
+        ([Reported("plan", CALL, "again in 2 s")], "   again in 2 s\n"),
+    ],
+)
+def test_other_events_are_printed_or_ignored(events: list[Any], output: str) -> None:
+    assert print_events(events) == output
 
 
 # ---- colours
@@ -185,11 +199,7 @@ def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
 def test_resumed_run_prints_new_steps_only() -> None:
     events = list(react(ACT, DONE).stream("q"))
     plans = [place for place, event in enumerate(events) if isinstance(event, Entered) and event.node == "plan"]
-    out = io.StringIO()
-    watcher = ConsolePrinter(out)
-    for event in events[plans[1] :]:
-        watcher(event)
-    assert out.getvalue() == "<- hi\nhi it is\n> the run ends\n"
+    assert print_events(events[plans[1] :]) == "<- hi\nhi it is\n> the run ends\n"
 
 
 def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,23 +209,6 @@ def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[
             turns.run = Run({"input": "r"}, Steps(turns.run.steps))
     output = capsys.readouterr().err
     assert output == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
-
-
-def test_text_added_by_a_node_is_a_note() -> None:
-    output = print_run(react(ACT, ACT, DONE).plug(stop_repeats()))
-    assert output.count("<- hi\n") == 3
-    assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in output
-
-
-def test_actions_asked_about_are_printed_once() -> None:
-    executor = react(ACT, DONE, handlers={AskHuman: lambda _: "yes"})
-    assert print_run(executor.splice(APPROVED, after=parse, on=Acted)) == WHOLE
-
-
-def test_notices_of_any_node_are_printed() -> None:
-    out = io.StringIO()
-    ConsolePrinter(out)(Reported("plan", CallTool("echo", ""), "again in 2 s"))
-    assert out.getvalue() == "   again in 2 s\n"
 
 
 def test_failed_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:

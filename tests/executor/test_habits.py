@@ -51,24 +51,19 @@ class Other:
 
 model = ScriptedModel(["Final Answer: I am fine."], repeat_last=True)
 agent = create_react_agent(model, [echo])
+executor = AgentExecutor(agent=agent, tools=[echo])
 
 # The names that the users' lines have.
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
-    **{one.__name__: one for one in (Anthropic, LocalModel, OpenAICompatible, OpenAIResponses)},
-    **{one.__name__: one for one in (BufferMemory, WindowMemory)},
-    "Run": Run,
-    "Ready": Ready,
-    "ChatRequest": ChatRequest,
-    "Path": Path,
-    "Image": Image,
-    "Out": Out,
+    **{one.__name__: one for one in (Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ChatRequest, Image)},
+    **{one.__name__: one for one in (BufferMemory, WindowMemory, Run, Ready, Path, Out)},
     "step": step,
     "echo": echo,
     "plain": plain,
     "model": model,
     "agent": agent,
-    "executor": AgentExecutor(agent=agent, tools=[echo]),
+    "executor": executor,
     "prompt_template": Other("ChatPromptTemplate()"),
     "human_message": Other("HumanMessage('How are you?')", type="human", content="How are you?"),
     "langchain_tool": Other("StructuredTool()", name="search", invoke=print),
@@ -138,12 +133,10 @@ def test_other_inputs_are_ignored() -> None:
     assert executor.run(inputs).output == "I am fine."
 
 
-SERVER = "http://127.0.0.1:4000/v1"
+NO_PROVIDERS = ["ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o"]
 
 
-@cases(
-    ("name", "url"), [("ft:gpt-4o:ours", None), ("gpt-4o", None), ("unknown:gpt-4o", None), ("openai:gpt-4o", SERVER)]
-)
+@cases(("name", "url"), [*((name, None) for name in NO_PROVIDERS), ("openai:gpt-4o", "http://127.0.0.1:4000/v1")])
 def test_names_of_models_may_have_colons(name: str, url: str | None) -> None:
     assert OpenAICompatible(name, base_url=url).name == name
 
@@ -166,12 +159,11 @@ def give_nothing(text: str, seen: list[str] = []) -> None:  # noqa: B006 - users
 @cases("used", [plain, echo_later, give_nothing, fail.function])
 def test_usual_functions_are_tools(used: Any) -> None:
     calls = ScriptedModel([f"Action: {used.__name__}\nAction Input: a", "Final Answer: I am fine."])
-    executor = create_agent(calls, [used], kind="react")
-    assert executor.run("How are you?").output == "I am fine."
+    assert create_agent(calls, [used], kind="react").run("How are you?").output == "I am fine."
 
 
 def test_result_is_printed_as_its_answer() -> None:
-    result = AgentExecutor(agent=agent, tools=[echo]).run("How are you?")
+    result = executor.run("How are you?")
     assert f"{result}" == str(result) == "I am fine."
     stopped = AgentExecutor(agent=agent, tools=[echo], max_iterations=0).run("How are you?")
     assert str(stopped) == stopped.output
@@ -179,15 +171,15 @@ def test_result_is_printed_as_its_answer() -> None:
 
 def test_run_works_on_an_event_loop() -> None:
     async def main() -> Any:
-        return AgentExecutor(agent=agent, tools=[echo]).run("How are you?").output
+        return executor.run("How are you?").output
 
     assert asyncio.run(main()) == "I am fine."
 
 
 def test_awaited_run_warns_and_works() -> None:
     async def main() -> Any:
-        running: Any = AgentExecutor(agent=agent, tools=[echo])
-        return await running.run("How are you?")
+        running: Any = executor.run("How are you?")
+        return await running
 
     with pytest.warns(RuntimeWarning, match=r"it has blocked the event loop; write await executor\.arun\(\.\.\.\)"):
         assert asyncio.run(main()).output == "I am fine."
