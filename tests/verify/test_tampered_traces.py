@@ -19,7 +19,7 @@ from tests.parameters import cases
 from tests.verify.tampering import CHANGES, GONE, HUGE, JSON, Path, changed, exchange, paths
 from tests.verify.test_audit import ending_with
 from tests.verify.test_audit_members import calling, nesting, recorded
-from tests.verify.traces import Trace, acting, proof_of, trace_of
+from tests.verify.traces import Trace, acting, facts_of, proof_of, trace_of
 
 RUNS: dict[str, Callable[[], AgentExecutor]] = {
     "answered": lambda: acting([1, 1], max_execution_time=60),
@@ -48,7 +48,7 @@ def trace(run: str) -> Trace:
 
 
 def facts(run: str, tampered: Any) -> list[str]:
-    return [violation.fact for violation in audit(tampered, proof_of(executor_of(run))).violations]
+    return facts_of(tampered, proof_of(executor_of(run)))
 
 
 @cases("run", RUNS)
@@ -65,22 +65,14 @@ class Place:
     number: int = 0
 
     def of(self, records: Trace) -> int:
-        found = [
-            line
-            for line, record in enumerate(records)
-            if (record["event"], record.get("node")) == (self.event, self.node)
-        ]
-        return found[self.number]
+        kinds = [(record["event"], record.get("node")) for record in records]
+        return [line for line, kind in enumerate(kinds) if kind == (self.event, self.node)][self.number]
 
 
 START, RESULT = Place("start"), Place("result")
 FIRST, SECOND = Place("entered", "plan"), Place("entered", "plan", 1)
 ASKED, ANSWERED, MOVED = Place("asked", "plan"), Place("answered", "plan"), Place("moved", "plan")
-TOOL, REPLY, LEFT = (
-    Place("asked", "dispatch_tools"),
-    Place("answered", "dispatch_tools"),
-    Place("moved", "dispatch_tools"),
-)
+TOOL, REPLY, LEFT = (Place(event, "dispatch_tools") for event in ("asked", "answered", "moved"))
 LAST = Place("moved", "stopped_response")
 END = Place("moved", "parse", 2)
 
@@ -194,19 +186,8 @@ NUMBERS = [
 ]
 
 LIMITS = [
-    *value(
-        "answered",
-        START,
-        ("limits", "iterations"),
-        "15 for the proof",
-        14,
-        16,
-        None,
-        GONE,
-        "15",
-        HUGE,
-        float("nan"),
-    ),
+    *value("answered", START, ("limits", "iterations"), "15 for the proof", 14, 16, None, GONE, "15"),
+    *value("answered", START, ("limits", "iterations"), "15 for the proof", HUGE, float("nan")),
     *value("answered", START, ("limits", "seconds"), "60 for the proof", 61, None),
     *value("answered", START, ("limits", "tokens"), "none for the proof", 5),
     *value("answered", START, ("limits", "rounds"), "none for the proof", 5),
@@ -235,9 +216,7 @@ REQUESTS = [
 MOVES = [
     *value("answered", MOVED, ("target",), "not a transition of the proved machine", "plan", "END", "nowhere", 1),
     *value("answered", MOVED, ("outcome",), "not a transition of the proved machine", "Acted", "replied", None),
-    *value(
-        "answered", MOVED, ("outcome",), "not a transition of the proved machine|is taken when|stops", "LimitReached"
-    ),
+    *value("answered", MOVED, ("outcome",), "not a transition|is taken when|stops", "LimitReached"),
     *value("answered", MOVED, ("node",), "the run is not at this node", "parse", None),
     *value("answered", SECOND, ("node",), "was due", "parse", "END"),
     *value("answered", FIRST, ("node",), "starts at parse", "parse"),
