@@ -16,21 +16,8 @@ from graphexec.messages import ModelReply
 from tests.agents.strategies import PIECES, any_text
 from tests.parameters import cases
 
-READERS = [
-    module.read
-    for module in (
-        react,
-        mrkl,
-        conversational,
-        chat,
-        structured_chat,
-        json_chat,
-        xml,
-        self_ask,
-        structured,
-        tool_calling,
-    )
-]
+MODULES = (*(react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask, structured, tool_calling),)
+READERS = [module.read for module in MODULES]
 
 
 @given(any_text())

@@ -15,7 +15,8 @@ from graphexec.agents.react import read
 from graphexec.agents.reading.text_parsing import reject_more
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo, fail, observations, prompt, run_executor
+from tests.agents.runs import run_and_record
+from tests.executor.actors import echo, fail, observations, prompt
 from tests.parameters import cases
 
 
@@ -276,23 +277,18 @@ def seconds_to_read(text: str) -> float:
 
 
 def test_prompt_has_question_tools_and_scratchpad() -> None:
-    models: list[ScriptedModel] = []
-
-    def executor() -> AgentExecutor:
-        models.append(ScriptedModel(["Think.\nAction: echo\nAction Input: {a}", "Final Answer: done"]))
-        agent = create_react_agent(
-            models[-1], [echo, fail], prompt="{tools}|{tool_names}|{{x}}|{input}|{agent_scratchpad}"
-        )
-        return AgentExecutor(agent=agent, tools=[echo, fail])
-
-    result = run_executor(executor)
+    template = "{tools}|{tool_names}|{{x}}|{input}|{agent_scratchpad}"
+    result, requests = run_and_record(
+        lambda model: create_react_agent(model, [echo, fail], prompt=template),
+        ["Think.\nAction: echo\nAction Input: {a}", "Final Answer: done"],
+        [echo, fail],
+    )
     assert observations(result) == ["{a}"]
     tools = "echo(text: string) - Say it again.\nfail(text: string) - Never work."
-    for model in models:
-        assert [prompt(request) for request in model.requests] == [
-            f"{tools}|echo, fail|{{x}}|q|",
-            f"{tools}|echo, fail|{{x}}|q|Think.\nAction: echo\nAction Input: {{a}}\nObservation: {{a}}\nThought: ",
-        ]
+    assert [prompt(request) for request in requests] == [
+        f"{tools}|echo, fail|{{x}}|q|",
+        f"{tools}|echo, fail|{{x}}|q|Think.\nAction: echo\nAction Input: {{a}}\nObservation: {{a}}\nThought: ",
+    ]
 
 
 def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:

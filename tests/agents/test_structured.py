@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish, ParseError, create_structured_agent, tool
 from graphexec.agents import WorkedExample
 from graphexec.agents.structured import decision_schema, read
-from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo, messages, run_executor
+from tests.agents.mutations.common import meaning_of
+from tests.agents.runs import run_and_record
+from tests.executor.actors import echo, messages
 from tests.parameters import cases
 
 ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
@@ -35,12 +36,10 @@ UNREADABLE = (
 
 def test_action_and_answer_are_parsed() -> None:
     decision = read(ModelReply(f"  {ACTION}\n"))
+    assert meaning_of(decision) == ("echo", {"text": "hi"})
     assert not isinstance(decision, AgentFinish)
-    (action,) = decision
-    assert (action.tool, action.tool_input, action.log) == ("echo", {"text": "hi"}, ACTION)
-    finish = read(ModelReply('{"action": "final_answer", "answer": "42 ☃"}'))
-    assert isinstance(finish, AgentFinish)
-    assert finish.output == "42 ☃"
+    assert decision[0].log == ACTION
+    assert meaning_of(read(ModelReply('{"action": "final_answer", "answer": "42 ☃"}'))) == ("42 ☃",)
 
 
 @cases(
@@ -59,9 +58,7 @@ def test_action_and_answer_are_parsed() -> None:
     ],
 )
 def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:
-    finish = read(ModelReply(json.dumps({"action": "final_answer", **decision})))
-    assert isinstance(finish, AgentFinish)
-    assert finish.output == answer
+    assert meaning_of(read(ModelReply(json.dumps({"action": "final_answer", **decision})))) == (answer,)
 
 
 @cases("text", ['{"action": "echo", "action_input": null}', '{"action": "clock"}'])
@@ -71,9 +68,7 @@ def test_input_may_be_missing(text: str) -> None:
         """Return the time."""
         return "12:00"
 
-    decision = read(ModelReply(text), [echo, clock])
-    assert not isinstance(decision, AgentFinish)
-    assert decision[0].tool_input == {}
+    assert meaning_of(read(ModelReply(text), [echo, clock]))[1] == {}
 
 
 @cases("length", range(len(ACTION)))
@@ -191,9 +186,7 @@ def test_reply_with_another_decision_is_refused(text: str) -> None:
     ],
 )
 def test_same_decision_twice_is_one(text: str) -> None:
-    decision = read(ModelReply(text), [echo])
-    assert not isinstance(decision, AgentFinish)
-    assert (decision[0].tool, decision[0].tool_input) == ("echo", {"text": "hi"})
+    assert meaning_of(read(ModelReply(text), [echo])) == ("echo", {"text": "hi"})
 
 
 @cases(
@@ -210,26 +203,16 @@ def test_same_decision_twice_is_one(text: str) -> None:
     ],
 )
 def test_answer_in_json_is_read(text: str, output: str) -> None:
-    finish = read(ModelReply(text), [echo])
-    assert isinstance(finish, AgentFinish)
-    assert finish.output == output
+    assert meaning_of(read(ModelReply(text), [echo])) == (output,)
 
 
 def test_conversation_is_instructions_examples_question_and_steps() -> None:
-    models: list[ScriptedModel] = []
-
-    def executor() -> AgentExecutor:
-        models.append(ScriptedModel([ACTION, '{"action": "final_answer", "answer": "done"}']))
-        agent = create_structured_agent(
-            models[-1],
-            [echo],
-            prompt="Tools: {tools} {{}}",
-            question="Q: {input}",
-            examples=[WorkedExample("Say a.", (("echo", {"text": "a"}, "a"),), "a it is")],
-        )
-        return AgentExecutor(agent=agent, tools=[echo])
-
-    assert run_executor(executor).outcome.output == "done"
+    examples = [WorkedExample("Say a.", (("echo", {"text": "a"}, "a"),), "a it is")]
+    options: dict[str, Any] = {"prompt": "Tools: {tools} {{}}", "question": "Q: {input}", "examples": examples}
+    result, (first, second) = run_and_record(
+        lambda model: create_structured_agent(model, [echo], **options), [ACTION, ANSWER], [echo]
+    )
+    assert result.outcome.output == "42"
     head = [
         SystemMessage("Tools: echo(text: string) - Say it again. {}"),
         UserMessage("Say a."),
@@ -238,12 +221,10 @@ def test_conversation_is_instructions_examples_question_and_steps() -> None:
         AssistantMessage('{"action": "final_answer", "answer": "a it is"}'),
         UserMessage("Q: q"),
     ]
-    for model in models:
-        first, second = model.requests
-        assert messages(first) == head
-        assert messages(second) == [*head, AssistantMessage(ACTION), UserMessage("Observation: hi")]
-        assert isinstance(second, ChatRequest)
-        assert second.schema == decision_schema([echo])
+    assert messages(first) == head
+    assert messages(second) == [*head, AssistantMessage(ACTION), UserMessage("Observation: hi")]
+    assert isinstance(second, ChatRequest)
+    assert second.schema == decision_schema([echo])
 
 
 def test_instructions_may_have_inputs() -> None:
@@ -256,14 +237,3 @@ def test_instructions_may_have_inputs() -> None:
         SystemMessage("echo(text: string) - Say it again.|echo|good|Human: Hello.\nAI: Hm."),
         UserMessage("q"),
     ]
-
-
-@cases("name", ["final_answer", "Final_Answer", "final answer", " FINAL ANSWER "])
-def test_reserved_tool_name_is_rejected(name: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=f"a tool is named {name}, which stands for the answer"):
-        create_structured_agent(ScriptedModel([]), [tool(name=name)(echo.function)])
-
-
-def test_incomplete_prompt_is_rejected() -> None:
-    with pytest.raises(InputError, match=r"the prompt lacks \{tools\}; write it"):
-        create_structured_agent(ScriptedModel([]), [echo], prompt="Be good.")

@@ -13,6 +13,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseE
 from graphexec.actions import Steps
 from graphexec.agents.tool_calling import read, step_turns
 from graphexec.errors import InputError
+from graphexec.executor.result import Ending
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -27,23 +28,21 @@ from graphexec.messages import (
 from graphexec.messages.turns import Conversation
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from tests.executor.actors import call, caller_of, echo, fail, messages, observations, run_executor, statuses
+from tests.agents.runs import run_and_record
+from tests.drivers import DriverResult
+from tests.executor.actors import call, caller_of, echo, fail, messages, observations, statuses
 from tests.parameters import cases
 
 
-def run_and_record(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[list[Message]]]:
-    """Run the script with every driver; return the result and the requests, which are equal for all drivers."""
-    models: list[ScriptedModel] = []
-
-    def executor() -> AgentExecutor:
-        models.append(ScriptedModel(replies))
-        agent = create_tool_calling_agent(models[-1], [echo, fail], system="Be good.")
-        return AgentExecutor(agent=agent, tools=[echo, fail], **settings)
-
-    outcome = run_executor(executor)
-    first, *others = [[messages(request) for request in model.requests] for model in models]
-    assert all(other == first for other in others)
-    return outcome, first
+def run(*replies: ScriptedReply, **settings: Any) -> tuple[DriverResult[Ending], list[list[Message]]]:
+    """Run the script with every driver; return the result and the messages of its requests."""
+    result, requests = run_and_record(
+        lambda model: create_tool_calling_agent(model, [echo, fail], system="Be good."),
+        replies,
+        [echo, fail],
+        **settings,
+    )
+    return result, [messages(request) for request in requests]
 
 
 HEAD = [SystemMessage("Be good."), UserMessage("q")]
@@ -65,7 +64,7 @@ def results_follow_calls(conversation: list[Message]) -> bool:
 
 def test_parallel_calls_are_reported_in_order() -> None:
     calls = (call("echo", "a", text="1"), call("fail", "b", text="2"), call("nope", "c"), call("echo", "d", text="4"))
-    outcome, requests = run_and_record(ModelReply("Let me see.", calls), "done")
+    outcome, requests = run(ModelReply("Let me see.", calls), "done")
     assert outcome.outcome.output == "done"
     assert statuses(outcome) == ["ok", "error", "unknown_tool", "ok"]
     assert requests == [
@@ -86,7 +85,7 @@ A, B = call("echo", "a", text="1"), call("echo", "b", text="2")
 
 @cases("calls", [(A, B), (call("echo", "same", text="1"),) * 3, (call("echo", "", text="1"),) * 3])
 def test_each_reply_is_a_separate_message(calls: tuple[ToolCall, ...]) -> None:
-    _, requests = run_and_record(*calls, "done")
+    _, requests = run(*calls, "done")
     assert requests[-1][2:] == [
         message
         for one in calls
@@ -96,7 +95,7 @@ def test_each_reply_is_a_separate_message(calls: tuple[ToolCall, ...]) -> None:
 
 def test_calls_with_equal_ids_are_each_answered() -> None:
     calls = (call("echo", "x", text="1"), call("echo", "x", text="2"))
-    outcome, requests = run_and_record(calls, "done")
+    outcome, requests = run(calls, "done")
     assert observations(outcome) == ["1", "2"]
     assert requests[-1][2:] == [AssistantMessage("", calls), ToolMessage("x", "1"), ToolMessage("x", "2")]
 
@@ -114,7 +113,7 @@ def test_calls_with_equal_ids_are_each_answered() -> None:
 )
 def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: str) -> None:
     calls = (call("echo", "a", text="1"), ToolCall("b", "echo", arguments))
-    outcome, requests = run_and_record(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
+    outcome, requests = run(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
     assert statuses(outcome) == ["parse_error"]
     assert outcome.spent["tool_calls"] == 0
     assistant, user = requests[-1][2:]
@@ -168,13 +167,13 @@ def test_reasoning_alone_is_no_answer(finish: Any, why: str) -> None:
     thoughts = ModelReply(" ", finish_reason=finish, reasoning=(Reasoning("Hm."),))
     with pytest.raises(ParseError, match=f"has reasoning, but neither an answer nor a call: .*{why}"):
         read(thoughts)
-    outcome, _ = run_and_record(thoughts, "done", handle_parsing_errors=True)
+    outcome, _ = run(thoughts, "done", handle_parsing_errors=True)
     assert outcome.outcome.output == "done"
 
 
 def test_reasoning_is_sent_back_with_its_calls() -> None:
     thoughts = (Reasoning("Hm.", '{"signature":"x"}', "anthropic"),)
-    _, requests = run_and_record(ModelReply("", (call("echo", "a", text="1"),), reasoning=thoughts), "done")
+    _, requests = run(ModelReply("", (call("echo", "a", text="1"),), reasoning=thoughts), "done")
     sent = requests[1][2]
     assert isinstance(sent, AssistantMessage)
     assert sent.reasoning == thoughts

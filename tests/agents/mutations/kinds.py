@@ -42,6 +42,18 @@ JSON_KEEPERS = [
 WRAPPERS = [common.surround, common.think]
 JSON_BREAKERS = [in_json.add_decision, in_json.cut, in_json.contradict, in_json.quote_within]
 
+
+def json_kind(read: Callable[..., Decision], *breakers: common.Change) -> Kind:
+    """Return the kind of an agent of LangChain's whose replies are JSON."""
+    return Kind(
+        lambda reply: read(reply, common.NAMES),
+        in_json.as_json("Final Answer", "action_input"),
+        JSON_KEEPERS,
+        [in_json.fence, in_json.speak, common.explain, common.invent, *WRAPPERS],
+        [*JSON_BREAKERS, *breakers],
+    )
+
+
 KINDS = {
     "react": Kind(
         lambda reply: react.read(reply, common.NAMES),
@@ -83,27 +95,9 @@ KINDS = {
             in_json.label_decision,
         ],
     ),
-    "chat": Kind(
-        lambda reply: chat.read(reply, common.NAMES),
-        in_json.as_json("Final Answer", "action_input"),
-        JSON_KEEPERS,
-        [in_json.fence, in_json.speak, common.explain, common.invent, *WRAPPERS],
-        [*JSON_BREAKERS, in_json.conclude_too],
-    ),
-    "structured_chat": Kind(
-        lambda reply: structured_chat.read(reply, common.NAMES),
-        in_json.as_json("Final Answer", "action_input"),
-        JSON_KEEPERS,
-        [in_json.fence, in_json.speak, common.explain, common.invent, *WRAPPERS],
-        JSON_BREAKERS,
-    ),
-    "json_chat": Kind(
-        lambda reply: json_chat.read(reply, common.NAMES),
-        in_json.as_json("Final Answer", "action_input"),
-        JSON_KEEPERS,
-        [in_json.fence, in_json.speak, common.explain, common.invent, *WRAPPERS],
-        JSON_BREAKERS,
-    ),
+    "chat": json_kind(chat.read, in_json.conclude_too),
+    "structured_chat": json_kind(structured_chat.read),
+    "json_chat": json_kind(json_chat.read),
     "xml": Kind(
         lambda reply: xml.read(reply, common.NAMES),
         tagged.tagged,

@@ -92,16 +92,8 @@ def mark(chance: Random, text: str) -> str:
         return text
     before = chance.choice(["", "Let me see.\n", "OK.\n\n"])
     forms = [
-        "<tool_call>\n{}\n</tool_call>",
-        "<tool_call>{}</tool_call>",
-        "<tool_call>{}",
-        "[TOOL_CALLS] [{}]",
-        "[TOOL_CALLS]{}",
-    ]
-    forms += [
-        "<|python_tag|>{}",
-        "<|python_tag|>{}<|eom_id|>",
-        "<tools>{}</tools>",
+        *("<tool_call>\n{}\n</tool_call>", "<tool_call>{}</tool_call>", "<tool_call>{}", "[TOOL_CALLS] [{}]"),
+        *("[TOOL_CALLS]{}", "<|python_tag|>{}", "<|python_tag|>{}<|eom_id|>", "<tools>{}</tools>"),
         "<function_call>{}</function_call>",
     ]
     alone = ["{}", "```json\n{}\n```", "``` \n{}\n```", "[{}]", "```{}```"]

@@ -1,0 +1,466 @@
+"""The parsers of LangChain's agents: what they read, what they refuse, and text that a model has invented."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentFinish, AgentStep, ParseError
+from graphexec.actions import Steps
+from graphexec.agents import Decision
+from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, unescape_tags
+from graphexec.messages import ModelReply
+from tests.agents.mutations.common import Meaning, meaning_of
+from tests.agents.strategies import any_text, names, objects, plain
+from tests.parameters import cases
+
+Read: TypeAlias = Callable[[ModelReply], Decision]
+CATS, ADD = '{"action": "search", "action_input": "cats"}', '{"action": "add", "action_input": {"a": 1, "b": 2}}'
+ECHO = '{"action": "echo", "action_input": "a"}'
+TAGGED = st.lists(
+    st.sampled_from(
+        ["<tool>", "</tool>", "<tool_input>", "</TOOL_INPUT >", "<b>", "&lt;", "&amp;", "tool>", "lt;", "x"]
+    )
+).map("".join)
+
+
+def action(read: Read, text: str) -> AgentAction:
+    decision = read(ModelReply(text))
+    assert not isinstance(decision, AgentFinish)
+    (only,) = decision
+    return only
+
+
+# ---- what is formatted is parsed back
+
+
+@cases(
+    ("read", "form"),
+    [
+        (mrkl.read, "I look.\nAction: {}\nAction Input: {}"),
+        (conversational.read, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
+    ],
+)
+@given(names(), plain())
+def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_input: str) -> None:
+    text = form.format(tool, tool_input)
+    assert action(read, text) == AgentAction(tool, tool_input, text)
+
+
+@cases(
+    ("read", "form", "indent"),
+    [
+        (chat.read, "Thought: hm\nAction:\n```\n{}\n```", 2),
+        (structured_chat.read, "Thought: hm\nAction:\n```\n{}\n```", None),
+        (json_chat.read, "```json\n{}\n```", None),
+        (json_chat.read, "{}", None),
+        (json_chat.read, "[{}]", None),
+        (json_chat.read, "Sure!\n```\n{}\n```\nDone.", None),
+    ],
+)
+@given(names(), plain() | objects())
+def test_action_in_json_is_parsed_back(
+    read: Read, form: str, indent: int | None, name: str, tool_input: str | dict[str, Any]
+) -> None:
+    text = form.format(json.dumps({"action": name, "action_input": tool_input}, indent=indent))
+    assert action(read, text) == AgentAction(name, tool_input, text)
+
+
+@given(names(), any_text() | TAGGED)
+def test_tagged_action_is_parsed_back(tool: str, text: str) -> None:
+    # A closing tag on a line of its own ends reasoning, wherever it is.
+    assume("think" not in text)
+    tool_input = text.strip()
+    reply = f"Hm.\n<tool>{tool}</tool><tool_input>{escape_tags(tool_input)}"
+    # With and without the stop string, which may be cut off.
+    for written in (reply, f"{reply}</tool_input>", f"{reply}\n</tool_input>\n"):
+        found = action(xml.read, written)
+        assert (found.tool, found.tool_input, found.log.rstrip()) == (tool, tool_input, reply.rstrip())
+    finish = xml.read(ModelReply(f"<final_answer>{escape_tags(tool_input)}</final_answer>"))
+    assert meaning_of(finish) == (tool_input,)
+
+
+@given(plain())
+def test_question_is_parsed_back(question: str) -> None:
+    assume(question and "\n" not in question)
+    text = f" Yes.\nFollow up: {question}\n"
+    assert action(self_ask.read, text) == AgentAction("Intermediate Answer", question, text)
+    assert meaning_of(self_ask.read(ModelReply(f"So the final answer is: {question}\n\n"))) == (question,)
+
+
+@given(plain())
+def test_answer_is_parsed_back(text: str) -> None:
+    fenced = f"```json\n{json.dumps({'action': 'Final Answer', 'action_input': text})}\n```"
+    assert meaning_of(json_chat.read(ModelReply(fenced))) == (text,)
+    assume("action" not in text.lower())
+    spoken = ModelReply(f"Thought: Do I need to use a tool? No\nAI: {text}\nAI: {text}")
+    assert meaning_of(conversational.read(spoken)) == (f"{text}\nAI: {text}".strip(),)
+
+
+# ---- what replies mean
+
+
+def rows_of(table: Mapping[Read, Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+    return [(read, *row) for read, rows in table.items() for row in rows]
+
+
+MEANINGS: dict[Read, list[tuple[str, Meaning]]] = {
+    mrkl.read: [
+        # A quotation mark that another does not balance is kept.
+        ('Action: sql\nAction Input: SELECT "x" FROM "y"', ("sql", 'SELECT "x" FROM "y"')),
+        ('Action: sql\nAction Input: SELECT * FROM t WHERE a = "b"', ("sql", 'SELECT * FROM t WHERE a = "b"')),
+        ('Action: sql\nAction Input: "x" = "y', ("sql", '"x" = "y')),
+        ('action: `f`\naction input: ```json\n{"a": 1}\n```', ("f", '{"a": 1}')),
+    ],
+    conversational.read: [
+        ("Action: search\nAction Input: AI: an introduction", ("search", "AI: an introduction")),
+        ('action: f\naction input: ```json\n{"a": 1}\n```', ("f", '{"a": 1}')),
+        (" ai : hello", ("hello",)),
+    ],
+    chat.read: [
+        (f"Action:\n```\n{CATS}\n```", ("search", "cats")),
+        (f"Action:\n```json\n{CATS}\n```\n", ("search", "cats")),
+        (f"action: ```json{CATS}```", ("search", "cats")),
+        (f"Action: ```{CATS}```", ("search", "cats")),
+        (f"```JSON\n[{CATS}]\n```", ("search", "cats")),
+        # The stop string may have cut off the end of the fence; the object is complete.
+        (f"Action:\n```\n{CATS}\n", ("search", "cats")),
+        (f"Action: {CATS}", ("search", "cats")),
+        (CATS, ("search", "cats")),
+        (f"I use `search`, not ```python\nsearch()\n```.\nAction:\n```\n{CATS}\n```", ("search", "cats")),
+        ('Action:\n```\n{"action": "f"}\n```', ("f", {})),
+        ('Action:\n```\n{"action": "f", "action_input": null}\n```', ("f", {})),
+        ('Action:\n```\n{"action": "f", "action_input": {}}\n```', ("f", {})),
+        ('Action:\n```\n{"action": "f", "action_input": ""}\n```', ("f", "")),
+        ('Action:\n```\n{"action": "f", "action_input": 3}\n```', ("f", "3")),
+        ('Action:\n```\n{"action": "f", "action_input": ["a"]}\n```', ("f", '["a"]')),
+        (
+            'Action:\n```\n{"action": " f ", "action_input": "say \\"```\\" and Final Answer: no"}\n```',
+            ("f", 'say "```" and Final Answer: no'),
+        ),
+        ("Final Answer: 42", ("42",)),
+        ("Thought: ok\nfinal answer: 42\n", ("42",)),
+        ("Final Answer: write ```python\nx = {}\n```", ("write ```python\nx = {}\n```",)),
+        ('Final Answer:\n```json\n{"a": 1}\n```', ('```json\n{"a": 1}\n```',)),
+        ('```\n{"action": "Final Answer", "action_input": "42"}\n```', ("42",)),
+        ('```\n{"action": "final_answer", "action_input": {"a": 1}}\n```', ('{"a":1}',)),
+        ('```\n{"action": "Final Answer"}\n```', ("",)),
+    ],
+    structured_chat.read: [
+        # Text without JSON is the answer.
+        (" It is 3.\n", ("It is 3.",)),
+        (" ```python\nprint(3)\n```\n", ("```python\nprint(3)\n```",)),
+        (" [Note] {x} is 3\n", ("[Note] {x} is 3",)),
+        (" Use ``` for code.\n", ("Use ``` for code.",)),
+        (" {x | x > 3}\n", ("{x | x > 3}",)),
+        (" `f`: 3\n", ("`f`: 3",)),
+        (f"action:\n```json\n{ADD}\n```", ("add", {"a": 1, "b": 2})),
+        (f"action: {ADD}", ("add", {"a": 1, "b": 2})),
+        (f"```{ADD}```\nThat is what I do.", ("add", {"a": 1, "b": 2})),
+        (ADD, ("add", {"a": 1, "b": 2})),
+    ],
+    json_chat.read: [
+        ('{"action": "echo", "action_input": null}', ("echo", {})),
+        ('{"action": "echo"}', ("echo", {})),
+    ],
+    xml.read: [
+        ("I know.\n<final_answer> 42 </final_answer> Bye.", ("42",)),
+        ("<Final_Answer >42", ("42",)),
+        ("<final_answer>a < b, <b>bold</b></final_answer>", ("a < b, <b>bold</b>",)),
+        ("<final_answer></final_answer>", ("",)),
+    ],
+    self_ask.read: [
+        # A question follows the first colon.
+        ("Follow up: Who is at 10:30 what?", ("Intermediate Answer", "Who is at 10:30 what?")),
+        ("Yes. Follow up: Who?", ("Intermediate Answer", "Who?")),
+        ("Followup: Who?\n \n", ("Intermediate Answer", "Who?")),
+        ("follow-up 2 : Who?", ("Intermediate Answer", "Who?")),
+        ("Follow up: A?\nFollow up: B?", ("Intermediate Answer", "B?")),
+        ("Follow up: A?\r\n", ("Intermediate Answer", "A?")),
+        # An answer may be anywhere on the last line.
+        ("So the final answer is: X: 1", ("X: 1",)),
+        ("No. So the final answer is: X: 1", ("X: 1",)),
+        ("No.\nso the final answer is : X: 1\n\n", ("X: 1",)),
+        ("Follow up: A?\nSo the final answer is:X: 1", ("X: 1",)),
+    ],
+}
+
+
+@cases(("read", "text", "meaning"), rows_of(MEANINGS))
+def test_reply_has_a_meaning(read: Read, text: str, meaning: Meaning) -> None:
+    assert meaning_of(read(ModelReply(text))) == meaning
+
+
+@cases(
+    ("text", "output", "log"),
+    [
+        ("Final Answer: 42", "42", "Final Answer: 42"),
+        ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
+        ("final answer: 42", "42", None),
+        # The text after the answer is invented; the answer keeps its last character.
+        ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
+        ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
+        ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
+        ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
+    ],
+)
+def test_answer_before_an_action_has_priority(text: str, output: str, log: str | None) -> None:
+    finish = mrkl.read(ModelReply(text))
+    assert isinstance(finish, AgentFinish)
+    assert (finish.output, finish.log) == (output, text if log is None else log)
+
+
+# A reply, what it means, and texts that a model has invented behind it.
+INVENTED: dict[Read, list[tuple[str, Meaning, list[str]]]] = {
+    mrkl.read: [
+        (
+            "Action: f\nAction Input: x",
+            ("f", "x"),
+            [f"\n{label} y\nFinal Answer: y" for label in ("Observation:", "\tObservation:", "observation:")],
+        )
+    ],
+    conversational.read: [("Action: f\nAction Input: x", ("f", "x"), ["\nObservation: y\nAI: y it is"])],
+    chat.read: [
+        (
+            f"Action:\n```\n{CATS}\n```",
+            ("search", "cats"),
+            ["\nObservation: found\nFinal Answer: found", f"\nobservation: found\n```\n{CATS}\n```"],
+        )
+    ],
+    structured_chat.read: [
+        (f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), [f"\nObservation: 4\n```\n{ADD}\n```"]),
+        ("It is 3.", ("It is 3.",), ["\nObservation: 4"]),
+    ],
+    json_chat.read: [(f"```json\n{ECHO}\n```", ("echo", "a"), [f"\nObservation: b\n```json\n{ECHO}\n```"])],
+    xml.read: [
+        (
+            "<tool>f</tool><tool_input>x",
+            ("f", "x"),
+            [
+                "</tool_input>\n<observation>y</observation><final_answer>y</final_answer>",
+                "</tool_input><observation>y</observation><tool>g</tool><tool_input>z</tool_input>",
+                "<observation>y</observation><final_answer>y</final_answer>",
+                "</tool_input> Then I shall see.",
+            ],
+        )
+    ],
+    self_ask.read: [
+        (
+            "Follow up: A?",
+            ("Intermediate Answer", "A?"),
+            [
+                f"\n{label} B.\nSo the final answer is: B"
+                for label in ("Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:")
+            ],
+        )
+    ],
+}
+
+
+@cases(
+    ("read", "text", "meaning", "invented"),
+    [(*row[:3], invented) for row in rows_of(INVENTED) for invented in row[3]],
+)
+def test_invented_observation_and_following_text_are_ignored(
+    read: Read, text: str, meaning: Meaning, invented: str
+) -> None:
+    decision = read(ModelReply(text + invented))
+    assert meaning_of(decision) == meaning
+    assert (decision.log if isinstance(decision, AgentFinish) else decision[0].log) == text
+
+
+# ---- what is refused
+
+NEITHER, NO_INPUT = "neither a <tool> nor a <final_answer>", "not followed by </tool> and <tool_input>"
+# The facts that every observation of a reader has, and replies, each with a fact of its own; None has no observation.
+REFUSED: dict[Read, tuple[str, list[tuple[str, str | None]]]] = {
+    mrkl.read: (
+        "Invalid Format: ",
+        [
+            ("Action: f\nAction Input: x\nFinal Answer: 42", None),
+            ("I think.", "Missing 'Action:' after 'Thought:'"),
+            ("Action: f", "Missing 'Action Input:' after 'Action:'"),
+        ],
+    ),
+    conversational.read: (
+        "",
+        [
+            *((text, "") for text in ("", "Hello!", "Thought: Do I need to use a tool? No")),
+            ("Action: f\nAction Input: x\nAI: y", None),
+        ],
+    ),
+    chat.read: (
+        "",
+        [
+            ("", "it has neither"),
+            ("I think.", "it has neither"),
+            ("Action: search\nAction Input: cats", "it has neither"),
+            ("```python\nprint()\n```", "it has neither"),
+            (f"```\n{CATS}\n```\n```\n{CATS}\n```", "it has 2 JSON objects"),
+            (f"```\n[{CATS}, {CATS}]\n```", "it is a list of 2"),
+            ("```\n[]\n```", "it is a list of 0"),
+            ("```\n[[]]\n```", "it is not an object with an action"),
+            ('```\n{"tool": "f"}\n```', "it is not an object with an action"),
+            ('```\n{"action": 3}\n```', "it is not an object with an action"),
+            ("{'action': 'f', 'action_input': 'it's'}", "it is not JSON"),
+        ],
+    ),
+    structured_chat.read: (
+        "",
+        [
+            ("", "it is empty"),
+            ("Observation: 3", "it is empty"),
+            (f"```{ADD}``` or ```{ADD}```", "it has 2 JSON objects"),
+            (f"{ADD}\n{ADD}", "it has 2 JSON objects"),
+            ('```\n{"a": 1}\n```', "it is not an object with an action"),
+            ("```\n{x}\n```", "it is not JSON"),
+        ],
+    ),
+    json_chat.read: (
+        'write one JSON object, {"action": "<tool>"',
+        [
+            ("", "it has no JSON object"),
+            ("It is a.", "it has no JSON object"),
+            ("null", "it has no JSON object"),
+            ("Observation: a", "it has no JSON object"),
+            (f"```{ECHO}``` ```{ECHO}```", "it has 2 JSON objects instead of one"),
+            (f"[{ECHO}, {ECHO}]", "it is a list of 2; decide on one action at a time"),
+            ("```[]```", "it is a list of 0"),
+            ("```[[1]]```", "it is not an object with an action"),
+            (f"```{ECHO} {ECHO}```", "it is not JSON"),
+            ('{"action": "echo", "action_input": NaN}', "it is not JSON"),
+            ('{"a":' * 10_000, "it is not JSON"),
+        ],
+    ),
+    xml.read: (
+        "<tool>the tool</tool><tool_input>its input</tool_input>",
+        [
+            ("", NEITHER),
+            ("It is 42.", NEITHER),
+            ("</tool><tool_input>x</tool_input>", NEITHER),
+            ("<observation>42</observation><final_answer>42</final_answer>", NEITHER),
+            ("<tool>f", NO_INPUT),
+            ("<tool>f</tool>", NO_INPUT),
+            ("<tool>f<tool_input>x</tool_input>", NO_INPUT),
+            ("<tool>f</tool><tool_input>x</tool_input><tool>g</tool><tool_input>y", "one tool at a time"),
+            ("<tool>f</tool><tool_input>x<tool>g</tool>", "one tool at a time"),
+        ],
+    ),
+    self_ask.read: (
+        "",
+        [
+            *((text, "") for text in ("", "\n", "No.", "Follow up:", "Follow up: A?\nI wonder.")),
+            ("So the final answer is: 1\nThat is all.", ""),
+            ("Follow up: Is it 1? So the final answer is: 1", ""),
+        ],
+    ),
+}
+
+
+@cases(
+    ("read", "form", "text", "why"),
+    [(read, form, *row) for read, (form, rows) in REFUSED.items() for row in rows],
+)
+def test_other_replies_are_parse_errors(read: Read, form: str, text: str, why: str | None) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(text))
+    assert raised.value.llm_output == text.partition("Observation")[0]
+    if why is None:
+        assert raised.value.observation is None
+    else:
+        assert form in str(raised.value.observation)
+        assert why in str(raised.value.observation)
+
+
+@cases(
+    ("read", "text"),
+    [
+        (chat.read, f"Action:\n```\n{CATS}\n```\nFinal Answer: 42"),
+        (chat.read, f"Final Answer: 42\nAction:\n```\n{CATS}\n```"),
+        (chat.read, f"Action: {CATS}\nFinal Answer: 42"),
+        (chat.read, f"Final Answer: {CATS}"),
+        (xml.read, "<tool>f</tool><tool_input>x</tool_input><final_answer>42</final_answer>"),
+        (xml.read, "<tool>f</tool><tool_input>x<final_answer>42</final_answer>"),
+        (xml.read, "<final_answer>42</final_answer><tool>f</tool><tool_input>x</tool_input>"),
+        (xml.read, "<final_answer>42<tool>f</tool>"),
+    ],
+)
+def test_answer_with_action_is_a_parse_error(read: Read, text: str) -> None:
+    with pytest.raises(ParseError, match="both a final answer and a parse-able action") as raised:
+        read(ModelReply(text))
+    assert raised.value.llm_output == text
+
+
+CUTS = [
+    *itertools.product([chat.read], [CATS], ["Action:\n```\n", "```json", "Action: ", ""], range(1, len(CATS))),
+    *itertools.product(
+        [structured_chat.read], [ADD], ["Action:\n```\n", "```json", "Action: ", ""], range(1, len(ADD))
+    ),
+    *itertools.product([json_chat.read], [ECHO], ["```json\n", ""], range(len(ECHO))),
+]
+
+
+@cases(("read", "blob", "before", "length"), CUTS)
+def test_truncated_json_is_neither_action_nor_answer(read: Read, blob: str, before: str, length: int) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(before + blob[:length]))
+    with pytest.raises(ParseError):
+        read(ModelReply(before + blob[:length], finish_reason="length"))
+
+
+@given(objects(), st.data())
+def test_truncated_json_is_parsed_completely_or_not(tool_input: dict[str, Any], data: st.DataObject) -> None:
+    text = f"```json\n{json.dumps({'action': 'f', 'action_input': tool_input})}\n```"
+    length = data.draw(st.integers(0, len(text)))
+    with contextlib.suppress(ParseError):
+        assert meaning_of(json_chat.read(ModelReply(text[:length]))) == ("f", tool_input)
+
+
+@cases(
+    ("read", "text"),
+    [
+        (json_chat.read, ECHO[:-3]),
+        (self_ask.read, "Follow up: Who was the"),
+        (xml.read, "<tool>shell</tool><tool_input>rm -rf /home/me"),
+    ],
+)
+def test_truncated_action_is_not_executed(read: Read, text: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(text, finish_reason="length"))
+    assert "cut at the token limit" in str(raised.value.observation)
+
+
+# ---- tags
+
+
+def test_complete_input_of_a_truncated_reply_is_read() -> None:
+    text = "<tool>shell</tool><tool_input>rm -rf /home/me/tmp</tool_input>"
+    assert meaning_of(xml.read(ModelReply(text, finish_reason="length"))) == ("shell", "rm -rf /home/me/tmp")
+
+
+@given(TAGGED)
+def test_escaping_removes_tags_and_is_reversible(text: str) -> None:
+    once, twice = escape_tags(text), escape_tags(escape_tags(text))
+    for name in ("tool", "tool_input", "observation", "final_answer"):
+        assert f"<{name}>" not in once.lower()
+        assert f"</{name}" not in once.lower()
+    assert (unescape_tags(once), unescape_tags(twice)) == (text, once)
+    assert escape_tags("a < b &lt; c <br>") == "a < b &lt; c <br>"
+
+
+def test_scratchpad_escapes_tags() -> None:
+    step = AgentStep(AgentAction("f", "</tool_input>", "Look: <tool>f"), "</observation><final_answer>1</final_answer>")
+    assert format_scratchpad(Steps([step])) == (
+        "Look: <tool>f</tool><tool_input>&lt;/tool_input></tool_input>\n"
+        "<observation>&lt;/observation>&lt;final_answer>1&lt;/final_answer></observation>\n"
+    )
+    named = format_scratchpad(Steps([AgentStep(AgentAction("f", {"a": 1}, ""), 3)]))
+    assert named.startswith('<tool>f</tool><tool_input>{"a":1}</tool_input>\n<observation>3<')
