@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, final
 
 import networkx as nx
@@ -29,47 +29,24 @@ from graphexec.testing.strategies import graphs as sound_graphs
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
 from tests.parameters import cases
 from tests.verify.machines import graphs
+from tests.verify.orders import Order, Paid, Refused
 from tests.verify.writing import WRITER
 
 
 @final
-@dataclass(frozen=True)
-class Job:
-    pass
+class Approved: ...
 
 
 @final
-@dataclass(frozen=True)
-class Approved:
-    pass
+class Repeat: ...
 
 
 @final
-@dataclass(frozen=True)
-class Refused:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Paid:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Repeat:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Over:
-    pass
+class Over: ...
 
 
 @node
-def ask_first(job: Job) -> Approved | Refused:
+def ask_first(order: Order) -> Approved | Refused:
     raise AssertionError("nothing calls this")
 
 
@@ -84,7 +61,7 @@ def pay(approved: Approved | Repeat) -> Paid:
 
 
 @node
-def decide(paid: Paid) -> Job | Repeat | Over:
+def decide(paid: Paid) -> Order | Repeat | Over:
     raise AssertionError("nothing calls this")
 
 
@@ -93,10 +70,12 @@ PAYMENTS = graph(
     edges(ask_first, on(Approved, pay) | on(Refused, refuse))
     | edges(refuse, on(Approved, pay) | on(Over, END))
     | edges(pay, on(Paid, decide))
-    | edges(decide, on(Job, ask_first) | on(Repeat, pay) | on(Over, END)),
+    | edges(decide, on(Order, ask_first) | on(Repeat, pay) | on(Over, END)),
     start=ask_first,
 )
 
+
+UNREACHED: Graph[Any, Any] = Graph(list[Node[Any, Any]]([pay, decide]), [Edge("pay", Paid, "END")], "pay")
 
 # ---- as a graph of networkx
 
@@ -119,18 +98,9 @@ def test_attributes_of_the_executors_machine() -> None:
     assert network.nodes["dispatch_tools"]["charges"] == "tool_calls"
     assert network.nodes["END"].keys() == network.nodes["plan"].keys() - {"least", "most"}
     assert network.nodes["END"]["takes"].split() == ["AgentFinish", "StoppedResponse"]
-    assert network.edges["plan", "stopped_response", "LimitReached"] == {
-        "outcome": "LimitReached",
-        "resets": "",
-        "spent": True,
-        "returned": False,
-    }
-    assert network.edges["parse", "plan", "Ready"] == {
-        "outcome": "Ready",
-        "resets": "",
-        "spent": False,
-        "returned": True,
-    }
+    reached, ready = network.edges["plan", "stopped_response", "LimitReached"], network.edges["parse", "plan", "Ready"]
+    assert reached == {"outcome": "LimitReached", "resets": "", "spent": True, "returned": False}
+    assert ready == {"outcome": "Ready", "resets": "", "spent": False, "returned": True}
 
 
 def test_budgets_resets_and_grace_are_attributes() -> None:
@@ -201,52 +171,66 @@ def test_dominators_agree_with_networkx(machine: Graph[Any, Any]) -> None:
             assert {name for name in network if holds(machine, name, other)} == chain
 
 
-def test_approval_comes_before_payment() -> None:
-    assert dominates(PAYMENTS, ask_first, pay)
-    assert dominates(PAYMENTS, "ask_first", "pay")
-    # It may have been refused at first.
-    assert not dominates(PAYMENTS, ask_first, pay, outcome=Approved)
-    assert dominates(PAYMENTS, ask_first, refuse, outcome=Refused)
-    assert not dominates(PAYMENTS, refuse, pay)
+@node
+def spin(order: Order) -> Order | Over:
+    raise AssertionError("nothing calls this")
 
 
-def test_each_payment_needs_an_approval_of_its_own() -> None:
-    assert not dominates(PAYMENTS, ask_first, pay, each=True)
-    assert not dominates(PAYMENTS, refuse, pay, each=True)
-    assert dominates(PAYMENTS, pay, decide, each=True)
-    assert dominates(PAYMENTS, pay, decide, outcome=Paid, each=True)
-    assert dominates(AGENT_EXECUTOR, parse, dispatch_tools, outcome=Acted, each=True)
+@node
+def begin(order: Order) -> Order:
+    raise AssertionError("nothing calls this")
 
 
-def test_started_work_is_completed() -> None:
-    assert postdominates(PAYMENTS, decide, pay)
-    assert postdominates(PAYMENTS, decide, pay, each=True)
-    assert not postdominates(PAYMENTS, decide, ask_first)
-    assert not postdominates(PAYMENTS, decide, pay, outcome=Over)
+SPINNING = graph(edges(begin, on(Order, spin)) | edges(spin, on(Order, spin) | on(Over, END)), start=begin)
 
 
-def test_self_loop_is_a_cycle() -> None:
-    @node
-    def spin(job: Job) -> Job | Over:
-        raise AssertionError("nothing calls this")
+@cases(
+    ("machine", "first", "second", "options", "holds"),
+    [
+        # An approval comes before a payment. It may have been refused at first.
+        (PAYMENTS, ask_first, pay, {}, True),
+        (PAYMENTS, "ask_first", "pay", {}, True),
+        (PAYMENTS, ask_first, pay, {"outcome": Approved}, False),
+        (PAYMENTS, ask_first, refuse, {"outcome": Refused}, True),
+        (PAYMENTS, refuse, pay, {}, False),
+        # Not each payment has an approval of its own.
+        (PAYMENTS, ask_first, pay, {"each": True}, False),
+        (PAYMENTS, refuse, pay, {"each": True}, False),
+        (PAYMENTS, pay, decide, {"each": True}, True),
+        (PAYMENTS, pay, decide, {"outcome": Paid, "each": True}, True),
+        (AGENT_EXECUTOR, parse, dispatch_tools, {"outcome": Acted, "each": True}, True),
+        # A self-loop is a cycle.
+        (SPINNING, begin, spin, {}, True),
+        (SPINNING, begin, spin, {"each": True}, False),
+        # Nodes dominate themselves, and the end nothing else.
+        (PAYMENTS, pay, pay, {"each": True}, True),
+        (PAYMENTS, pay, pay, {"outcome": Paid}, False),
+        (PAYMENTS, ask_first, END, {}, True),
+        (PAYMENTS, END, pay, {}, False),
+    ],
+)
+def test_node_dominates_what_it_comes_before(
+    machine: Graph[Any, Any], first: Any, second: Any, options: Any, holds: bool
+) -> None:
+    assert dominates(machine, first, second, **options) is holds
 
-    @node
-    def begin(job: Job) -> Job:
-        raise AssertionError("nothing calls this")
 
-    machine = graph(edges(begin, on(Job, spin)) | edges(spin, on(Job, spin) | on(Over, END)), start=begin)
-    assert dominates(machine, begin, spin)
-    assert not dominates(machine, begin, spin, each=True)
-    assert postdominates(machine, spin, spin, outcome=Over)
-    assert not postdominates(machine, spin, spin, outcome=Over, each=True)
-
-
-def test_nodes_dominate_themselves_and_the_end_nothing_else() -> None:
-    assert dominates(PAYMENTS, pay, pay, each=True)
-    assert not dominates(PAYMENTS, pay, pay, outcome=Paid)
-    assert dominates(PAYMENTS, ask_first, END)
-    assert not dominates(PAYMENTS, END, pay)
-    assert postdominates(PAYMENTS, END, pay)
+@cases(
+    ("machine", "first", "second", "options", "holds"),
+    [
+        (PAYMENTS, decide, pay, {}, True),
+        (PAYMENTS, decide, pay, {"each": True}, True),
+        (PAYMENTS, decide, ask_first, {}, False),
+        (PAYMENTS, decide, pay, {"outcome": Over}, False),
+        (SPINNING, spin, spin, {"outcome": Over}, True),
+        (SPINNING, spin, spin, {"outcome": Over, "each": True}, False),
+        (PAYMENTS, END, pay, {}, True),
+    ],
+)
+def test_started_work_is_completed(
+    machine: Graph[Any, Any], first: Any, second: Any, options: Any, holds: bool
+) -> None:
+    assert postdominates(machine, first, second, **options) is holds
 
 
 def test_a_spliced_node_dominates_what_it_guards() -> None:
@@ -283,47 +267,47 @@ def test_a_path_around_is_there_unless_dominated(machine: Graph[Any, Any]) -> No
             assert path is None or all(avoided not in (edge.source, edge.target) for edge in path)
 
 
-def written(path: tuple[Edge, ...] | None) -> list[str]:
-    return list(map(str, path or ()))
-
-
-def test_paths_to_nodes_outcomes_and_the_end() -> None:
-    assert written(shortest_path(AGENT_EXECUTOR, dispatch_tools)) == [
-        "plan --Replied--> parse",
-        "parse --Acted--> dispatch_tools",
-    ]
-    assert written(shortest_path(AGENT_EXECUTOR, END)) == ["plan --Replied--> parse", "parse --AgentFinish--> END"]
-    assert written(shortest_path(AGENT_EXECUTOR, StoppedResponse)) == [
-        "plan --LimitReached--> stopped_response",
-        "stopped_response --StoppedResponse--> END",
-    ]
-    assert shortest_path(AGENT_EXECUTOR, plan) == ()
-    assert written(shortest_path(AGENT_EXECUTOR, Ready, start=dispatch_tools)) == [
-        "dispatch_tools --Observed--> check_return_direct",
-        "check_return_direct --Ready--> plan",
-    ]
-
-
-def test_paths_may_avoid_a_node() -> None:
-    path = shortest_path(AGENT_EXECUTOR, AgentFinish, start=parse, avoiding=dispatch_tools)
-    assert written(path) == ["parse --AgentFinish--> END"]
-    assert shortest_path(AGENT_EXECUTOR, dispatch_tools, avoiding="parse") is None
-    assert shortest_path(AGENT_EXECUTOR, plan, avoiding=plan) is None
-    assert shortest_path(AGENT_EXECUTOR, AgentFinish, avoiding=END) is None
-    assert shortest_path(AGENT_EXECUTOR, check_return_direct, start="stopped_response") is None
+@cases(
+    ("target", "options", "path"),
+    [
+        (dispatch_tools, {}, ["plan --Replied--> parse", "parse --Acted--> dispatch_tools"]),
+        (END, {}, ["plan --Replied--> parse", "parse --AgentFinish--> END"]),
+        (
+            StoppedResponse,
+            {},
+            ["plan --LimitReached--> stopped_response", "stopped_response --StoppedResponse--> END"],
+        ),
+        (plan, {}, []),
+        (
+            Ready,
+            {"start": dispatch_tools},
+            ["dispatch_tools --Observed--> check_return_direct", "check_return_direct --Ready--> plan"],
+        ),
+        # It may avoid a node, and then there may be none.
+        (AgentFinish, {"start": parse, "avoiding": dispatch_tools}, ["parse --AgentFinish--> END"]),
+        (dispatch_tools, {"avoiding": "parse"}, None),
+        (plan, {"avoiding": plan}, None),
+        (AgentFinish, {"avoiding": END}, None),
+        (check_return_direct, {"start": "stopped_response"}, None),
+    ],
+)
+def test_shortest_path_to_node_outcome_or_end(target: Any, options: Any, path: list[str] | None) -> None:
+    found = shortest_path(AGENT_EXECUTOR, target, **options)
+    assert found == path if path is None else list(map(str, found or ())) == path
 
 
 # ---- mistakes
+
+
+# Any: a name is not a graph.
+NAME: Any = "plan"
 
 
 @cases(
     ("asked", "message"),
     [
         (lambda: dominates(PAYMENTS, "ask_frist", pay), "the graph has no node ask_frist; did you mean ask_first?"),
-        (
-            lambda: postdominates(PAYMENTS, pay, "wood"),
-            "the graph has no node wood; its nodes are ask_first, refuse, pay, decide",
-        ),
+        (lambda: postdominates(PAYMENTS, pay, "wood"), "no node wood; its nodes are ask_first, refuse, pay, decide"),
         (lambda: shortest_path(PAYMENTS, plan), "the graph has no node plan; its nodes are"),
         (
             lambda: dominates(PAYMENTS, ask_first, pay, outcome=Over),
@@ -331,25 +315,16 @@ def test_paths_may_avoid_a_node() -> None:
         ),
         (
             lambda: dominates(PAYMENTS, END, pay, outcome=Over),
-            "END does not have the outcome Over; give a node that has outcomes",
+            "END does not have the outcome Over; give a node that has",
         ),
-        (
-            lambda: shortest_path(PAYMENTS, LimitReached),
-            "the graph does not have the outcome LimitReached; give ",
-        ),
-        (lambda: to_networkx("plan"), "'plan' is not a graph; write to_networkx(executor.graph)"),  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        (lambda: shortest_path(PAYMENTS, LimitReached), "the graph does not have the outcome LimitReached; give "),
+        (lambda: to_networkx(NAME), "'plan' is not a graph; write to_networkx(executor.graph)"),
+        # In drafts, nodes may be out of reach.
+        (lambda: dominates(UNREACHED, pay, decide), "decide cannot be reached from pay"),
+        (lambda: postdominates(UNREACHED, decide, decide), "END cannot be reached from decide"),
     ],
 )
-def test_mistakes_have_a_remedy(asked: Any, message: str) -> None:
+def test_mistakes_have_a_remedy(asked: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError) as raised:
         asked()
     assert message in str(raised.value)
-
-
-def test_unreachable_node_of_draft_has_no_dominators() -> None:
-    nodes: list[Node[Any, Any]] = [pay, decide]
-    machine: Graph[Any, Any] = Graph(nodes, [Edge("pay", Paid, "END")], "pay")
-    with pytest.raises(InputError, match="decide cannot be reached from pay"):
-        dominates(machine, pay, decide)
-    with pytest.raises(InputError, match="END cannot be reached from decide"):
-        postdominates(machine, decide, decide)
