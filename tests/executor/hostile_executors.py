@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -237,18 +237,9 @@ class Builder:
             return world.run(number)
 
         def thread(text: str, call: Call) -> str:
-            results: list[object] = []
-
-            def work() -> None:
-                try:
-                    results.append(world.run(number, host=call))
-                except Exception as error:  # noqa: BLE001 - returned as the tool's result
-                    results.append(error)
-
-            started = threading.Thread(target=work)
-            started.start()
-            started.join()
-            return str(results)
+            with ThreadPoolExecutor(1) as pool:
+                future = pool.submit(world.run, number, host=call)
+                return str(future.exception() or future.result())
 
         async def tasks(text: str, call: Call) -> str:
             return str(await asyncio.gather(world.arun(number), world.arun(number), return_exceptions=True))

@@ -9,7 +9,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast, final
 
@@ -20,6 +20,7 @@ from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime import current_call, report
 from graphexec.runtime.calls import Scope
+from graphexec.runtime.io import run_sync as run_coroutine
 from graphexec.runtime.threads import MOST_REPORTS, last_call, threads_since
 from graphexec.testing import VirtualClock
 from graphexec.testing.scripted import pause
@@ -111,6 +112,7 @@ class World:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.is_async = plan.entry_point.startswith("a")
         self.clock = VirtualClock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.blocked = 0.0
@@ -131,28 +133,18 @@ class World:
         """Run the first executor, resuming it after crashes; return its result, or the exception that ended it."""
         before = last_call()
         try:
-            return self.clock.run(self._adrive()) if self.plan.entry_point.startswith("a") else self._drive()
+            return self.clock.run(self._drive()) if self.is_async else run_coroutine(self._drive())
         finally:
             # Abandoned runs in threads end at their next step.
             eventually(lambda: not threads_since(before), "the thread of an abandoned run does not end")
 
-    async def _adrive(self) -> object:
-        self.loop = asyncio.get_running_loop()
+    async def _drive(self) -> object:
+        self.loop = asyncio.get_running_loop() if self.is_async else None
         start: Any = "q"
         while True:
             try:
-                with self.measure(0):
-                    return await self._aenter(start)
-            except Exception as error:  # noqa: BLE001 - judged by the caller
-                start = self._resume_after(error)
-                if start is None:
-                    return error
-
-    def _drive(self) -> object:
-        start: Any = "q"
-        while True:
-            try:
-                return self._enter(start)
+                with self.measure(0) if self.is_async else nullcontext():
+                    return await self._enter(start)
             except Exception as error:  # noqa: BLE001 - judged by the caller
                 start = self._resume_after(error)
                 if start is None:
@@ -166,33 +158,27 @@ class World:
         self.trails[snapshot.run_id].restarts += 1
         return gx.Snapshot.from_json(snapshot.to_json(), self.executors[0].graph).restarted()
 
-    def _enter(self, start: Any) -> object:
+    async def _enter(self, start: Any) -> object:
         executor = self.executors[0]
         match self.plan.entry_point:
+            case "run":
+                return executor.run(start)
             case "stream":
-                *_, last = executor.stream(start)
-                return last
+                return list(executor.stream(start))[-1]
             case "iter":
                 turns = executor.iter(start)
-                for _ in turns:
-                    pass
+                list(turns)
                 return turns.result
-            case _:
-                return executor.run(start)
-
-    async def _aenter(self, start: Any) -> object:
-        executor = self.executors[0]
-        match self.plan.entry_point:
-            case "astream" | "atokens":
-                async with aclosing(executor.astream(start, tokens=self.plan.entry_point == "atokens")) as events:
+            case "arun":
+                return await executor.arun(start)
+            case "astream" | "atokens" as way:
+                async with aclosing(executor.astream(start, tokens=way == "atokens")) as events:
                     return [event async for event in events][-1]
             case "aiter":
                 turns = executor.iter(start)
                 async for _ in turns:
                     pass
                 return turns.result
-            case _:
-                return await executor.arun(start)
 
     # ---- the behaviour of user code
 
