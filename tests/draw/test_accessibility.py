@@ -16,10 +16,11 @@ from graphexec.draw.formats.svg import svg
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
 from tests.draw import debugged
-from tests.draw.browser import Browser, Page, Pages, open_page, press
+from tests.draw.browser import Browser, Page, Pages, press
 from tests.draw.machines import EVERY_LOOK, with_marks, with_run
 from tests.draw.plugged import CRITIC, OUTPUT, plugged
-from tests.draw.test_page import Stream
+from tests.draw.test_page import open_live
+from tests.parameters import mark_except
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 
@@ -68,7 +69,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "stopped run": lambda: run_page(debugged.stopped_run()),
     "two runs": lambda: compare_runs(debugged.sixty_steps(), debugged.failed_run()),
 }
-by_page = pytest.mark.parametrize("name", PAGES)
+full = pytest.mark.full
+by_page = pytest.mark.parametrize("name", mark_except(PAGES, "60 steps", mark=full))
 
 
 @cache
@@ -77,42 +79,36 @@ def page_text(name: str) -> str:
     return PAGES[name]()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@by_page
+@pytest.mark.parametrize("scheme", mark_except(["light", "dark"], "dark", mark=full))
+@pytest.mark.parametrize("name", mark_except(PAGES, "pieces", "60 steps", "two runs", mark=full))
 def test_page_violates_no_rule(pages: Pages, name: str, scheme: Literal["light", "dark"]) -> None:
     page = pages.text(page_text(name), scheme=scheme)
     found = violations(page)
     for keys in (["Home"], ["ArrowRight"] * 3, ["e", "f"], ["?"]):
-        for key in keys:
-            press(page, key)
+        press(page, *keys)
         found += violations(page)
     assert found == []
 
 
-@by_page
+@pytest.mark.parametrize("name", mark_except(PAGES, mark=full))
 def test_page_on_a_phone_violates_no_rule(pages: Pages, name: str) -> None:
-    page = pages.text(page_text(name), **PHONE)
-    assert violations(page) == []
+    assert violations(pages.text(page_text(name), **PHONE)) == []
 
 
-@pytest.mark.parametrize("part", [0.0, 0.5])
+@pytest.mark.parametrize("part", mark_except([0.0, 0.5], 0.5, mark=full))
 def test_live_page_violates_no_rule(browser: Browser, part: float) -> None:
     recording = debugged.sixty_steps()
-    so_far = Recording(recording.records[: int(len(recording.records) * part)])
-    with (
-        Stream(html(recording.machine, so_far, live="events"), []) as stream,
-        open_page(browser, stream.address) as one,
-    ):
-        assert violations(one.page) == []
+    count = int(len(recording.records) * part)
+    with open_live(browser, recording, count, []) as (page, _):
+        assert violations(page) == []
 
 
+@full
 def test_svg_violates_no_rule(pages: Pages) -> None:
-    drawing = svg(with_run(EVERY_LOOK))
-    page_text = f"<!doctype html><html lang=en><title>A picture</title><main><h1>Picture</h1>{drawing}</main></html>"
-    page = pages.text(page_text)
+    main = f"<main><h1>Picture</h1>{svg(with_run(EVERY_LOOK))}</main>"
+    page = pages.text(f"<!doctype html><html lang=en><title>A picture</title>{main}</html>")
     assert violations(page) == []
-    image = page.get_by_role("img", name="State machine that starts at ask_model")
-    assert image.count() == 1
+    assert page.get_by_role("img", name="State machine that starts at ask_model").count() == 1
 
 
 # ---- fingers
@@ -133,11 +129,16 @@ def test_targets_on_a_phone_fit_a_finger(pages: Pages, name: str) -> None:
         press(page, key)
         small += page.evaluate(SMALL)
     assert small == []
-    wide: int = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 # ---- motion
+
+
+MOVING = """[...document.querySelectorAll("*")].filter(one => {
+    const style = getComputedStyle(one);
+    return style.transitionDuration !== "0s" || style.animationName !== "none" || style.scrollBehavior !== "auto";
+}).map(one => one.outerHTML.slice(0, 100))"""
 
 
 @by_page
@@ -146,13 +147,7 @@ def test_reduced_motion_stops_all_motion(pages: Pages, name: str) -> None:
     for key in ("Home", "ArrowRight", "f", "?"):
         press(page, key)
         assert page.evaluate("document.getAnimations().length") == 0
-    moving: list[str] = page.evaluate(
-        """[...document.querySelectorAll("*")].filter(one => {
-                const style = getComputedStyle(one);
-                return style.transitionDuration !== "0s" || style.animationName !== "none"
-                    || style.scrollBehavior !== "auto";
-            }).map(one => one.outerHTML.slice(0, 100))"""
-    )
+    moving: list[str] = page.evaluate(MOVING)
     assert moving == []
 
 
@@ -167,26 +162,22 @@ def right_to_left() -> Recording:
     return debugged.record([(1.0, call), (1.0, debugged.answering(f"{ARABIC} 32°C."))], ARABIC)
 
 
-def sides(page: Page, selector: str) -> tuple[float, float]:
-    """Return the distances of the text of an element from its left and from its right side."""
-    found: list[float] = page.locator(selector).first.evaluate(
-        """one => {
-            const range = document.createRange();
-            range.selectNodeContents(one);
-            const [text, box] = [range.getBoundingClientRect(), one.getBoundingClientRect()];
-            return [text.left - box.left, box.right - text.right];
-        }"""
-    )
-    return found[0], found[1]
+# The distances of the text of an element from its left and from its right side.
+SIDES = """one => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    const [text, box] = [range.getBoundingClientRect(), one.getBoundingClientRect()];
+    return [text.left - box.left, box.right - text.right];
+}"""
 
 
 def test_text_from_right_to_left_is_aligned_so(pages: Pages) -> None:
-    page = pages.text(run_page(right_to_left()), "#step=1")
+    page = pages.run(right_to_left(), "#step=1")
     for selector in (".row[data-position='0'] .gist", "#detail .part.reply pre"):
-        left, right = sides(page, selector)
+        left, right = page.locator(selector).first.evaluate(SIDES)
         assert right < left
     page.locator("#search").fill("search")
-    left, right = sides(page, "#detail h2")
+    left, right = page.locator("#detail h2").first.evaluate(SIDES)
     assert left <= right
 
 

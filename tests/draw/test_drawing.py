@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import product
 from typing import Any
 
 import pytest
@@ -89,25 +88,19 @@ def sight(page: Page) -> list[float]:
     return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
 
 
-def name_of(one: object) -> str | None:
-    """Return the id of a size."""
-    return "x".join(map(str, one)) if isinstance(one, tuple) else None
+def by_size(*quick: tuple[int, int]) -> pytest.MarkDecorator:
+    sizes = mark_except(SIZES, *quick, mark=pytest.mark.full)
+    return pytest.mark.parametrize("size", sizes, ids=[f"{wide}x{high}" for wide, high in SIZES])
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    mark_except(product(PAGES, SIZES), ("60 nodes", (390, 844)), mark=pytest.mark.full),
-    ids=name_of,
-)
+@by_size((390, 844))
+@pytest.mark.parametrize("name", mark_except(PAGES, "60 nodes", "two agents", mark=pytest.mark.full))
 def test_labels_are_readable(pages: Pages, name: str, size: tuple[int, int]) -> None:
     assert 9 <= smallest_text(pages.text(page_text(name), size=size)) + 0.01 <= 18
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    mark_except(product(["five nodes", "two agents"], SIZES), ("two agents", (1280, 720)), mark=pytest.mark.full),
-    ids=name_of,
-)
+@by_size((1280, 720))
+@pytest.mark.parametrize("name", mark_except(["five nodes", "two agents"], "two agents", mark=pytest.mark.full))
 def test_current_node_stays_in_sight(pages: Pages, name: str, size: tuple[int, int]) -> None:
     page = pages.text(page_text(name), size=size)
     assert is_in_sight(page, "[data-node].current")
@@ -116,7 +109,7 @@ def test_current_node_stays_in_sight(pages: Pages, name: str, size: tuple[int, i
     assert last.startswith("30 / ") or last == "end"
 
 
-@pytest.mark.parametrize("size", mark_except(SIZES, (390, 844), mark=pytest.mark.full), ids=name_of)
+@by_size((390, 844))
 def test_first_node_is_in_sight_at_the_start(pages: Pages, size: tuple[int, int]) -> None:
     page = pages.text(page_text("five nodes"), size=size)
     press(page, "End", "Home")

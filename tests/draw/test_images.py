@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from graphexec.draw.runs.labels import format_call, format_data, format_reply
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
-from tests.draw.browser import Browser, open_page
+from graphexec.tools import AnyTool
+from tests.draw.browser import Pages
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.parameters import cases
 
@@ -30,19 +32,22 @@ def look(text: str) -> list[Any]:
     return [f"The {text}:", DOG, {"address": ADDRESS}]
 
 
+def make_executor(one: AnyTool = look, **settings: Any) -> gx.AgentExecutor:
+    """Return an executor whose model calls the tool once."""
+    model = ScriptedModel([ToolCall("c1", one.name, '{"text": "dog"}'), "done"])
+    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [one]), tools=[one], **settings)
+
+
 def run(**settings: Any) -> gx.RunResult:
-    model = ScriptedModel([ToolCall("c1", "look", '{"text": "dog"}'), "done"])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [look]), tools=[look], **settings)
-    return executor.run({"input": "Which?", "images": [CAT]})
+    return make_executor(**settings).run({"input": "Which?", "images": [CAT]})
 
 
 def test_records_keep_images() -> None:
     recording = Recording.from_json_lines(recording_of(run()).to_json_lines())
     start, *others = recording.records
     assert [image_from_json(one) for one in start["input"]["images"]] == [CAT]
-    (observation,) = [
-        reply["observation"] for record in others for reply in record.get("replies", ()) if "observation" in reply
-    ]
+    replies = [reply for record in others for reply in record.get("replies", ())]
+    (observation,) = [reply["observation"] for reply in replies if "observation" in reply]
     assert image_from_json(observation[1]) == DOG
     assert image_from_json(observation[2]["address"]) == ADDRESS
 
@@ -62,17 +67,26 @@ def test_prompts_in_records_have_labels() -> None:
     assert "base64" not in json.dumps(messages)
 
 
-@cases("suffix", ["html", "svg", "md"])
-def test_no_picture_contains_base64(suffix: str, tmp_path: Path) -> None:
-    written = run().draw(tmp_path / f"run.{suffix}").read_text()
-    assert DOG.data not in written
-    assert CAT.data not in written
+def page_of(result: gx.RunResult, folder: Path) -> str:
+    return result.draw(folder / "run.html").read_text()
 
 
-def test_diagrams_of_a_run_show_labels() -> None:
-    result = run()
-    assert "[image 1: image/gif" in sequence_mermaid(result)
-    assert "base64" not in sequence_mermaid(result) + timeline(result)
+@cases(
+    "show, labels",
+    [
+        (page_of, [f"[image: {LABEL}]", "[image: image/png, 70 bytes]"]),
+        (lambda result, folder: result.draw(folder / "run.svg").read_text(), []),
+        (lambda result, folder: result.draw(folder / "run.md").read_text(), []),
+        (lambda result, _: sequence_mermaid(result), ["[image 1: image/gif"]),
+        (lambda result, _: timeline(result), []),
+    ],
+)
+def test_pictures_show_labels(show: Callable[[gx.RunResult, Path], str], labels: list[str], tmp_path: Path) -> None:
+    written = show(run(), tmp_path)
+    # A page has scripts that know the word.
+    for data in (DOG.data, CAT.data, *([] if show is page_of else ["base64"])):
+        assert data not in written
+    assert [label for label in labels if label not in written] == []
 
 
 def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
@@ -81,10 +95,8 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
         """Fetch a document."""
         return {"kind": "graphexec.image", "url": ADDRESS.url}
 
-    model = ScriptedModel([ToolCall("c1", "fetch", '{"text": ""}'), "done"])
-    result = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [fetch]), tools=[fetch]).run("?")
-    page = result.draw(tmp_path / "run.html").read_text()
-    for shown in (page, sequence_mermaid(result), timeline(result, width=200)):
+    result = make_executor(fetch).run("?")
+    for shown in (page_of(result, tmp_path), sequence_mermaid(result), timeline(result, width=200)):
         assert "[image" not in shown
         assert "graphexec.image" in shown
         assert "graphexec.data" not in shown
@@ -105,30 +117,21 @@ def test_too_deep_data_are_cut() -> None:
     assert format_reply({"observation": deep}, 40) == "…"
 
 
-def test_page_shows_labels(tmp_path: Path) -> None:
-    page = run().draw(tmp_path / "run.html").read_text()
-    assert f"[image: {LABEL}]" in page
-    assert "[image: image/png, 70 bytes]" in page
-
-
-def test_prompt_on_the_page_shows_labels(browser: Browser, tmp_path: Path) -> None:
-    page = run().draw(tmp_path / "run.html")
-    with open_page(browser, page.as_uri()) as one:
-        one.page.locator("#slider").fill("1")
-        asked = one.page.locator("#detail .part.model")
-        assert asked.get_by_text("[image 1: image/png, 70 bytes]").count() == 1
-        one.page.locator("#slider").fill("5")
-        # The text of the observation has it already.
-        assert asked.get_by_text(LABEL).count() == 1
-        assert one.faults == []
+@pytest.mark.full
+def test_prompt_on_the_page_shows_labels(pages: Pages) -> None:
+    page = pages.run(recording_of(run()))
+    page.locator("#slider").fill("1")
+    asked = page.locator("#detail .part.model")
+    assert asked.get_by_text("[image 1: image/png, 70 bytes]").count() == 1
+    page.locator("#slider").fill("5")
+    # The text of the observation has it already.
+    assert asked.get_by_text(LABEL).count() == 1
 
 
 def test_trace_shows_labels() -> None:
     err = io.StringIO()
     printer = TracePrinter(io.StringIO(), err)
-    model = ScriptedModel([ToolCall("c1", "look", '{"text": "dog"}'), "done"])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [look]), tools=[look])
-    for event in executor.stream("Which?"):
+    for event in make_executor().stream("Which?"):
         printer.on_event(event)
     assert f"[image 1: {LABEL}]" in err.getvalue()
     assert "base64" not in err.getvalue()
@@ -140,10 +143,8 @@ def test_image_as_an_answer_is_printed_as_a_label() -> None:
         """Show the dog."""
         return DOG
 
-    model = ScriptedModel([ToolCall("c1", "show", '{"text": ""}')])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [show]), tools=[show])
     out = io.StringIO()
-    TracePrinter(out, io.StringIO()).answer(executor.run("Which?").ending)
+    TracePrinter(out, io.StringIO()).answer(make_executor(show).run("Which?").ending)
     assert out.getvalue() == f"[image 1: {LABEL}]\n"
 
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
 
 from graphexec.draw import Recording
-from graphexec.draw.page import html
-from tests.draw.browser import Browser, Page, Pages, open_text, shown
+from tests.draw.browser import Page, Pages, shown
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps
 
 # A4 paper without its margins, in pixels.
 PAPER = (688, 1020)
 
 
-@contextmanager
-def printed(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
-    """Open the page of a run as it is printed, on a dark screen; the test fails if something is left behind."""
-    text = html(recording.machine, recording)
-    with open_text(browser, folder, text, address, size=PAPER, scheme="dark") as page:
-        shown = page.locator("#drawing svg").first.get_attribute("viewBox")
+Print = Callable[..., AbstractContextManager[Page]]
+
+
+@pytest.fixture
+def printed(pages: Pages) -> Print:
+    """Return a function that opens the page of a run as it is printed, and checks that nothing is left behind."""
+
+    @contextmanager
+    def open_printed(recording: Recording, address: str = "") -> Generator[Page]:
+        page = pages.run(recording, address, size=PAPER, scheme="dark")
+        view = page.locator("#drawing svg").first.get_attribute("viewBox")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
         yield page
@@ -29,15 +34,17 @@ def printed(browser: Browser, folder: Path, recording: Recording, address: str =
         page.emulate_media(media="screen")
         assert page.locator("#printed").count() == 0
         assert page.locator("html").get_attribute("data-theme") == "dark"
-        assert page.locator("#drawing svg").first.get_attribute("viewBox") == shown
+        assert page.locator("#drawing svg").first.get_attribute("viewBox") == view
+
+    return open_printed
 
 
 def headings(page: Page) -> list[str]:
     return page.locator("#printed .where").all_inner_texts()
 
 
-def test_all_steps_are_printed_in_order(browser: Browser, tmp_path: Path) -> None:
-    with printed(browser, tmp_path, sixty_steps()) as page:
+def test_all_steps_are_printed_in_order(printed: Print) -> None:
+    with printed(sixty_steps()) as page:
         steps = [re.match(r"step (\d+)", heading) for heading in headings(page)]
         assert [int(found[1]) for found in steps if found] == [*range(1, 61)]
         assert headings(page)[0] == "before step 1"
@@ -50,8 +57,8 @@ def test_all_steps_are_printed_in_order(browser: Browser, tmp_path: Path) -> Non
         assert page.locator("html").get_attribute("data-theme") == "light"
 
 
-def test_tracebacks_and_data_are_printed(browser: Browser, tmp_path: Path) -> None:
-    with printed(browser, tmp_path, failed_run()) as page:
+def test_tracebacks_and_data_are_printed(printed: Print) -> None:
+    with printed(failed_run()) as page:
         text = shown(page, "#printed")
         assert "connection reset by peer" in text
         assert text.count("Traceback") == 2
@@ -59,10 +66,11 @@ def test_tracebacks_and_data_are_printed(browser: Browser, tmp_path: Path) -> No
         assert page.locator("#printed .part.outcome details:not([open])").count() == 0
 
 
-def test_printed_boxes_are_not_cut(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_printed_boxes_are_not_cut(printed: Print) -> None:
     long = "\n".join(f"line {number} " + "word " * 30 for number in range(300))
     recording = record([(1.0, calling(("search", {"query": "elms"}), text=long)), (1.0, answering("Done."))], "Why?")
-    with printed(browser, tmp_path, recording) as page:
+    with printed(recording) as page:
         cut = page.evaluate(
             "[...document.querySelectorAll('#printed *, .view')].filter(one => one.clientHeight > 0 && "
             "getComputedStyle(one).display !== 'inline' && (one.scrollHeight > one.clientHeight + 2 || "
@@ -74,21 +82,22 @@ def test_printed_boxes_are_not_cut(browser: Browser, tmp_path: Path) -> None:
         assert f"the first of {len(long):,} characters" in text
 
 
-def test_many_steps_are_printed_in_part(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_many_steps_are_printed_in_part(printed: Print) -> None:
     start, *records, end = sixty_steps().records
     recording = Recording((start, *records * 9, end))
-    with printed(browser, tmp_path, recording) as page:
+    with printed(recording) as page:
         assert len(headings(page)) == 400
         note = shown(page, "#printed > p")
         assert note == "The first 400 of 542 steps; a search on the page chooses others."
-    with printed(browser, tmp_path, recording, "#q=status:error") as page:
+    with printed(recording, "#q=status:error") as page:
         assert len(headings(page)) == 45
         assert shown(page, "#printed > p") == "45 steps that the search finds"
 
 
+@pytest.mark.full
 def test_browser_prints_all_pages(pages: Pages) -> None:
-    recording = sixty_steps()
-    page = pages.text(html(recording.machine, recording))
+    page = pages.run(sixty_steps())
     document = page.pdf(format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", document)) > 10
     assert page.locator("#printed").count() == 0

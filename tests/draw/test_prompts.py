@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from graphexec import AgentExecutor, Event, Moved, create_tool_calling_agent
+import pytest
+
+import graphexec as gx
+from graphexec import messages as ms
 from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording, recording_of
 from graphexec.draw.runs.data import Record
 from graphexec.effects import CallModel
 from graphexec.executor import AGENT_EXECUTOR, Replied
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    CompletionRequest,
-    Message,
-    ModelReply,
-    ModelRequest,
-    SystemMessage,
-    ToolCall,
-    ToolSpec,
-    UserMessage,
-)
+from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from tests.draw.browser import Page, Pages, fragment, press, shown
@@ -30,29 +21,34 @@ from tests.draw.debugged import sixty_steps
 from tests.draw.recorded import asked_and_answered, record_events
 
 QUESTION = "How far is it from Lisbon to Porto by train?"
+SYSTEM = ms.SystemMessage("Be helpful.")
 
 
 def with_memory(count: int) -> Recording:
     """Record a run after a conversation of so many messages."""
-    kinds: Sequence[Any] = (UserMessage, AssistantMessage)
+    kinds: tuple[Any, ...] = (UserMessage, ms.AssistantMessage)
     history = [kinds[at % 2](f"{at}: " + "What was said about the harbour. " * 6) for at in range(count)]
     tools = [scripted_tool("fetch", ["313 km"])]
-    model = ScriptedModel([ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools)
+    model = ScriptedModel([ms.ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools)
     return recording_of(executor.run({"input": QUESTION, "chat_history": history}))
 
 
-def asking(*requests: ModelRequest) -> Recording:
+def asking(*requests: ms.ModelRequest) -> Recording:
     """Record a run that makes these requests to a model."""
-    events: list[Event[Any]] = []
+    events: list[gx.Event[Any]] = []
     for request in requests:
         events += asked_and_answered(CallModel(request), ModelReply("Yes."), node="plan")
-        events.append(Moved("plan", Replied(Run({}), ModelReply("Yes.")), "parse"))
+        events.append(gx.Moved("plan", Replied(Run({}), ModelReply("Yes.")), "parse"))
     return record_events(*events)
 
 
-def chat(*messages: Message) -> ChatRequest:
-    return ChatRequest(messages)
+def chat(*messages: ms.Message, tools: tuple[ToolSpec, ...] = ()) -> ChatRequest:
+    return ChatRequest(messages, tools=tools)
+
+
+def specs(*names: str) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in names)
 
 
 def in_sight(page: Page, text: str) -> bool:
@@ -72,101 +68,93 @@ def test_question_is_in_sight_after_forty_messages(pages: Pages) -> None:
     assert f"{len(QUESTION)} characters" in page.locator(".prompt .message .role").last.inner_text()
     folded.click()
     assert page.locator(".prompt details .message").count() == 40
-
-
-def test_match_in_an_earlier_message_is_shown(pages: Pages) -> None:
-    page = pages.run(with_memory(40), "#step=1&q=37: What")
-    assert shown(page, ".prompt details .message mark") == "37: What"
-
-
-def test_new_messages_follow_the_earlier_ones(pages: Pages) -> None:
+    # New messages follow the earlier ones.
     page = pages.run(with_memory(40), "#step=5", size=(1280, 720))
     assert page.locator(".prompt summary").all_inner_texts()[0].startswith("42 earlier messages")
     assert page.locator(".prompt .message.new .role b").all_inner_texts() == ["assistant", "tool"]
     assert in_sight(page, "313 km")
+    # A match in an earlier one is shown.
+    page = pages.run(with_memory(40), "#step=1&q=37: What")
+    assert shown(page, ".prompt details .message mark") == "37: What"
 
 
+@pytest.mark.full
 def test_only_the_whole_prompt_has_tokens(pages: Pages) -> None:
     page = pages.run(sixty_steps(), "#step=5")
     assert shown(page, ".part.model .aside").endswith(" characters · 300 tokens")
     assert shown(page, ".prompt summary").endswith(" characters")
 
 
+@pytest.mark.full
 def test_dropped_messages_are_named(pages: Pages) -> None:
-    system, one, two, three = SystemMessage("s"), UserMessage("one"), UserMessage("two"), UserMessage("three")
-    page = pages.run(asking(chat(system, one, two), chat(system, two, three)), "#step=2")
+    one, two, three = (UserMessage(word) for word in ("one", "two", "three"))
+    page = pages.run(asking(chat(SYSTEM, one, two), chat(SYSTEM, two, three)), "#step=2")
     assert "1 message of step 1 left out" in shown(page, ".prompt")
     assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
 
 
 def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
-    system = SystemMessage("Be helpful.")
-    first = chat(system, UserMessage("Plan a trip to Lisbon in May."), AssistantMessage("Gone soon."))
-    second = chat(system, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
-    page = pages.run(asking(first, chat(system), second), "#step=3")
-    menu = page.locator("select.against")
-    assert menu.locator("option").all_inner_texts() == [
-        "what is new",
-        "against step 1, the first",
-        "against step 2, the one before",
-    ]
+    first = chat(SYSTEM, UserMessage("Plan a trip to Lisbon in May."), ms.AssistantMessage("Gone soon."))
+    second = chat(SYSTEM, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
+    page = pages.run(asking(first, chat(SYSTEM), second), "#step=3")
+    menu, prompt = page.locator("select.against"), page.locator(".prompt")
+    options = ["what is new", "against step 1, the first", "against step 2, the one before"]
+    assert menu.locator("option").all_inner_texts() == options
     menu.select_option("1")
-    prompt = page.locator(".prompt")
-    assert prompt.locator("pre del").all_inner_texts() == ["Lisbon"]
-    assert prompt.locator("pre ins").all_inner_texts() == ["Porto"]
-    assert prompt.locator("del > .message pre").all_inner_texts() == ["Gone soon."]
-    assert prompt.locator("ins > .message pre").all_inner_texts() == ["And back?"]
-    assert prompt.locator("summary").all_inner_texts() == ["1 equal message · 11 characters"]
+    for part, texts in {
+        "pre del": ["Lisbon"],
+        "pre ins": ["Porto"],
+        "del > .message pre": ["Gone soon."],
+        "ins > .message pre": ["And back?"],
+        "summary": ["1 equal message · 11 characters"],
+    }.items():
+        assert prompt.locator(part).all_inner_texts() == texts
     assert "against=1" in fragment(page)
     page.reload()
     assert shown(page, ".prompt pre del") == "Lisbon"
-    page.locator("select.against").select_option("before")
+    menu.select_option("before")
     press(page, "Escape")
     page.locator("#detail").focus()
     press(page, "ArrowLeft")
-    assert page.locator("select.against").input_value() == "before"
+    assert menu.input_value() == "before"
     assert page.locator("del > .message").count() == 2
-    others = page.locator("select.against option").all_inner_texts()
-    assert others == ["what is new", "against step 1, the one before", "against step 3"]
+    others = ["what is new", "against step 1, the one before", "against step 3"]
+    assert menu.locator("option").all_inner_texts() == others
 
 
+@pytest.mark.full
 def test_changed_tools_are_compared(pages: Pages) -> None:
-    asked = UserMessage("Go.")
-    specs = [ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in ("fetch", "search")]
-    recording = asking(ChatRequest((asked,), tools=(specs[0],)), ChatRequest((asked,), tools=(specs[1],)))
-    page = pages.run(recording, "#step=2&against=before")
+    requests = [chat(UserMessage("Go."), tools=specs(name)) for name in ("fetch", "search")]
+    page = pages.run(asking(*requests), "#step=2&against=before")
     assert page.locator(".prompt pre del").first.inner_text() == "fetch"
     assert page.locator(".prompt pre ins").first.inner_text() == "search"
 
 
+@pytest.mark.full
 def test_text_prompt_shows_its_new_end(pages: Pages) -> None:
     start = "Answer the question. " * 40
-    recording = asking(CompletionRequest(start), CompletionRequest(f"{start}\nObservation: 7"))
-    page = pages.run(recording, "#step=2")
+    requests = [ms.CompletionRequest(text) for text in (start, f"{start}\nObservation: 7")]
+    page = pages.run(asking(*requests), "#step=2")
     assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
     assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
 
 
 def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
-    specs = tuple(ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in ("a", "b", "c"))
     recorder = Recorder(AGENT_EXECUTOR, model="a-model", parameters={"temperature": 0.5, "max_tokens": 256})
-    for event in asked_and_answered(
-        CallModel(ChatRequest((UserMessage("?"),), tools=specs)), ModelReply("!"), node="plan"
-    ):
-        recorder(event)
+    request = CallModel(chat(UserMessage("?"), tools=specs("a", "b", "c")))
+    list(map(recorder, asked_and_answered(request, ModelReply("!"), node="plan")))
     page = pages.run(recorder.recording, "#step=1")
-    settings = page.locator(".part.model summary", has_text="3 tools, 2 parameters")
-    settings.click()
+    page.locator(".part.model summary", has_text="3 tools, 2 parameters").click()
     assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
     assert "temperature 0.5, max_tokens 256" in shown(page, ".settings")
     page.locator(".definition summary", has_text="schema").first.click()
     assert '"type": "object"' in page.locator(".definition pre").first.inner_text()
 
 
+@pytest.mark.full
 def test_many_new_messages_are_shown_in_part(pages: Pages) -> None:
     messages = [UserMessage(f"Message {number}.") for number in range(1200)]
-    recording = asking(chat(UserMessage("Other.")), chat(*messages))
-    page = pages.run(recording, "#step=2&against=before")
+    page = pages.run(asking(chat(UserMessage("Other.")), chat(*messages)), "#step=2&against=before")
     # As many differences are not searched for, and the first messages are one that changed.
     assert page.locator(".prompt > .message.changed pre ins").count() == 1
     assert page.locator(".prompt > ins").count() == 99
@@ -174,21 +162,22 @@ def test_many_new_messages_are_shown_in_part(pages: Pages) -> None:
     assert page.locator(".prompt details ins").count() == 1100
 
 
+@pytest.mark.full
 def test_start_names_the_run(pages: Pages) -> None:
     recording = with_memory(0)
     recorder = Recorder(AGENT_EXECUTOR, clock=lambda: 86_400.0 * 365, model="a-model", agent="tool_calling")
-    assert recorder.recording.records[0]["began"] == "1971-01-01T00:00:00.000Z"
-    records = [recorder.recording.records[0] | {"parent": {"trace": "before.jsonl", "step": 3}}, *recording.records[1:]]
-    page = pages.run(Recording(records), "#step=0")
-    shown = page.locator("#detail .part").last.inner_text()
-    assert str(recording.records[1]["run"]) in shown
-    assert "1971-01-01T00:00:00.000Z" in shown
-    assert "a-model" in shown
-    assert "before.jsonl" in shown
+    start, began = recorder.recording.records[0], "1971-01-01T00:00:00.000Z"
+    assert start["began"] == began
+    parent = {"parent": {"trace": "before.jsonl", "step": 3}}
+    page = pages.run(Recording([start | parent, *recording.records[1:]]), "#step=0")
+    part = page.locator("#detail .part").last.inner_text()
+    for fact in (str(recording.records[1]["run"]), began, "a-model", "before.jsonl"):
+        assert fact in part
     press(page, "ArrowRight")
     assert shown(page, "#detail .where").startswith("step 1 · iteration 1")
 
 
+@pytest.mark.full
 def test_records_without_settings_are_shown(pages: Pages) -> None:
     first, *others = with_memory(3).records
     older: list[Record] = [{**one} for one in others]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from graphexec.draw import Recording
 from graphexec.draw.runs.data import Record
-from tests.draw.browser import FloatRect, Locator, Page, Pages, press, shown
+from tests.draw.browser import Locator, Page, Pages, box_of, classes, press, shown
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, twelve_tools
 
 
-def box_of(element: Locator) -> FloatRect:
-    box = element.bounding_box()
-    assert box is not None
-    return box
-
-
 def address(page: Page) -> str:
-    hash_: str = page.evaluate("location.hash")
-    return hash_
+    return str(page.evaluate("location.hash"))
 
 
 def title_of(bar: Locator) -> str:
@@ -71,8 +66,13 @@ def time_of(label: str) -> float:
     return float(count) * {"ms": 0.001, "s": 1}[unit]
 
 
-@pytest.mark.parametrize("width", [390, 1440, 3840])
-@pytest.mark.parametrize("seconds", [0.0007, 0.012, 0.16, 3.0, 14.5, 190.0, 7000.0])
+SCALES = [
+    pytest.param(seconds, width, marks=() if (seconds, width) == (14.5, 390) else pytest.mark.full)
+    for seconds, width in product([0.0007, 0.012, 0.16, 3.0, 14.5, 190.0, 7000.0], [390, 1440, 3840])
+]
+
+
+@pytest.mark.parametrize(("seconds", "width"), SCALES)
 def test_time_scale_has_exact_labels(pages: Pages, seconds: float, width: int) -> None:
     run = record([(seconds, answering("done"))], "q")
     page = pages.run(run, size=(width, 900))
@@ -90,9 +90,8 @@ def test_lanes_are_in_the_order_of_the_calls(pages: Pages) -> None:
     for at, one in enumerate(answered):
         [reply] = one["replies"]
         one["replies"] = [{**reply, "began": reply["began"] - at * 1e-12}]
-    page = pages.run(Recording(records))
-    bars = page.locator(".tools [data-span]")
-    ordered = sorted(bars.all(), key=lambda bar: box_of(bar)["y"])
+    bars = pages.run(Recording(records)).locator(".tools [data-span]").all()
+    ordered = sorted(bars, key=lambda bar: box_of(bar)["y"])
     assert [bar.get_attribute("data-span") for bar in ordered] == ["3.0", "3.1", "3.2"]
 
 
@@ -103,7 +102,7 @@ def test_click_selects_the_call(pages: Pages) -> None:
     bar.click()
     assert "step=3&call=4" in address(page)
     assert page.locator("#lanes .chosen").all_text_contents() == [""]
-    assert "chosen" in (bar.get_attribute("class") or "").split()
+    assert "chosen" in classes(bar)
     assert "shop4.example/bad" in shown(page, ".pair.selected")
     # A click beside a bar selects the nearest one.
     box = box_of(page.locator(".tools [data-span]").last)
@@ -111,9 +110,7 @@ def test_click_selects_the_call(pages: Pages) -> None:
     assert "step=3&call=11" in address(page)
     press(page, "Home")
     assert page.locator("#lanes .chosen").count() == 0
-
-
-def test_time_of_the_step_is_marked(pages: Pages) -> None:
+    # The time of the step is marked.
     page = pages.run(three_tools(), "#step=3")
     longest, marked = box_of(page.locator(".tools [data-span]").last), box_of(page.locator("#now"))
     assert (marked["x"], marked["width"]) == pytest.approx((longest["x"], longest["width"]), abs=1)
@@ -124,9 +121,10 @@ def test_time_of_the_step_is_marked(pages: Pages) -> None:
 def test_strips_show_tokens_and_cost(pages: Pages) -> None:
     recording = three_tools()
     page = pages.run(recording)
-    first, last = [box_of(bar) for bar in page.locator(".strip.tokens .used").all()]
+    used = page.locator(".strip.tokens .used")
+    first, last = [box_of(bar) for bar in used.all()]
     assert first["height"] / last["height"] == pytest.approx(324 / 420, abs=0.05)
-    assert title_of(page.locator(".strip.tokens .used").first) == ("324 tokens · CallModel · 2.00 s · step 1")
+    assert title_of(used.first) == "324 tokens · CallModel · 2.00 s · step 1"
     assert page.locator(".strip.cost").count() == 0
     cost = 0.0
     records = [dict(one) for one in recording.records]
@@ -134,16 +132,16 @@ def test_strips_show_tokens_and_cost(pages: Pages) -> None:
         cost += 0.25 if one["event"] == "answered" and "content" in one["replies"][0] else 0
         if "spent" in one:
             one["spent"] = {**one["spent"], "cost": cost}
-    page = pages.run(Recording(records))
-    assert page.locator(".strip.cost .used").count() == 2
-    assert title_of(page.locator(".strip.cost .used").first).startswith("0.25 cost")
+    used = pages.run(Recording(records)).locator(".strip.cost .used")
+    assert used.count() == 2
+    assert title_of(used.first).startswith("0.25 cost")
 
 
+@pytest.mark.full
 def test_short_calls_share_bars(pages: Pages) -> None:
     page = pages.run(short_calls(5000, failed=3100))
     width = box_of(page.locator("#moment"))["width"]
-    bars = page.locator("#lanes [data-span]")
-    assert width / 2 < bars.count() < width + 10
+    assert width / 2 < page.locator("#lanes [data-span]").count() < width + 10
     failed = page.locator("#lanes .failed")
     assert failed.count() == 1
     assert box_of(failed)["width"] >= 2
@@ -151,6 +149,7 @@ def test_short_calls_share_bars(pages: Pages) -> None:
     assert "step=3101&call=0" in address(page)
 
 
+@pytest.mark.full
 def test_failed_call_is_red_and_key_hides_the_waterfall(pages: Pages) -> None:
     page = pages.run(failed_run())
     assert page.locator("#lanes .failed").count() == 1
@@ -161,15 +160,14 @@ def test_failed_call_is_red_and_key_hides_the_waterfall(pages: Pages) -> None:
     assert page.locator("#waterfall").is_visible()
 
 
+@pytest.mark.full
 def test_pending_call_is_open(pages: Pages) -> None:
-    recording = sixty_steps()
-    asked = next(at for at, one in enumerate(recording.records) if one["event"] == "asked" and at > 20)
-    page = pages.run(Recording(recording.records[: asked + 1]))
-    assert page.locator("#lanes .open").count() == 1
-    assert "no reply yet" in title_of(page.locator("#lanes .open"))
-
-
-def test_run_without_calls_has_no_waterfall(pages: Pages) -> None:
-    page = pages.run(Recording(sixty_steps().records[:1]))
+    records = sixty_steps().records
+    asked = next(at for at, one in enumerate(records) if one["event"] == "asked" and at > 20)
+    pending = pages.run(Recording(records[: asked + 1])).locator("#lanes .open")
+    assert pending.count() == 1
+    assert "no reply yet" in title_of(pending)
+    # A run without calls has no waterfall.
+    page = pages.run(Recording(records[:1]))
     assert page.locator("#waterfall").is_hidden()
     assert page.locator("#turn-waterfall").is_hidden()

@@ -27,9 +27,7 @@ TOKEN = "0123456789-abcdef_~."
 def client_of(source: Source) -> TestClient:
     """Return a client of the live page that has its token."""
     return TestClient(
-        live_page(source, token=TOKEN),
-        base_url="http://127.0.0.1",
-        headers={"Authorization": f"Bearer {TOKEN}"},
+        live_page(source, token=TOKEN), base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {TOKEN}"}
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from graphexec.draw.runs.stored import StoredRecords
 from graphexec.live.feeds import Feed, feed_of
 from tests.cli.traced import record_run
 from tests.live.readers import recorder_of
+from tests.parameters import cases
 from tests.traces import read_trace
 
 RECORDED = record_run()
@@ -57,10 +59,16 @@ def test_growing_file_is_read_once(places: list[int], tmp_path_factory: pytest.T
     assert feed.run == run
 
 
-def test_truncated_file_is_another_run(file: Path) -> None:
-    file.write_text(RECORDED, encoding="utf-8")
+def written(file: Path, text: str = RECORDED) -> Feed:
+    """Write a file, and return the feed that has read it."""
+    file.write_text(text, encoding="utf-8")
     feed = feed_of(file)
-    assert records(feed) == RECORDS
+    assert records(feed) == read_trace(text)
+    return feed
+
+
+def test_truncated_file_is_another_run(file: Path) -> None:
+    feed = written(file)
     run = feed.run
     os.truncate(file, 0)
     assert (records(feed), feed.over) == ([], False)
@@ -69,51 +77,40 @@ def test_truncated_file_is_another_run(file: Path) -> None:
     assert (records(feed), feed.over) == (RECORDS, True)
 
 
-@pytest.mark.parametrize("longer", [False, True])
-def test_overwritten_file_is_another_run(file: Path, longer: bool) -> None:
-    lines = RECORDED.splitlines(keepends=True)
-    file.write_text("".join(lines[:5]), encoding="utf-8")
-    feed = feed_of(file)
-    assert records(feed) == RECORDS[:5]
+AGAIN = record_run("no JSON at all")
+
+
+def replace_file(file: Path) -> None:
+    (file.parent / "other").write_text(RECORDED, encoding="utf-8")
+    (file.parent / "other").replace(file)
+
+
+@cases(
+    "begun, change, after",
+    [
+        (5, lambda file: file.write_text(AGAIN, encoding="utf-8"), AGAIN),
+        (5, lambda file: file.write_text("".join(AGAIN.splitlines(keepends=True)[:2]), encoding="utf-8"), None),
+        (None, replace_file, RECORDED),
+        # The last run of a file is read.
+        (None, lambda file: file.open("a", encoding="utf-8").write(AGAIN), AGAIN),
+        (None, Path.unlink, RECORDED),
+    ],
+)
+def test_changed_file_is_another_run(
+    begun: int | None, change: Callable[[Path], object], after: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace.jsonl"
+    feed = written(file, "".join(RECORDED.splitlines(keepends=True)[:begun]))
     run = feed.run
-    again = record_run("no JSON at all")
-    file.write_text(again if longer else "".join(again.splitlines(keepends=True)[:2]), encoding="utf-8")
-    assert records(feed) == read_trace(file.read_text(encoding="utf-8"))
-    assert feed.run != run
+    assert feed.over == (begun is None)
+    change(file)
+    assert records(feed) == read_trace(file.read_text(encoding="utf-8") if after is None else after)
+    # A deleted file keeps its records.
+    assert (feed.run != run) == file.exists()
 
 
-def test_replaced_file_is_another_run(file: Path, tmp_path: Path) -> None:
-    file.write_text(RECORDED, encoding="utf-8")
-    feed = feed_of(file)
-    assert records(feed) == RECORDS
-    run = feed.run
-    (tmp_path / "other").write_text(RECORDED, encoding="utf-8")
-    (tmp_path / "other").replace(file)
-    assert records(feed) == RECORDS
-    assert feed.run != run
-
-
-def test_deleted_file_keeps_its_records(file: Path) -> None:
-    file.write_text(RECORDED, encoding="utf-8")
-    feed = feed_of(file)
-    assert records(feed) == RECORDS
-    file.unlink()
-    assert records(feed) == RECORDS
-
-
-def test_last_run_of_a_file_is_read(file: Path) -> None:
-    file.write_text(RECORDED, encoding="utf-8")
-    feed = feed_of(file)
-    assert (records(feed), feed.over) == (RECORDS, True)
-    run, again = feed.run, record_run("no JSON at all")
-    with file.open("a", encoding="utf-8") as out:
-        out.write(again)
-    assert records(feed) == read_trace(again)
-    assert feed.run != run
-
-
-@pytest.mark.parametrize(
-    ("wrong", "expected"),
+@cases(
+    "wrong, expected",
     [
         (b"{]\n", "line {next} of {file} is not a record; "),
         (b"\n[1]\n", "line {after} of {file} is not a record; "),
@@ -131,30 +128,31 @@ def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, expected: str) -> 
     assert feed.error.startswith(expected.format(file=file, next=len(RECORDS) + 1, after=len(RECORDS) + 2))
 
 
-def test_records_without_a_start_are_invalid(file: Path) -> None:
-    for beginning in ("", '{"event": "start"}\n'):
-        file.write_text(beginning + RECORDED.partition("\n")[2], encoding="utf-8")
-        feed = feed_of(file)
-        assert (records(feed), feed.over) == ([], True)
-        assert (
-            feed.error
-            == f"{file} does not begin with a start and its machine; pass the file that graphexec run --record wrote"
-        )
-
-
-def test_folder_is_invalid(tmp_path: Path) -> None:
-    feed = feed_of(tmp_path)
+@cases("beginning", ["", '{"event": "start"}\n'])
+def test_records_without_a_start_are_invalid(file: Path, beginning: str) -> None:
+    file.write_text(beginning + RECORDED.partition("\n")[2], encoding="utf-8")
+    feed = feed_of(file)
     assert (records(feed), feed.over) == ([], True)
-    assert feed.error.startswith(f"{tmp_path} cannot be read: ")
+    remedy = "pass the file that graphexec run --record wrote"
+    assert feed.error == f"{file} does not begin with a start and its machine; {remedy}"
 
 
-def test_pipe_and_device_are_invalid(tmp_path: Path) -> None:
+def make_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+IRREGULAR = "[Errno 22] it is not a regular file"
+
+
+@cases("make, error", [(lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR)])
+def test_folder_pipe_and_device_are_invalid(make: Callable[[Path], Path], error: str, tmp_path: Path) -> None:
     """Opening a pipe would wait for its writer, and a device has no end."""
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero")):
-        feed = feed_of(path)
-        assert (records(feed), feed.over) == ([], True)
-        assert feed.error == f"{path} cannot be read: [Errno 22] it is not a regular file"
+    path = make(tmp_path)
+    feed = feed_of(path)
+    assert (records(feed), feed.over) == ([], True)
+    assert feed.error.startswith(f"{path} cannot be read: ")
+    assert feed.error.endswith(error)
 
 
 def test_hole_in_a_file_is_not_read(file: Path) -> None:

@@ -21,6 +21,7 @@ from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import ScriptedModel
 from tests.draw.debugged import answering, calling
 from tests.live.readers import PATIENCE, TOKEN, credentials, reading
+from tests.parameters import cases
 from tests.traces import read_trace
 
 ORIGIN = "http://127.0.0.1"
@@ -39,8 +40,7 @@ def make(*replies: ModelReply) -> AgentExecutor:
 def recorder_of_run() -> Recorder:
     executor = make(calling(("look_up", {"word": "a"}), ("look_up", {"word": "b"})), answering("both"))
     recorder = Recorder(executor.verify(), inputs="Which?")
-    for event in executor.stream("Which?"):
-        recorder(event)
+    list(map(recorder, executor.stream("Which?")))
     return recorder
 
 
@@ -61,7 +61,6 @@ def client_of(source: Any, executor: ExecutorSource | None, **headers: str) -> T
 
 
 def page_data(text: str) -> dict[str, Any]:
-    """Return the data in a page."""
     data: dict[str, Any] = json.loads(text.partition('id="data"')[2].partition(">")[2].partition("</script>")[0])
     return data
 
@@ -107,18 +106,21 @@ def test_fork_of_a_fork_never_overwrites_a_file(trace: Path) -> None:
     assert (trace.parent / "trace.fork-1.jsonl").read_text(encoding="utf-8") == "mine"
 
 
-def test_reply_may_have_calls_of_tools(trace: Path) -> None:
-    reply = {"content": "Let me see.", "tool_calls": [{"name": "look_up", "arguments": {"word": "c"}}]}
-    with client_of(trace, make(answering("c"))) as client:
-        assert client.post("/fork", json={"step": 1, "call": None, "reply": reply}).status_code == 201
-        result = records_of(client, "/forks/1/")[-1]
-    assert [step["observation"] for step in result["steps"]] == ["c is a word"]
-
-
-def test_recorder_is_forked_without_a_file() -> None:
-    with client_of(recorder_of_run(), make(answering("as before"))) as client:
-        assert client.post("/fork", json={"step": 3}).json()["trace"] is None
-        assert records_of(client, "/forks/1/")[-1]["output"] == "as before"
+def test_step_may_get_any_reply() -> None:
+    """A recorder is forked without a file."""
+    calls = [{"name": "look_up", "arguments": {"word": "c"}}]
+    bodies: list[dict[str, Any]] = [
+        {"step": 3},
+        {"step": 1, "call": None, "reply": {"content": "Let me see.", "tool_calls": calls}},
+    ]
+    with client_of(recorder_of_run(), make(answering("as before"), answering("c"))) as client:
+        results: list[Any] = []
+        for number, body in enumerate(bodies, 1):
+            answer = client.post("/fork", json=body)
+            assert (answer.status_code, answer.json()["trace"]) == (201, None)
+            results.append(records_of(client, f"/forks/{number}/")[-1])
+    assert [result["output"] for result in results] == ["as before", "c"]
+    assert [step["observation"] for step in results[1]["steps"]] == ["c is a word"]
 
 
 def test_page_without_an_executor_forks_nothing(trace: Path) -> None:
@@ -147,70 +149,66 @@ def test_executor_may_depend_on_the_records(trace: Path) -> None:
 # ---- refused requests
 
 
-@pytest.mark.parametrize(
-    "headers",
+SITE, COOKIE = "Sec-Fetch-Site", {"Origin": ORIGIN}
+
+
+@cases(
+    "headers, status",
     [
-        {"Origin": "http://evil.example"},
-        {"Origin": "http://127.0.0.1:8000"},
-        {"Origin": "http://localhost"},
-        {"Origin": "null"},
-        {"Origin": "http://["},
-        {"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN},
-        {"Sec-Fetch-Site": "same-site", "Origin": ORIGIN},
-        {"Sec-Fetch-Site": "none", "Origin": ORIGIN},
-        {"Sec-Fetch-Site": "same-origin"},
-        {},
+        *(({"Origin": origin}, 403) for origin in ("http://evil.example", "http://127.0.0.1:8000", "null", "http://[")),
+        ({"Origin": "http://localhost"}, 403),
+        *((COOKIE | {SITE: site}, 403) for site in ("cross-site", "same-site", "none")),
+        ({SITE: "same-origin"}, 403),
+        ({}, 403),
+        (COOKIE | {SITE: "same-origin"}, 201),
     ],
 )
-def test_other_sites_cannot_fork(trace: Path, headers: dict[str, str]) -> None:
-    with client_of(trace, make(), Accept="*/*") as client:
+def test_only_the_page_itself_can_fork(headers: dict[str, str], status: int, tmp_path: Path) -> None:
+    source = tmp_path / "trace.jsonl"
+    source.write_text(recorder_of_run().recording.to_json_lines(), encoding="utf-8")
+    with client_of(source, make(answering("a")), Accept="*/*") as client:
         client.get("/", params={"token": TOKEN})
         answer = client.post("/fork", json=OBSERVATION, headers=headers)
-        assert (answer.status_code, list(answer.json())) == (403, ["error"])
-    assert list(trace.parent.iterdir()) == [trace]
+        assert answer.status_code == status
+    if status == 403:
+        assert list(answer.json()) == ["error"]
+        assert list(tmp_path.iterdir()) == [source]
 
 
-def test_page_itself_can_fork_with_its_cookie(trace: Path) -> None:
-    with client_of(trace, make(answering("a")), Accept="*/*") as client:
-        client.get("/", params={"token": TOKEN})
-        headers = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
-        assert client.post("/fork", json=OBSERVATION, headers=headers).status_code == 201
-
-
-@pytest.mark.parametrize("path", ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/events"])
+@cases("path", ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/events"])
 def test_no_request_without_the_token_forks(trace: Path, path: str) -> None:
     with client_of(trace, make(), Authorization="Bearer wrong") as client:
         for method in ("GET", "POST"):
-            answer = client.request(method, path, json=OBSERVATION, headers={"Origin": ORIGIN})
+            answer = client.request(method, path, json=OBSERVATION, headers=COOKIE)
             assert (answer.status_code, "its token" in answer.text) == (403, True)
         assert client.get("/fork").status_code == 403
     assert list(trace.parent.iterdir()) == [trace]
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "status", "message"),
+@cases(
+    "body, kind, status, message",
     [
         (b'{"step": 3}', "text/plain", 415, "the content type is 'text/plain'; send application/json"),
         (b'{"step": 3}', "application/x-www-form-urlencoded", 415, "the content type is"),
-        (
-            b'{"step": "%s"}' % (b"x" * (1 << 20)),
-            "application/json",
-            413,
-            "more than 1,048,576 bytes",
-        ),
-        (b"{", "application/json", 400, "the request is not JSON: "),
-        (b"[" * 100_000, "application/json", 400, "the request is not JSON: "),
-        (b"\xff", "application/json", 400, "the request is not JSON: "),
-        (b"[3]", "application/json", 400, "the request is [3]; send an object with a step"),
-        (b"{}", "application/json", 400, "the step is None; send a whole number, from 1"),
-        (b'{"step": true}', "application/json", 400, "the step is True; send"),
-        (b'{"step": 3, "call": "0"}', "application/json", 400, "the call is '0'; send its index"),
-        (b'{"step": 3, "file": "x"}', "application/json", 400, "the request has 'file'; send step, call, and"),
-        (b'{"step": 1, "reply": "", "observation": ""}', "application/json", 400, "both a reply and an observation"),
+        (b'{"step": "%s"}' % (b"x" * (1 << 20)), "application/json", 413, "more than 1,048,576 bytes"),
         (b'{"step": 99}', "application/json; charset=utf-8", 400, "there is no step 99: the run has steps 1 to 6"),
-        (b'{"step": 3, "observation": "x"}', "application/json", 400, "step 3 (dispatch_tools) makes 2 calls: 0 (look"),
-        (b'{"step": 1, "reply": {"text": "x"}}', "application/json", 400, "step 1 (plan): the reply is {'text': 'x'};"),
-        (b'{"step": 1, "reply": null}', "application/json", 400, "None is not a reply to CallModel"),
+        *(
+            (body, "application/json", 400, message)
+            for body, message in (
+                (b"{", "the request is not JSON: "),
+                (b"[" * 100_000, "the request is not JSON: "),
+                (b"\xff", "the request is not JSON: "),
+                (b"[3]", "the request is [3]; send an object with a step"),
+                (b"{}", "the step is None; send a whole number, from 1"),
+                (b'{"step": true}', "the step is True; send"),
+                (b'{"step": 3, "call": "0"}', "the call is '0'; send its index"),
+                (b'{"step": 3, "file": "x"}', "the request has 'file'; send step, call, and"),
+                (b'{"step": 1, "reply": "", "observation": ""}', "both a reply and an observation"),
+                (b'{"step": 3, "observation": "x"}', "step 3 (dispatch_tools) makes 2 calls: 0 (look"),
+                (b'{"step": 1, "reply": {"text": "x"}}', "step 1 (plan): the reply is {'text': 'x'};"),
+                (b'{"step": 1, "reply": null}', "None is not a reply to CallModel"),
+            )
+        ),
     ],
 )
 def test_invalid_requests_are_refused(trace: Path, body: bytes, kind: str, status: int, message: str) -> None:
@@ -222,16 +220,18 @@ def test_invalid_requests_are_refused(trace: Path, body: bytes, kind: str, statu
     assert list(trace.parent.iterdir()) == [trace]
 
 
-def test_unknown_and_replaced_runs_are_refused(trace: Path) -> None:
+@cases(
+    "method, path, status",
+    [
+        *(("POST", "/forks/7/fork", 404), ("GET", "/forks/7/", 404), ("GET", "/forks/7/events", 404)),
+        ("POST", "/fork?run=another", 409),
+    ],
+)
+def test_unknown_and_replaced_runs_are_refused(trace: Path, method: str, path: str, status: int) -> None:
     with client_of(trace, make()) as client:
-        assert client.post("/forks/7/fork", json={"step": 1}).status_code == 404
-        assert client.get("/forks/7/").status_code == 404
-        assert client.get("/forks/7/events").status_code == 404
-        replaced = client.post("/fork?run=another", json={"step": 1})
-        assert (replaced.status_code, replaced.json()["error"].partition(";")[0]) == (
-            409,
-            "another run has replaced the one of this page",
-        )
+        answer = client.request(method, path, json={"step": 1} if method == "POST" else None)
+    assert answer.status_code == status
+    assert status == 404 or "another run has replaced the one of this page" in answer.json()["error"]
 
 
 def test_wrong_executor_is_refused_by_name(trace: Path) -> None:

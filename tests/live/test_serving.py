@@ -33,20 +33,13 @@ def run_of(url: str) -> str:
     return found[1]
 
 
-def test_reader_receives_every_record_and_the_end() -> None:
+@cases("last, begin", [(None, 0), ("9", 10)])
+def test_reader_receives_the_records_and_the_end(last: str | None, begin: int) -> None:
     recorder = recorder_of()
-    with serving(recorder) as url, reading(url) as reader:
-        records, last = reader.rest()
-    assert records == numbered(recorder)
-    assert (last.event, last.data) == ("end", "")
-
-
-def test_reconnecting_reader_receives_the_rest() -> None:
-    recorder = recorder_of()
-    with serving(recorder) as url, reading(url, last="9") as reader:
-        records, last = reader.rest()
-    assert records == numbered(recorder, 10)
-    assert last.event == "end"
+    with serving(recorder) as url, reading(url, last=last) as reader:
+        records, end = reader.rest()
+    assert records == numbered(recorder, begin)
+    assert (end.event, end.data) == ("end", "")
 
 
 def test_late_reader_receives_all_records() -> None:
@@ -55,8 +48,8 @@ def test_late_reader_receives_all_records() -> None:
     events = executor.stream(QUESTION)
     with serving(recorder) as url, reading(url) as first:
         assert first.take(1) == numbered(recorder)
-        recorder(next(events))
-        recorder(next(events))
+        for _ in range(2):
+            recorder(next(events))
         assert first.take(2) == numbered(recorder, 1)
         run = run_of(url)
         with reading(url, run=run) as second:
@@ -97,36 +90,41 @@ def test_page_connects_only_to_its_own_server() -> None:
     assert page.headers["content-type"] == "text/html; charset=utf-8"
 
 
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
 @cases("path", ["/", "/events", "/nowhere"])
 def test_every_response_has_security_headers(path: str) -> None:
     with client_of(recorder_of()) as client:
         for answer in (client.get(path), client.get(path, headers={"Host": "evil.example"}), client.post(path)):
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            assert answer.headers["x-frame-options"] == "DENY"
-            assert answer.headers["referrer-policy"] == "no-referrer"
-            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+            assert answer.headers.items() >= HEADERS.items()
             assert "access-control-allow-origin" not in answer.headers
 
 
-@cases("host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", ""])
-def test_other_host_names_are_refused(host: str) -> None:
+@cases(
+    "host, status",
+    [
+        *((host, 400) for host in ("evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", "")),
+        *((host, 200) for host in ("127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:1")),
+    ],
+)
+def test_only_local_host_names_are_accepted(host: str, status: int) -> None:
     with client_of(recorder_of()) as client:
         for path in ("/", "/events"):
             answer = client.get(path, headers={"Host": host})
-            assert (answer.status_code, answer.text) == (400, "Invalid host header")
+            assert answer.status_code == status
+            assert status == 200 or answer.text == "Invalid host header"
 
 
-@cases("host", ["127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:1"])
-def test_local_host_names_are_accepted(host: str) -> None:
+@cases("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_only_get_is_allowed(method: str) -> None:
     with client_of(recorder_of()) as client:
-        assert client.get("/", headers={"Host": host}).status_code == 200
-
-
-def test_only_get_is_allowed() -> None:
-    with client_of(recorder_of()) as client:
-        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
-            assert client.request(method, "/").status_code == 405
-            assert client.request(method, "/events").status_code == 405
+        assert [client.request(method, path).status_code for path in ("/", "/events")] == [405, 405]
 
 
 @cases("last", ["-1", "x", "²", "999999", "1" * 5000])
