@@ -25,12 +25,9 @@ ANSWER = '{"action": "final_answer", "answer": "42"}'
 CALL = '<tool_call>{"name": "echo", "arguments": {"text": "hi"}}</tool_call>'
 # Decisions that are not JSON.
 UNREADABLE = (
-    *(
-        '{action: "echo", action_input: {text: "hi"}}',
-        '{thought: "hm",\n action: "echo"}',
-        '{/* I act */ "action": "echo"}',
-    ),
-    *('{// I act\n"action": "echo"}', '{«action»: "echo"}', "```json\n{`Action` : echo}\n```"),
+    *('{action: "echo", action_input: {text: "hi"}}', '{thought: "hm",\n action: "echo"}'),
+    *('{/* I act */ "action": "echo"}', '{// I act\n"action": "echo"}', '{«action»: "echo"}'),
+    "```json\n{`Action` : echo}\n```",
 )
 
 

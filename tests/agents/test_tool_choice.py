@@ -89,24 +89,9 @@ def test_smallest_models_answer_small_talk(question: str) -> None:
 
 
 QUESTIONS = [
-    *(
-        "What is the age of Ada?",
-        "Hello, tell me her age",
-        "ages of persons",
-        "12",
-        "PX-9",
-    ),
-    *(
-        'Look up "Ada"',
-        "Look up 'Ada'",
-        "「Ada」とは",
-        "ada@example.org",
-        "notes/a/b",
-        "/etc/hosts",
-        "~/ada",
-        "C:\\ada",
-    ),
-    *("ada.txt", "https://ada", "What is the date?"),
+    *("What is the age of Ada?", "Hello, tell me her age", "ages of persons", "12", "PX-9", 'Look up "Ada"'),
+    *("Look up 'Ada'", "「Ada」とは", "ada@example.org", "notes/a/b", "/etc/hosts", "~/ada", "C:\\ada", "ada.txt"),
+    *("https://ada", "What is the date?"),
 ]
 
 

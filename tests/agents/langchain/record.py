@@ -101,17 +101,9 @@ LABEL_PARTS = [
     *("Action 1: search\n", "action: search\n", "\n", " ", "\nObservation: 3\n", "\nAI: Hello", '"', "Action:", "x"),
 ]
 JSON_PARTS = [
-    *(
-        JSON_ACTION,
-        JSON_ANSWER,
-        FENCED_ACTION,
-        f"```json\n{JSON_ANSWER}\n```",
-        "```json\n",
-        "\n```",
-        "Action:\n",
-        "```",
-    ),
-    *("Thought: I look.\n", "Sure. ", "\n", "[", "]", "\nFinal Answer: 4", '{"action": "search"}', JSON_ACTION[:30]),
+    *(JSON_ACTION, JSON_ANSWER, FENCED_ACTION, f"```json\n{JSON_ANSWER}\n```", "```json\n", "\n```", "Action:\n"),
+    *("```", "Thought: I look.\n", "Sure. ", "\n", "[", "]", "\nFinal Answer: 4", '{"action": "search"}'),
+    JSON_ACTION[:30],
 ]
 PARTS = {
     "react": LABEL_PARTS,

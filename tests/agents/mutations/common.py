@@ -40,20 +40,8 @@ def meaning_of(decision: Decision) -> Meaning:
 
 
 WORDS = [
-    *(
-        "cats",
-        "Oslo",
-        "the weather",
-        "4.5",
-        "naïve",
-        "猫",
-        "in 2024",
-        "a-b",
-        "Observation deck",
-        "final answer",
-        "action",
-    ),
-    *("thought", "{x}", "<b>", "1 < 2", "50 %", "(see above)", "C:\\dir", "tool", "it", "10:30"),
+    *("cats", "Oslo", "the weather", "4.5", "naïve", "猫", "in 2024", "a-b", "Observation deck", "final answer"),
+    *("action", "thought", "{x}", "<b>", "1 < 2", "50 %", "(see above)", "C:\\dir", "tool", "it", "10:30"),
 ]
 
 
