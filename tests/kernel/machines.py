@@ -406,10 +406,6 @@ def limited(**limits: int) -> RunContext:
     return without_handlers(agent_limits(**given))
 
 
-def names(effects: Sequence[object]) -> list[str]:
-    return [type(effect).__name__ for effect in effects]
-
-
 # ---- what tests do with a machine
 
 
