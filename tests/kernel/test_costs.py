@@ -23,12 +23,13 @@ from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.explorer.stepping import Stepping, Waiting
-from tests.drivers import ALL_DRIVERS, Script, run_script
+from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
 from tests.executor.actors import echo
-from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics
+from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics, error_message, machine_of
 from tests.parameters import cases
 from tests.verify.traces import proof_of, trace_of
 
+START = Ready(Run({"input": "q"}))
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
@@ -42,23 +43,18 @@ def context_with_costs(limits: gx.Limits, *costs: float) -> RunContext:
     return make_run_context({CallModel: answer}, limits=limits)
 
 
-def run_with_costs(limits: gx.Limits, *costs: float) -> tuple[gx.Exhausted, gx.Spent]:
-    result = run_script(lambda: Script(PROMPTS, Prompt(), context_with_costs(limits, *costs)))
-    assert isinstance(result.outcome, Stopped)
-    return result.outcome.limit, result.spent
-
-
-def test_last_call_can_exceed_the_cost_limit() -> None:
-    limit, spent = run_with_costs(agent_limits(cost=1.0), 0.25, 0.5, 4.0)
-    assert spent["model_calls"] == 3
-    assert spent["cost"] == 4.75
-    assert limit == gx.Exhausted("cost", 1.0, 4.75)
-    assert str(limit) == "the limit of 1 on the cost was reached (4.75 spent)"
-
-
-def test_no_call_follows_an_exactly_reached_limit() -> None:
-    limit, spent = run_with_costs(agent_limits(cost=1.0), 0.5)
-    assert (spent["model_calls"], spent["cost"], limit.reached) == (2, 1.0, 1.0)
+@cases(
+    ("limit", "costs", "calls", "spent"),
+    [
+        # The last call can exceed the limit, and no call follows one that reaches it exactly.
+        (1.0, [0.25, 0.5, 4.0], 3, 4.75),
+        (1.0, [0.5], 2, 1.0),
+    ],
+)
+def test_last_call_can_exceed_the_cost_limit(limit: float, costs: list[float], calls: int, spent: float) -> None:
+    result = run_script(lambda: Script(PROMPTS, Prompt(), context_with_costs(agent_limits(cost=limit), *costs)))
+    assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("cost", limit, spent))
+    assert (result.spent["model_calls"], result.spent["cost"]) == (calls, spent)
 
 
 @cases("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
@@ -92,11 +88,14 @@ def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> N
     assert (done.spent["model_calls"], done.spent["cost"]) == (calls, spent)
 
 
+NO_COST = "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"
+
+
 @cases(
     ("cost", "result"),
     [
-        (0, "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"),
-        (0.0, "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"),
+        (0, NO_COST),
+        (0.0, NO_COST),
         (-1, "the limit cost is -1; give 0 or more"),
         (math.nan, "the limit cost is nan; give 0 or more"),
         (math.inf, "the limit cost is infinite; give None for no limit"),
@@ -105,9 +104,7 @@ def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> N
     ],
 )
 def test_invalid_cost_limit_is_refused(cost: Any, result: str) -> None:
-    with pytest.raises(LimitsError) as refused:
-        agent_limits(cost=cost)
-    assert str(refused.value).startswith(result)
+    assert error_message(LimitsError, lambda: agent_limits(cost=cost)).startswith(result)
 
 
 @charged(when_spent=Stopped, asks=(0, 3))
@@ -118,7 +115,7 @@ def poll(topics: Topics) -> gx.Asks[CallModel, Tick]:
     return Tick(len(replies))
 
 
-POLL = gx.graph(gx.edges(poll, gx.on(Tick, gx.END) | gx.on(Stopped, gx.END)), start=poll)
+POLL = machine_of(poll)
 
 
 def test_every_reply_of_a_batch_is_charged() -> None:
@@ -139,22 +136,24 @@ def test_cost_survives_serialization() -> None:
 # ---- proofs
 
 
+def executor_with_costs(*costs: float, **limits: Any) -> gx.AgentExecutor:
+    """Return an executor whose model calls have these costs; without any, no call reports one."""
+    replies = [ModelReply(ACT, cost=cost) for cost in costs] or [ModelReply(ACT)]
+    model = ScriptedModel(replies, repeat_last=True)
+    return gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **limits)
+
+
 def test_cost_limit_alone_proves_nothing() -> None:
     verdict = PROMPTS.verify(agent_limits(cost=0.5))
     codes = {finding.code for finding in verdict.findings}
     assert (verdict.status, "GX010" in codes) == ("refuted", True)
     with pytest.raises(gx.UnprovedError) as refused:
-        gx.AgentExecutor(
-            agent=gx.create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=None, max_cost=0.5
-        )
-    codes = {finding.code for finding in refused.value.verdict.findings}
-    assert codes == {"GX016"}
+        executor_with_costs(max_iterations=None, max_cost=0.5)
+    assert {finding.code for finding in refused.value.verdict.findings} == {"GX016"}
 
 
 def test_proof_covers_the_edge_of_a_cost_limit() -> None:
-    executor = gx.AgentExecutor(
-        agent=gx.create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=2, max_cost=0.5
-    )
+    executor = executor_with_costs(max_iterations=2, max_cost=0.5)
     certificate = proof_of(executor)
     check(certificate, executor.graph)
     assert certificate.limits["cost"] == 0.5
@@ -162,31 +161,31 @@ def test_proof_covers_the_edge_of_a_cost_limit() -> None:
     assert (way.source, way.kind) == ("plan", "within")
 
 
-def test_explorer_tries_a_call_that_costs_everything() -> None:
+@cases(
+    ("limits", "exhausted"),
+    [
+        (gx.Limits(), set()),
+        (agent_limits(cost=0.5), {"money"}),
+        (agent_limits(cost=0.5, tokens=9), {"money", "tokens"}),
+    ],
+)
+def test_explorer_tries_a_call_that_costs_everything(limits: gx.Limits, exhausted: set[str]) -> None:
     executor = executor_with_costs(0.0)
-    oracle = replies_of(executor)
-
-    def dear(limits: gx.Limits) -> set[str]:
-        stepping = Stepping(executor.graph, limits)
-        _, waiting = stepping.start_run(Ready(Run({"input": "q"})))
-        assert isinstance(waiting, Waiting)
-        names = [choice.name.partition(", for all the ")[2] for choice in stepping.choices(waiting, oracle)]
-        for choice in stepping.choices(waiting, oracle):
-            if choice.name.endswith("for all the money"):
-                _, then = stepping.advance(waiting, choice)
-                assert not isinstance(then, Waiting) or then.snapshot.spent["cost"] == 0.5
-        return {*names} - {""}
-
-    assert dear(gx.Limits()) == set()
-    assert dear(agent_limits(cost=0.5)) == {"money"}
-    assert dear(agent_limits(cost=0.5, tokens=9)) == {"money", "tokens"}
+    oracle, stepping = replies_of(executor), Stepping(executor.graph, limits)
+    _, waiting = stepping.start_run(START)
+    assert isinstance(waiting, Waiting)
+    choices = stepping.choices(waiting, oracle)
+    assert {choice.name.partition(", for all the ")[2] for choice in choices} - {""} == exhausted
+    for choice in choices:
+        if choice.name.endswith("for all the money"):
+            _, then = stepping.advance(waiting, choice)
+            assert not isinstance(then, Waiting) or then.snapshot.spent["cost"] == 0.5
 
 
 def test_explorer_finds_the_run_stopped_by_cost() -> None:
     executor = executor_with_costs(0.0)
-    start = Ready(Run({"input": "q"}))
-    free = explore(executor.graph, gx.Limits(iterations=3), start, replies_of(executor))
-    paid = explore(executor.graph, agent_limits(iterations=3, cost=0.5), start, replies_of(executor))
+    free = explore(executor.graph, gx.Limits(iterations=3), START, replies_of(executor))
+    paid = explore(executor.graph, agent_limits(iterations=3, cost=0.5), START, replies_of(executor))
     assert paid.longest == free.longest
     # Runs that stop after one or two calls.
     assert paid.endings["StoppedResponse"] > free.endings["StoppedResponse"]
@@ -195,15 +194,9 @@ def test_explorer_finds_the_run_stopped_by_cost() -> None:
 # ---- the executor
 
 
-def executor_with_costs(*costs: float, **limits: Any) -> gx.AgentExecutor:
-    model = ScriptedModel([ModelReply(ACT, cost=cost) for cost in costs], repeat_last=True)
-    return gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **limits)
-
-
 @cases("driver", ALL_DRIVERS)
-def test_executor_stops_at_its_cost_limit(driver: Any) -> None:
-    executor = executor_with_costs(0.5, 0.25, max_cost=1.0)
-    result = driver(Script(executor.graph, *_start(executor)))
+def test_executor_stops_at_its_cost_limit(driver: Driver) -> None:
+    result = run_with(driver, executor_with_costs(0.5, 0.25, max_cost=1.0))
     assert isinstance(result.outcome, gx.StoppedResponse)
     assert (result.outcome.reason, result.outcome.output) == (
         "Stopped after 3 steps: the limit of 1 on the cost was reached (1 spent).",
@@ -212,32 +205,32 @@ def test_executor_stops_at_its_cost_limit(driver: Any) -> None:
     assert (result.spent["model_calls"], result.spent["cost"], len(result.outcome.steps)) == (3, 1.0, 3)
 
 
-def _start(executor: gx.AgentExecutor) -> tuple[Any, RunContext]:
-    return Ready(Run({"input": "q"})), executor.run_context
+def run_with(driver: Driver, executor: gx.AgentExecutor) -> DriverResult[Any]:
+    return driver(Script(executor.graph, START, executor.run_context))
 
 
 @cases("driver", ALL_DRIVERS)
-def test_unreported_cost_under_a_limit_is_refused(driver: Any) -> None:
-    def executor(**limits: Any) -> gx.AgentExecutor:
-        model = ScriptedModel([ACT], repeat_last=True)
-        return gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **limits)
-
-    result = r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
-    free = executor(max_cost=1.0)
-    with pytest.raises(InputError, match=result):
-        driver(Script(free.graph, *_start(free)))
-    unlimited = executor(max_iterations=2)
-    assert driver(Script(unlimited.graph, *_start(unlimited))).spent["cost"] == 0.0
+def test_unreported_cost_under_a_limit_is_refused(driver: Driver) -> None:
+    with pytest.raises(
+        InputError, match=r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
+    ):
+        run_with(driver, executor_with_costs(max_cost=1.0))
+    assert run_with(driver, executor_with_costs(max_iterations=2)).spent["cost"] == 0.0
 
 
-def test_callable_agent_costs_nothing() -> None:
-    executor = gx.AgentExecutor(agent=lambda steps, inputs: gx.AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
-    assert executor.run("q").spent["cost"] == 0.0
+def finish_at_once(steps: object, inputs: object) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": "so"})
 
 
-def test_result_has_its_cost() -> None:
-    result = executor_with_costs(0.5, max_iterations=2).run("q")
-    assert result.spent["cost"] == 1.0
+@cases(
+    ("executor", "cost"),
+    [
+        (gx.AgentExecutor(agent=finish_at_once, tools=[], max_cost=0.01), 0.0),
+        (executor_with_costs(0.5, max_iterations=2), 1.0),
+    ],
+)
+def test_result_has_its_cost(executor: gx.AgentExecutor, cost: float) -> None:
+    assert executor.run("q").spent["cost"] == cost
 
 
 @cases("cost", [0.25, 0.5, 3.0])

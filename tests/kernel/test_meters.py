@@ -8,8 +8,10 @@ import pytest
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import LimitsError
+from graphexec.kernel.snapshot import snapshot_of
 from graphexec.messages import Usage
-from graphexec.runtime import make_run_context
+from graphexec.runtime import RunContext, make_run_context
+from graphexec.runtime.runner import run
 from tests.drivers import Script, run_script
 from tests.kernel.machines import (
     BRAINSTORM,
@@ -24,8 +26,11 @@ from tests.kernel.machines import (
     Survey,
     Tick,
     Topics,
+    error_message,
     limited,
+    machine_of,
     model_of,
+    run_machine,
     surveyors,
     without_handlers,
 )
@@ -34,44 +39,51 @@ from tests.parameters import cases
 # ---- iterations
 
 
-@cases("limit", [0, 1, 2, 7])
-def test_limit_bounds_the_entries_of_a_metered_node(limit: int) -> None:
-    result = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=limit)))
-    assert result.outcome == Stopped(Tick(limit), gx.Exhausted("iterations", limit, limit))
-    assert result.spent.iterations == limit
+@cases(
+    ("machine", "value", "context", "outcome", "iterations"),
+    [
+        *(
+            (
+                CLOCK,
+                Tick(),
+                limited(iterations=limit),
+                Stopped(Tick(limit), gx.Exhausted("iterations", limit, limit)),
+                limit,
+            )
+            for limit in (0, 1, 2, 7)
+        ),
+        (CLOCK, Tick(), without_handlers(), Stopped(Tick(15), gx.Exhausted("iterations", 15, 15)), 15),
+        # The last allowed entry is counted.
+        (SELF_LOOP, Left(3), limited(iterations=3), Landed(), 3),
+        (SELF_LOOP, Left(4), limited(iterations=3), Stopped(Left(1), gx.Exhausted("iterations", 3, 3)), 3),
+        (SELF_LOOP, Left(1), limited(iterations=1), Landed(), 1),
+        # Without a limit, a meter only counts; without a meter, a node costs nothing.
+        (SELF_LOOP, Left(100), limited(), Landed(), 100),
+        (SURVEY, Topics(("a",)), surveyors(gx.Limits(iterations=0)), Survey((ToolResult("a"),)), 0),
+        # The seconds are checked before the iterations.
+        (CLOCK, Tick(), limited(iterations=0, seconds=0), Stopped(Tick(), gx.Exhausted("seconds", 0, 0)), 0),
+    ],
+)
+def test_limit_bounds_the_entries_of_a_metered_node(
+    machine: Any, value: object, context: RunContext, outcome: object, iterations: int
+) -> None:
+    result = run_machine(machine, value, context)
+    assert (result.outcome, result.spent.iterations) == (outcome, iterations)
 
 
 def test_default_limit_is_fifteen_iterations() -> None:
     assert gx.Limits().iterations == make_run_context({}).limits.iterations == 15
-    assert run_script(lambda: Script(CLOCK, Tick(), without_handlers())).outcome.at == Tick(15)
 
 
-@cases(("needed", "limit", "ends"), [(3, 3, "Landed"), (4, 3, "Stopped"), (1, 1, "Landed")])
-def test_last_allowed_entry_is_counted(needed: int, limit: int, ends: str) -> None:
-    result = run_script(lambda: Script(SELF_LOOP, Left(needed), limited(iterations=limit)))
-    assert type(result.outcome).__name__ == ends
-    assert result.spent.iterations == limit
-
-
-def test_meter_without_a_limit_only_counts() -> None:
-    result = run_script(lambda: Script(SELF_LOOP, Left(100), without_handlers(gx.Limits(iterations=None))))
-    assert (result.outcome, result.spent.iterations) == (Landed(), 100)
-
-
-def test_node_without_a_meter_costs_nothing() -> None:
-    result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(gx.Limits(iterations=0))))
-    assert (type(result.outcome), result.spent.iterations) == (Survey, 0)
+@gx.metered(when_spent=Stopped)
+@gx.node
+def call(left: Left) -> gx.Asks[CallTool, Landed]:
+    yield from gx.ask(CallTool("search", "tea"))
+    return Landed()
 
 
 def test_stopped_node_has_paid_for_its_entry() -> None:
-    @gx.metered(when_spent=Stopped)
-    @gx.node
-    def call(left: Left) -> gx.Asks[CallTool, Landed]:
-        yield from gx.ask(CallTool("search", "tea"))
-        return Landed()
-
-    machine = gx.graph(gx.edges(call, gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)), start=call)
-    result = run_script(lambda: Script(machine, Left(1), surveyors(agent_limits(tool_calls=0))))
+    result = run_machine(machine_of(call), Left(1), surveyors(agent_limits(tool_calls=0)))
     assert result.outcome == Stopped(Left(1), gx.Exhausted("tool_calls", 0, 0))
     assert (result.spent.iterations, result.spent["tool_calls"]) == (1, 0)
 
@@ -81,7 +93,7 @@ def test_stopped_node_has_paid_for_its_entry() -> None:
 
 @cases("limit", [0, 1, 3])
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
-    result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit))))
+    result = run_machine(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit)))
     assert result.outcome == Stopped(Prompt(limit), gx.Exhausted("model_calls", limit, limit))
     assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
 
@@ -110,21 +122,15 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
 
 @cases(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
-    result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit))))
+    result = run_machine(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit)))
     assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("model_calls", limit, calls))
-    assert (result.spent["model_calls"], result.spent["prompt_tokens"], reported_tokens(result.spent)) == (
-        calls,
-        2 * calls,
-        5 * calls,
-    )
+    assert (result.spent["model_calls"], result.spent["prompt_tokens"]) == (calls, 2 * calls)
+    assert reported_tokens(result.spent) == 5 * calls
 
 
 def test_failed_call_is_charged() -> None:
     def failing(call: CallTool) -> ToolResult:
         raise OSError("the line is dead")
-
-    from graphexec.kernel.snapshot import snapshot_of
-    from graphexec.runtime.runner import run
 
     with pytest.raises(OSError, match="the line is dead") as caught:
         run(SURVEY, Topics(("a", "b")), make_run_context({CallTool: failing}))
@@ -148,7 +154,7 @@ def test_failed_call_is_charged() -> None:
     ],
 )
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
-    result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
+    result = run_machine(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit)))
     reached = calls * usage.total_tokens
     assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("tokens", limit, reached))
     assert (result.spent["model_calls"], reported_tokens(result.spent)) == (calls, reached)
@@ -156,26 +162,23 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
 
 
 def test_token_limit_does_not_stop_a_tool_call() -> None:
-    result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))))
-    assert isinstance(result.outcome, Survey)
+    assert isinstance(run_machine(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))).outcome, Survey)
 
 
 # ---- the order of limits
 
 
-def test_first_of_several_limits_is_reported() -> None:
-    def of(**limits: Any) -> str:
-        result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits))))
-        return result.outcome.limit.limit
-
-    assert of(seconds=0, tokens=0, model_calls=0) == "seconds"
-    assert of(tokens=0, model_calls=0) == "tokens"
-    assert of(model_calls=0) == "model_calls"
-
-
-def test_seconds_are_checked_before_iterations() -> None:
-    result = run_script(lambda: Script(CLOCK, Tick(), without_handlers(gx.Limits(seconds=0, iterations=0))))
-    assert result.outcome.limit == gx.Exhausted("seconds", 0, 0)
+@cases(
+    ("limits", "reported"),
+    [
+        ({"seconds": 0, "tokens": 0, "model_calls": 0}, "seconds"),
+        ({"tokens": 0, "model_calls": 0}, "tokens"),
+        ({"model_calls": 0}, "model_calls"),
+    ],
+)
+def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: str) -> None:
+    result = run_machine(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits)))
+    assert result.outcome.limit.limit == reported
 
 
 def test_effect_without_charges_is_free() -> None:
@@ -188,43 +191,39 @@ def test_effect_without_charges_is_free() -> None:
 # ---- limits as values
 
 
-@cases(
-    "name",
-    ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"],
-)
+NAMES = ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"]
+
+
+@cases("name", NAMES)
 @cases(
     ("value", "text"),
     [
         (-1, "is -1; give 0 or more, or None for no limit"),
-        (math.inf, None),
-        (math.nan, None),
-        ("3", None),
-        (True, None),
+        *((value, "None for no limit") for value in (math.inf, math.nan, "3", True)),
     ],
 )
-def test_invalid_limit_is_refused(name: str, value: Any, text: str | None) -> None:
-    with pytest.raises(LimitsError) as caught:
-        agent_limits(**{name: value})
-    assert str(caught.value).startswith(f"the limit {name} is ")
-    assert str(caught.value).endswith("or None for no limit") or "give None for no limit" in str(caught.value)
-    if text:
-        assert str(caught.value) == f"the limit {name} {text}"
+def test_invalid_limit_is_refused(name: str, value: Any, text: str) -> None:
+    message = error_message(LimitsError, lambda: agent_limits(**{name: value}))
+    assert message.startswith(f"the limit {name} is ")
+    assert message.endswith(text)
 
 
-def test_invalid_limits_are_reported_precisely() -> None:
-    def text(**limits: Any) -> str:
-        with pytest.raises(LimitsError) as caught:
-            agent_limits(**limits)
-        return str(caught.value)
-
-    assert text(iterations=1.5) == "the limit iterations is 1.5; give a whole number, or None for no limit"
-    assert text(seconds="1") == "the limit seconds is '1'; give a number of seconds, or None for no limit"
-    assert text(seconds=math.inf) == "the limit seconds is infinite; give None for no limit"
-    assert text(seconds=math.nan) == "the limit seconds is nan; give 0 or more, or None for no limit"
-    assert text(iterations=-1, tokens=True) == (
-        "the limit iterations is -1; give 0 or more, or None for no limit; "
-        "the limit tokens is True; give a whole number, or None for no limit"
-    )
+@cases(
+    ("limits", "text"),
+    [
+        ({"iterations": 1.5}, "the limit iterations is 1.5; give a whole number, or None for no limit"),
+        ({"seconds": "1"}, "the limit seconds is '1'; give a number of seconds, or None for no limit"),
+        ({"seconds": math.inf}, "the limit seconds is infinite; give None for no limit"),
+        ({"seconds": math.nan}, "the limit seconds is nan; give 0 or more, or None for no limit"),
+        (
+            {"iterations": -1, "tokens": True},
+            "the limit iterations is -1; give 0 or more, or None for no limit; "
+            "the limit tokens is True; give a whole number, or None for no limit",
+        ),
+    ],
+)
+def test_invalid_limits_are_reported_precisely(limits: dict[str, Any], text: str) -> None:
+    assert error_message(LimitsError, lambda: agent_limits(**limits)) == text
 
 
 def test_zero_and_none_are_valid_limits() -> None:
@@ -232,9 +231,6 @@ def test_zero_and_none_are_valid_limits() -> None:
     assert gx.Limits(seconds=0.5).seconds == 0.5
 
 
-def test_usages_are_added() -> None:
-    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
-
-
 def test_tokens_include_input_and_output() -> None:
+    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
     assert reported_tokens(gx.Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
