@@ -10,21 +10,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Tool, create_tool_calling_agent, tool
+import graphexec as gx
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Snapshot, Tool, snapshot_of, tool
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.messages import (
-    ChatRequest,
-    CompletionRequest,
-    Message,
-    ModelReply,
-    ModelRequest,
-    ToolCall,
-    ToolMessage,
-    Usage,
-)
+from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
@@ -103,7 +95,7 @@ def messages(request: ModelRequest) -> list[Message]:
 
 def prompt(request: ModelRequest) -> str:
     """Return the whole prompt of a react agent."""
-    if isinstance(request, CompletionRequest):
+    if not isinstance(request, ChatRequest):
         return request.prompt
     (message,) = request.messages
     return message.content
@@ -175,7 +167,7 @@ class Caller:
 
 def caller_of(model: Any, *tools: AnyTool, **options: Any) -> AgentExecutor:
     """Return an executor of an agent that calls tools natively."""
-    return AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, **options)
+    return AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools, **options)
 
 
 def delegate_to(inner: Callable[[], AgentExecutor], *, is_async: bool) -> AnyTool:
@@ -206,6 +198,35 @@ def run_async(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any
 
 def run_sync(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
     return executor.run(inputs, **options)
+
+
+# The methods that run an executor; `aiter` is `iter` with `async for`.
+WAYS = ["run", "invoke", "batch", "stream", "stream_chunks", "stream_answer", "iter"]
+WAYS += [f"a{way}" for way in WAYS]
+
+
+def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> Any:
+    """Run an executor by a method to its end, and return the result, or a list of what is streamed."""
+    inputs = inputs or (["q"] if way.endswith("batch") else "q",)
+    running = getattr(executor, "iter" if way == "aiter" else way)(*inputs, **options)
+    if way in ("run", "invoke", "batch"):
+        return running
+    if way in ("arun", "ainvoke", "abatch"):
+        return asyncio.run(running)
+
+    async def collect() -> list[Any]:
+        return [one async for one in running]
+
+    return asyncio.run(collect()) if way.startswith("a") else list(running)
+
+
+def snapshot_after(error: type[BaseException], run: Callable[[], object]) -> Snapshot:
+    """Return the snapshot of a run that raises this error."""
+    with pytest.raises(error) as raised:
+        run()
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    return snapshot
 
 
 # Ways to run an executor, for tests in which they make no difference.

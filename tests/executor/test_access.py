@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +9,9 @@ import pytest
 
 from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, models, tool
 from graphexec.errors import AuthenticationError, MissingAPIKeyError, ModelError
-from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.memory import BufferMemory, Turn
 from graphexec.messages import Model
-from tests.executor.actors import call, echo
+from tests.executor.actors import WAYS, call, echo, run_by, snapshot_after
 from tests.parameters import cases
 
 KEYLESS = models.OpenAICompatible("gpt-9", base_url="https://models.example/v1")
@@ -37,29 +34,11 @@ def delegating(inner: AgentExecutor, *turns: Any) -> tuple[AgentExecutor, models
     return AgentExecutor(agent=create_tool_calling_agent(outer, [helper]), tools=[helper]), outer
 
 
-async def read_all(events: Any) -> list[Any]:
-    return [event async for event in events]
-
-
-WAYS: list[Callable[[AgentExecutor], Any]] = [
-    lambda executor: executor.run("q"),
-    lambda executor: asyncio.run(executor.arun("q")),
-    lambda executor: executor.invoke("q"),
-    lambda executor: asyncio.run(executor.ainvoke("q")),
-    lambda executor: list(executor.stream("q")),
-    lambda executor: asyncio.run(read_all(executor.astream("q"))),
-    lambda executor: list(executor.stream_chunks("q")),
-    lambda executor: list(executor.stream_answer("q")),
-    lambda executor: list(executor.iter("q")),
-    lambda executor: executor.batch(["q", "r"]),
-]
-
-
 @cases("way", WAYS)
-def test_missing_key_is_found_before_the_first_step(way: Callable[[AgentExecutor], Any]) -> None:
+def test_missing_key_is_found_before_the_first_step(way: str) -> None:
     events: list[object] = []
     with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://models.example/v1 needs an API key; set OPENAI_"):
-        way(make_executor(KEYLESS, observers=[events.append]))
+        run_by(way, make_executor(KEYLESS, observers=[events.append]))
     assert events == []
 
 
@@ -135,10 +114,7 @@ def test_resumed_run_is_checked_before_its_tools() -> None:
 
     first = models.ScriptedModel([call("note", text="a")])
     run = AgentExecutor(agent=create_tool_calling_agent(first, [note]), tools=[note], handle_tool_errors="raise")
-    with pytest.raises(KeyError) as raised:
-        run.run("q")
-    state = snapshot_of(raised.value)
-    assert isinstance(state, Snapshot)
+    state = snapshot_after(KeyError, lambda: run.run("q"))
     resumed = AgentExecutor(agent=create_tool_calling_agent(KEYLESS, [note]), tools=[note])
     with pytest.raises(MissingAPIKeyError):
         resumed.run(state)
@@ -163,11 +139,8 @@ def test_saving_a_memory_needs_no_key() -> None:
 
     history = Full()
     memory = BufferMemory(history, as_messages=True)
-    with pytest.raises(OSError, match="the disk is full") as raised:
-        make_executor(DONE, memory=memory).run("q")
+    state = snapshot_after(OSError, lambda: make_executor(DONE, memory=memory).run("q"))
     history.full = False
-    state = snapshot_of(raised.value)
-    assert isinstance(state, Snapshot)
     assert make_executor(KEYLESS, memory=memory).run(state).output == "done"
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, Asks, Snapshot, ask_all, charged, node, snapshot_of, tool
+from graphexec import AgentExecutor, AgentFinish, Asks, Snapshot, ask_all, charged, node, tool
 from graphexec.effects import RunGraph
 from graphexec.errors import CertificateError, InputError, ModelError, ServerError
 from graphexec.executor import Acted, limit_reached
@@ -23,7 +23,7 @@ from graphexec.kernel import Done, replay
 from graphexec.models import ScriptedModel
 from graphexec.testing import VirtualClock, on_loop_time, verify_termination
 from graphexec.verify import Certificate, UnprovedError, check
-from tests.executor.actors import HOW, Caller, Running, act, answer, caller_of, echo, scripted
+from tests.executor.actors import HOW, Caller, Running, act, answer, caller_of, echo, scripted, snapshot_after
 
 
 def map_piece(child: NestedGraph, most: int = 3) -> Piece:
@@ -197,15 +197,6 @@ class Killed(BaseException):
     """The process is killed."""
 
 
-def kill(run: Running, outer: AgentExecutor) -> Snapshot:
-    """Run until the process is killed, and return the snapshot."""
-    with pytest.raises(Killed) as caught:
-        run(outer)
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    return snapshot
-
-
 def store(snapshot: Snapshot, outer: AgentExecutor) -> Snapshot:
     """Return the snapshot of a restarted run as it is read again."""
     return Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
@@ -234,7 +225,7 @@ CALLS = [f"{task}, step {step}" for task in TASKS for step in range(3)]
 @pytest.mark.parametrize("number", [*range(1, 10)])
 def test_killed_runs_are_resumed_where_they_were(run: Running, number: int, stored: bool) -> None:
     outer, answered = make_killed(number, tool_concurrency=1)
-    snapshot = kill(run, outer)
+    snapshot = snapshot_after(Killed, lambda: run(outer))
     snapshot = store(snapshot, outer) if stored else snapshot.restarted()
     if stored:
         assert Snapshot.from_json(snapshot.to_json(), outer.graph).to_json() == snapshot.to_json()
@@ -250,7 +241,7 @@ def test_killed_runs_are_resumed_where_they_were(run: Running, number: int, stor
 def test_only_calls_in_flight_are_repeated(run: Running, number: int) -> None:
     """All three runs are at work when the process is killed, each in one call at most."""
     outer, answered = make_killed(number)
-    result = run(outer, store(kill(run, outer), outer))
+    result = run(outer, store(snapshot_after(Killed, lambda: run(outer)), outer))
     assert [output for output, _, _ in result.output] == TASKS
     assert set(answered) == {*CALLS}
     assert len(answered) <= 9 + 2
@@ -261,7 +252,8 @@ def test_only_calls_in_flight_are_repeated(run: Running, number: int) -> None:
 def test_only_run_of_a_request_is_resumed(run: Running) -> None:
     """A request with one call keeps its run, too, also when the process is killed before the stored run goes on."""
     outer, answered = make_killed(2, count=1)
-    result = run(outer, store(store(kill(run, outer), outer), outer))
+    snapshot = snapshot_after(Killed, lambda: run(outer))
+    result = run(outer, store(store(snapshot, outer), outer))
     assert [output for output, _, _ in result.output] == ["task 0"]
     assert answered == CALLS[:3]
     assert (result.spent["model_calls"], result.spent.restarts) == (1 + 3 + 1, 2)
@@ -277,7 +269,7 @@ def test_effect_of_an_executor_is_copied_as_data() -> None:
 def test_resumed_runs_reserve_what_they_have_left(run: Running) -> None:
     """Nothing else is left: 1 + 3 x 4 calls, of which the first run has spent one."""
     outer, _ = make_killed(2, tool_concurrency=1, max_model_calls=13)
-    result = run(outer, kill(run, outer).retried())
+    result = run(outer, snapshot_after(Killed, lambda: run(outer)).retried())
     assert (result.reason, result.spent["model_calls"]) == ("finished", 1 + 9 + 1)
 
 

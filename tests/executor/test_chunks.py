@@ -17,25 +17,15 @@ from graphexec.kernel import Entered, Moved, Spent, rename
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing.clock import on_loop_time, run_virtually
-from tests.executor.actors import act, answer, call, echo, fail, scripted
+from tests.executor.actors import act, answer, call, echo, fail, run_by, scripted, snapshot_after
 from tests.parameters import cases
-
-
-def collect_chunks(executor: gx.AgentExecutor, how: str, inputs: Any = "q") -> list[dict[str, Any]]:
-    if how == "sync":
-        return list(executor.stream_chunks(inputs))
-
-    async def collect() -> list[dict[str, Any]]:
-        return [chunk async for chunk in executor.astream_chunks(inputs)]
-
-    return asyncio.run(collect())
 
 
 def kinds(chunks: list[dict[str, Any]]) -> list[str]:
     return [next(iter(chunk)) for chunk in chunks]
 
 
-both = cases("how", ["sync", "async"])
+both = cases("way", ["stream_chunks", "astream_chunks"])
 # The chunks of a step with two actions.
 TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
 
@@ -65,15 +55,15 @@ SURE = gx.AgentFinish({"output": "42", "sure": True}, "I know")
     ],
 )
 def test_action_step_and_output_are_separate_chunks(
-    how: str, executor: gx.AgentExecutor, chunks: list[dict[str, Any]]
+    way: str, executor: gx.AgentExecutor, chunks: list[dict[str, Any]]
 ) -> None:
-    assert collect_chunks(executor, how) == chunks
+    assert run_by(way, executor) == chunks
 
 
 @both
-def test_actions_come_before_the_steps(how: str) -> None:
+def test_actions_come_before_the_steps(way: str) -> None:
     second = act("fail", text="b")
-    chunks = collect_chunks(make_executor([A, second], answer()), how)
+    chunks = run_by(way, make_executor([A, second], answer()))
     assert kinds(chunks) == [*TOGETHER, "output"]
     assert [chunk["actions"] for chunk in chunks[:2]] == [[A], [second]]
     assert sorted(chunk["steps"][0].status for chunk in chunks[2:4]) == ["error", "ok"]
@@ -117,7 +107,7 @@ def test_each_step_is_emitted_once() -> None:
     """The same action twice in one turn, and again in the next one."""
     action = act("wait", seconds="0.1")
     executor = gx.AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
-    chunks = collect_chunks(executor, "async")
+    chunks = run_by("astream_chunks", executor)
     assert kinds(chunks) == [*TOGETHER, "actions", "steps", "output"]
 
 
@@ -128,37 +118,37 @@ def hide_results(seen: ex.Observed) -> ex.Observed:
 
 
 @both
-def test_changeable_steps_are_emitted_after_the_change(how: str) -> None:
+def test_changeable_steps_are_emitted_after_the_change(way: str) -> None:
     executor = make_executor([A, B], answer()).splice(
         gx.edges(hide_results, gx.on(ex.Observed, ex.check_return_direct)), after=ex.dispatch_tools, on=ex.Observed
     )
-    steps = [chunk["steps"][0] for chunk in collect_chunks(executor, how) if "steps" in chunk]
+    steps = [chunk["steps"][0] for chunk in run_by(way, executor) if "steps" in chunk]
     assert [step.observation for step in steps] == ["hidden", "hidden"]
 
 
 @both
-def test_parse_error_is_a_step_without_an_action(how: str) -> None:
-    chunks = collect_chunks(make_executor([], answer(), handle_parsing_errors="what?"), how)
+def test_parse_error_is_a_step_without_an_action(way: str) -> None:
+    chunks = run_by(way, make_executor([], answer(), handle_parsing_errors="what?"))
     assert kinds(chunks) == ["steps", "output"]
     assert chunks[0]["steps"][0].status == "parse_error"
     assert chunks[0]["messages"] == [UserMessage("what?")]
 
 
 @both
-def test_native_calls_keep_their_messages(how: str) -> None:
+def test_native_calls_keep_their_messages(way: str) -> None:
     calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
     agent = gx.create_tool_calling_agent(ScriptedModel([[*calls], "done"]), [echo])
     # One at a time, as concurrent tools are ordered by when they return.
-    chunks = collect_chunks(gx.AgentExecutor(agent=agent, tools=[echo], tool_concurrency=1), how)
+    chunks = run_by(way, gx.AgentExecutor(agent=agent, tools=[echo], tool_concurrency=1))
     called = ModelReply("", calls).message
     sent = [called, called, ToolMessage("c1", "a"), ToolMessage("c2", "b"), AssistantMessage("done")]
     assert [chunk["messages"] for chunk in chunks] == [[one] for one in sent]
 
 
 def test_resumed_step_emits_its_actions_again() -> None:
-    with pytest.raises(ValueError, match="no a") as caught:
-        collect_chunks(make_executor(act("fail", text="a"), handle_tool_errors="raise"), "sync")
-    chunks = collect_chunks(make_executor(answer()), "sync", gx.snapshot_of(caught.value))
+    failing = make_executor(act("fail", text="a"), handle_tool_errors="raise")
+    snapshot = snapshot_after(ValueError, lambda: run_by("stream_chunks", failing))
+    chunks = run_by("stream_chunks", make_executor(answer()), snapshot)
     assert kinds(chunks) == ["actions", "steps", "output"]
 
 
@@ -241,13 +231,13 @@ def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more:
 
 @both
 @cases("kind", DISPATCHERS)
-def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
+def test_every_dispatching_node_emits_each_action(way: str, kind: str) -> None:
     dispatch, routes, order = DISPATCHERS[kind]
     # The same decision again is another step; an unreadable reply has no action.
     turns: Any = [A, A], [], [A, B], [A], answer()
     options: Any = {"handle_parsing_errors": True, "allow_nonterminating": True}
     executor = make_executor(*turns, handlers={Delegate: lambda asked: asked.action.tool}, **options)
-    chunks = collect_chunks(dispatch_with(executor, dispatch, routes), how)
+    chunks = run_by(way, dispatch_with(executor, dispatch, routes))
     assert kinds(chunks) == [*order, "steps", *order, "actions", "steps", "output"]
     announced = [chunk["actions"][0] for chunk in chunks if "actions" in chunk]
     assert announced == [*turns[0], *turns[2], *turns[3]]
@@ -281,9 +271,9 @@ def refuse(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted | ex.Observed]:
     ("guard", "routes"),
     [(approve, gx.on(ex.Acted, ex.dispatch_tools)), (refuse, gx.on(ex.Acted, ex.dispatch_tools) | OBSERVED)],
 )
-def test_approval_emits_only_approved_actions(how: str, guard: Any, routes: Any) -> None:
+def test_approval_emits_only_approved_actions(way: str, guard: Any, routes: Any) -> None:
     executor = make_executor([A, B], [A], answer(), handlers={gx.AskHuman: lambda asked: "no"})
-    chunks = collect_chunks(executor.splice(gx.edges(guard, routes | LIMIT), after=ex.parse, on=ex.Acted), how)
+    chunks = run_by(way, executor.splice(gx.edges(guard, routes | LIMIT), after=ex.parse, on=ex.Acted))
     assert kinds(chunks) == [*["actions", "steps"] * 3, "output"]
     assert all(chunk.get("actions", [A]) == [A] for chunk in chunks)
 
@@ -315,11 +305,11 @@ def make_nested_executor(decide: Any) -> gx.AgentExecutor:
 
 
 @both
-def test_agent_as_dispatcher_emits_the_action(how: str) -> None:
+def test_agent_as_dispatcher_emits_the_action(way: str) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         return answer("inner" if "outer" in inputs else "done") if steps or "outer" in inputs else A
 
-    chunks = collect_chunks(make_nested_executor(decide), how)
+    chunks = run_by(way, make_nested_executor(decide))
     assert kinds(chunks) == ["actions", "steps", "output"]
     assert chunks[0]["actions"] == [A]
 
@@ -327,7 +317,7 @@ def test_agent_as_dispatcher_emits_the_action(how: str) -> None:
 @both
 @cases("outer_steps", [1, 2, 3])
 @cases("inner_steps", [0, 1, 2, 3])
-def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, inner_steps: int) -> None:
+def test_each_step_of_an_embedded_agent_comes_once(way: str, outer_steps: int, inner_steps: int) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         inner = "outer" in inputs
         if len(steps) == (inner_steps if inner else outer_steps):
@@ -337,7 +327,7 @@ def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, i
     within = [f"inner {number}" for number in range(inner_steps)]
     expected = [text for number in range(outer_steps) for text in (*within, f"outer {number}")]
     executor = make_nested_executor(decide)
-    steps = [step for chunk in collect_chunks(executor, how) for step in chunk.get("steps", ())]
+    steps = [step for chunk in run_by(way, executor) for step in chunk.get("steps", ())]
     assert [step.action for step in steps] == [act("echo", text=text) for text in expected]
     turns = [step for turn in executor.iter("q") for step in turn]
     assert [step.action for step in turns] == [act("echo", text=text) for text in expected]
@@ -391,8 +381,8 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
         (gx.AgentExecutor(agent=scripted(act("finish", text="so")), tools=[finish]), ["actions", "steps"]),
     ],
 )
-def test_changed_steps_are_emitted_once(how: str, executor: gx.AgentExecutor, order: list[str]) -> None:
-    assert kinds(collect_chunks(executor, how)) == [*order, "output"]
+def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, order: list[str]) -> None:
+    assert kinds(run_by(way, executor)) == [*order, "output"]
 
 
 @cases("dispatch", [ex.dispatch_tools, rename(delegate, "dispatch_tools")])

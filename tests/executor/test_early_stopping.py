@@ -22,7 +22,7 @@ from graphexec.executor.table import STOPPED
 from graphexec.kernel import Answered, Asked, Moved, Reported
 from graphexec.models import ScriptedModel
 from tests.drivers import limit_of
-from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor
+from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after
 from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -334,10 +334,7 @@ def test_last_call_follows_a_resumed_batch() -> None:
     agent = gx.create_tool_calling_agent(model, [echo, fail])
     failing = dataclasses.replace(fail, on_error="raise")
     executor = make_executor(agent, failing, max_iterations=15, max_tool_calls=2, tool_concurrency=1)
-    with pytest.raises(ValueError, match="no b") as raised:
-        executor.run("q")
-    snapshot = gx.snapshot_of(raised.value)
-    assert snapshot is not None
+    snapshot = snapshot_after(ValueError, lambda: executor.run("q"))
     assert len(snapshot.open) == 2
     result = executor.run(gx.Snapshot.from_json(snapshot.to_json(), executor.graph))
     assert (result.reason, result.output, result.spent["tool_calls"]) == ("tool_calls", "the last word", 2)

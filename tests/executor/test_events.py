@@ -12,7 +12,7 @@ from graphexec.effects import CallModel, CallTool
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, echo, run_executor, scripted
+from tests.executor.actors import act, answer, echo, run_by, run_executor, scripted
 from tests.parameters import cases
 
 
@@ -175,11 +175,7 @@ def test_the_last_event_is_the_result() -> None:
     assert isinstance(done.outcome, gx.AgentFinish)
     assert done.outcome.output == "42"
 
-    async def last() -> gx.Event[Ending]:
-        *_, event = [event async for event in executor.astream("q")]
-        return event
-
-    assert isinstance(asyncio.run(last()), gx.Done)
+    assert isinstance(run_by("astream", executor)[-1], gx.Done)
 
 
 def test_model_call_has_its_request() -> None:

@@ -14,7 +14,7 @@ from graphexec.errors import InputError, MissingHandlerError
 from graphexec.kernel import PendingEffect, advance
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, call, echo, run_async, run_sync, scripted
+from tests.executor.actors import act, answer, call, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
 
 HOW = cases("run", [run_sync, run_async])
@@ -105,13 +105,9 @@ INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("r
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
     model = ScriptedModel([])
     executor = make_asking(model)
-    for run in (executor.run, executor.invoke, executor.stream, executor.astream):
+    for way in ("run", "arun", "invoke", "ainvoke", "stream", "astream"):
         with pytest.raises(InputError, match=message):
-            run(inputs)
-    with pytest.raises(InputError, match=message):
-        asyncio.run(executor.ainvoke(inputs))
-    with pytest.raises(InputError, match=message):
-        run_async(executor, inputs)
+            run_by(way, executor, inputs)
     assert not model.requests
 
 

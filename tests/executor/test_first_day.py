@@ -16,7 +16,7 @@ from graphexec.executor import LimitReached, parse
 from graphexec.kernel import PendingEffect
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
-from tests.executor.actors import answer, echo, scripted
+from tests.executor.actors import answer, echo, scripted, snapshot_after
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
 
@@ -158,11 +158,8 @@ def test_an_executor_shows_its_tools() -> None:
 def test_executor_resumes_a_paused_run() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: done"])
     asking = executor(agent=gx.create_react_agent(model, [echo]), tools=[echo])
-    asking = asking.with_graph(gx.splice(asking.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
-    with pytest.raises(MissingHandlerError) as caught:
-        asking.run("Say hello.")
-    paused = gx.snapshot_of(caught.value)
-    assert paused is not None
+    asking = asking.splice(APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0])
+    paused = snapshot_after(MissingHandlerError, lambda: asking.run("Say hello."))
     state = gx.advance(asking.graph, paused, asking.limits)
     assert isinstance(state, PendingEffect)
     assert isinstance(state.effect, gx.AskHuman)
