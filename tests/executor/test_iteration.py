@@ -16,14 +16,9 @@ from graphexec.executor import Ready, Stepwise, check_return_direct, plan
 from graphexec.kernel import Entered, splice
 from graphexec.kernel.effects import CallContext
 from graphexec.tools import tool
-from tests.executor.actors import act, answer, echo, scripted
+from tests.drivers import FakeClock
+from tests.executor.actors import act, answer, direct, echo, scripted
 from tests.parameters import cases
-
-
-@tool(return_direct=True)
-def shout(text: str) -> str:
-    """Return the answer in capitals."""
-    return text.upper()
 
 
 def make_counter(turns: int = 3, **settings: Any) -> AgentExecutor:
@@ -34,7 +29,11 @@ def make_counter(turns: int = 3, **settings: Any) -> AgentExecutor:
             return AgentFinish({"output": f"{len(steps)} steps of {inputs['input']}"})
         return act("echo", text=f"{len(steps)}")
 
-    return AgentExecutor(agent=decide, tools=[echo], **settings)
+    return make_executor(agent=decide, **settings)
+
+
+def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
+    return AgentExecutor(**{"agent": scripted(*turns), "tools": [echo, direct], **settings})
 
 
 Each: TypeAlias = Callable[[int, tuple[AgentStep, ...]], object]
@@ -42,6 +41,9 @@ Each: TypeAlias = Callable[[int, tuple[AgentStep, ...]], object]
 
 def go_on(number: int, steps: tuple[AgentStep, ...]) -> None:
     """Change nothing, and continue."""
+
+
+A, B, C = (act("echo", text=letter) for letter in "abc")
 
 
 def iterate(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any]]:
@@ -80,24 +82,18 @@ def test_each_turn_yields_its_steps(how: str) -> None:
 
 
 @both
-def test_the_steps_of_one_turn_come_together(how: str) -> None:
-    executor = AgentExecutor(
-        agent=scripted([act("echo", text="a"), act("echo", text="b")], act("echo", text="c"), answer()), tools=[echo]
-    )
-    assert iterate(executor.iter("q"), how) == [["a", "b"], ["c"]]
-
-
-@both
-def test_run_without_steps_has_no_turns(how: str) -> None:
-    turns = AgentExecutor(agent=scripted(answer("at once")), tools=[]).iter("q")
-    assert iterate(turns, how) == []
-    assert turns.result.output == "at once"
-
-
-@both
-def test_a_parse_error_is_a_turn(how: str) -> None:
-    executor = AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors="what?")
-    assert iterate(executor.iter("q"), how) == [["what?"]]
+@cases(
+    ("agent_turns", "options", "yielded", "output"),
+    [
+        ([[A, B], C, answer()], {}, [["a", "b"], ["c"]], "done"),
+        ([answer("at once")], {}, [], "at once"),
+        ([[], answer()], {"handle_parsing_errors": "what?"}, [["what?"]], "done"),
+    ],
+)
+def test_a_turn_has_all_its_steps(how: str, agent_turns: Any, options: Any, yielded: Any, output: str) -> None:
+    turns = make_executor(*agent_turns, **options).iter("q")
+    assert iterate(turns, how) == yielded
+    assert turns.result.output == output
 
 
 @both
@@ -108,7 +104,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
         asked.append(len(steps))
         return act("echo", text="on")
 
-    turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
+    turns = make_executor(agent=decide).iter("q")
     assert len(iterate(turns, how, lambda number, _: number == 2)) == 2
     assert asked == [0, 1]
     assert turns.spent.iterations == 2
@@ -193,8 +189,7 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
 
     executor = make_counter()
     graph = splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
-    executor = executor.with_graph(graph)
-    turns = executor.iter("tea")
+    turns = executor.with_graph(graph).iter("tea")
     assert iterate(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"
 
@@ -211,9 +206,9 @@ def test_an_exception_ends_the_iteration(how: str) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         if steps:
             raise OSError("it broke")
-        return act("echo", text="a")
+        return A
 
-    turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
+    turns = make_executor(agent=decide).iter("q")
     with pytest.raises(OSError, match="it broke"):
         iterate(turns, how)
     assert [step.observation for step in turns.run.steps] == ["a"]
@@ -243,7 +238,7 @@ def test_snapshot_is_resumed_step_by_step(how: str) -> None:
 
 @both
 def test_time_of_the_memory_counts(how: str) -> None:
-    now = [0.0]
+    clock = FakeClock()
 
     class Slow:
         """A slow memory without content."""
@@ -251,7 +246,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
         keys = ("known",)
 
         def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-            now[0] += 50
+            clock.advance(50)
             return {"known": ""}
 
         def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
@@ -264,7 +259,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
             """Save nothing."""
 
     executor = make_counter(memory=Slow(), max_execution_time=10)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     turns = executor.iter("tea")
 
     def edit(*_: Any) -> None:
@@ -276,8 +271,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
 
 @both
 def test_last_turn_is_marked_as_ended(how: str) -> None:
-    executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], max_iterations=5)
-    turns = executor.iter("q")
+    turns = make_executor(act("direct", text="a"), max_iterations=5).iter("q")
     ended: list[bool] = []
 
     def look(*_: Any) -> None:
@@ -295,15 +289,15 @@ def test_last_turn_is_marked_as_ended(how: str) -> None:
 @cases("changed", [False, True])
 @both
 def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
-    now = [100.0]
+    clock = FakeClock(100)
     executor = make_counter(9, max_execution_time=25)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     turns = executor.iter("q")
     spent: list[float] = []
 
     def think(number: int, _: tuple[AgentStep, ...]) -> None:
         spent.append(turns.spent.seconds)
-        now[0] += 10
+        clock.advance(10)
         if changed:
             turns.run = Run({"input": "milk"}, turns.run.steps)
 

@@ -63,6 +63,14 @@ def answer_at_once(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
     return gx.AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
 
 
+def executor_of(memory: Any, agent: Any = answer_at_once, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=agent, tools=[echo], memory=memory, **options)
+
+
+ANSWER = "nothing yet; tea?"
+SAVED = [({"notes": "nothing yet", "input": "tea?"}, {"output": ANSWER})]
+
+
 def always_act(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction:
     return gx.AgentAction("echo", {"text": "a"})
 
@@ -70,52 +78,43 @@ def always_act(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction:
 @HOW
 def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
     memory = Notebook()
-    result = run(gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory), "tea?")
-    assert result.output == "nothing yet; tea?"
+    result = run(executor_of(memory), "tea?")
+    assert result.output == ANSWER
     assert memory.asked == [{"input": "tea?"}]
-    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+    assert memory.saves == SAVED
 
 
 @HOW
 def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
-    memory = Notebook()
-    assert (
-        run(gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
-        == "mine; ?"
-    )
+    assert run(executor_of(Notebook()), {"input": "?", "notes": "mine"}).output == "mine; ?"
 
 
 @HOW
-def test_stopped_run_is_saved(run: Run) -> None:
-    memory = Notebook()
-    result = run(gx.AgentExecutor(agent=always_act, tools=[echo], memory=memory, max_iterations=1), "tea?")
-    assert result.stopped is not None
-    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
-
-
-@HOW
-def test_failed_run_is_not_saved(run: Run) -> None:
+def test_only_runs_that_end_are_saved(run: Run) -> None:
     def failing(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
         raise LookupError("of the agent")
 
     memory = Notebook()
+    result = run(executor_of(memory, always_act, max_iterations=1), "tea?")
+    assert result.stopped is not None
+    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
     with pytest.raises(LookupError):
-        run(gx.AgentExecutor(agent=failing, tools=[], memory=memory), "tea?")
-    assert memory.saves == []
+        run(executor_of(memory, failing), "tea?")
+    assert len(memory.saves) == 1
 
 
 @HOW
 def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
     memory = Notebook(fails=True)
-    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
+    executor = executor_of(memory)
     with pytest.raises(OSError, match="the disk is full") as caught:
         run(executor, "tea?")
     snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     memory.fails = False
     again = executor.run(snapshot)
-    assert (again.output, again.spent["model_calls"]) == ("nothing yet; tea?", 1)
-    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+    assert (again.output, again.spent["model_calls"]) == (ANSWER, 1)
+    assert memory.saves == SAVED
 
 
 @HOW
@@ -124,23 +123,23 @@ def test_failing_summary_loses_nothing(run: Run) -> None:
         return gx.AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
 
     memory = SummaryMemory(ScriptedModel([ServerError("gone"), "They met."]))
-    executor = gx.AgentExecutor(agent=greeting, tools=[], memory=memory)
+    executor = executor_of(memory, greeting)
     assert run(executor, "tea?").output == "hello; before: "
     assert run(executor, "milk?").output == "hello; before: Human: tea?\nAI: hello; before: "
     assert [turn.input for turn in memory.history.turns()] == ["tea?", "milk?"]
     assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
+async def collect(items: Any) -> list[Any]:
+    return [item async for item in items]
+
+
 @cases("how", ["sync", "async"])
 def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
-    executor = gx.AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, observers=[watched.append])
-
-    async def collected() -> list[Any]:
-        return [event async for event in executor.astream("tea?")]
-
-    events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collected())
+    executor = executor_of(memory, scripted(answer("hello")), observers=[watched.append])
+    events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collect(executor.astream("tea?")))
     assert events == watched
     asked, requested, failed, answered = events[-6:-2]
     assert isinstance(asked, gx.Asked)
@@ -154,7 +153,7 @@ def test_reports_of_a_memory_name_its_effect(how: str) -> None:
 @cases("how", ["sync", "async"])
 def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
     memory = Notebook()
-    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
+    executor = executor_of(memory)
     many: Any = ["tea?"]
     with pytest.raises(InputError, match="pass a dict of inputs by name"):
         executor.stream(many) if how == "sync" else executor.astream(many)
@@ -175,13 +174,11 @@ def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
 
 
 def test_effects_of_the_memory_come_first_and_last() -> None:
-    events = list(gx.AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook()).stream("tea?"))
+    events = list(executor_of(Notebook()).stream("tea?"))
+    ((inputs, outputs),) = SAVED
     assert [(event.node, event.effect) for event in events if isinstance(event, gx.Asked)][::2] == [
         ("load_memory", LoadMemory({"input": "tea?"})),
-        (
-            "save_memory",
-            SaveMemory({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"}),
-        ),
+        ("save_memory", SaveMemory(inputs, outputs)),
     ]
     assert [event.reply for event in events if isinstance(event, gx.Answered)][::2] == [{"notes": "nothing yet"}, None]
 
@@ -190,27 +187,23 @@ def test_conversation_continues_over_runs() -> None:
     def counting(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
         return gx.AgentFinish({"output": str(inputs["chat_history"].count("Human"))})
 
-    executor = gx.AgentExecutor(agent=counting, tools=[], memory=BufferMemory())
+    executor = executor_of(BufferMemory(), counting)
     assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]
     # Another executor has a separate conversation.
-    other = gx.AgentExecutor(agent=counting, tools=[], memory=WindowMemory(1))
+    other = executor_of(WindowMemory(1), counting)
     assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
 
 
 def test_memory_ignores_intermediate_steps() -> None:
-    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook(), return_intermediate_steps=True)
-    outputs: dict[str, Any] = {"output": "nothing yet; tea?", "intermediate_steps": []}
+    executor = executor_of(Notebook(), return_intermediate_steps=True)
+    outputs: dict[str, Any] = {"output": ANSWER, "intermediate_steps": []}
     assert executor.invoke("tea?") == {"input": "tea?", **outputs}
     assert executor.invoke("tea?", return_only_outputs=True) == outputs
 
 
 def test_missing_input_of_the_memory_is_named() -> None:
-    def silent(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-        return gx.AgentFinish({"output": ""})
-
-    executor = gx.AgentExecutor(agent=silent, tools=[], memory=BufferMemory(input_key="question"))
     with pytest.raises(InputError, match="question"):
-        executor.run("tea?")
+        executor_of(BufferMemory(input_key="question"), scripted(answer())).run("tea?")
 
 
 def test_messages_of_a_memory_survive_a_pause() -> None:
@@ -239,25 +232,20 @@ def test_string_is_the_input_not_provided_by_memory() -> None:
         executor.run({})
 
 
-NO_MEMORIES: dict[str, tuple[Any, str]] = {
-    "a class": (BufferMemory, "; make one, for example with BufferMemory"),
-    "a history": (MemoryHistory(), "which has no keys, load, save, aload, asave; make one"),
-    "one that the agent does not read": (
-        BufferMemory(),
-        r"the memory provides chat_history, which the agent does not read; write \{chat_history\} into its prompt$",
-    ),
-}
-
-
-@cases("what", NO_MEMORIES)
-def test_invalid_memory_is_refused(what: str) -> None:
-    memory, message = NO_MEMORIES[what]
-    with pytest.raises(InputError, match=message):
-        gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[], memory=memory)
-    with pytest.raises(InputError, match="or make the memory with key='chat_history'"):
-        gx.AgentExecutor(
-            agent=gx.create_tool_calling_agent(ScriptedModel([]), []), tools=[], memory=BufferMemory(key="before")
-        )
+@cases(
+    ("memory", "create", "facts"),
+    [
+        (BufferMemory, gx.create_react_agent, ["; make one, for example with BufferMemory"]),
+        (MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
+        # The agent does not read it.
+        (BufferMemory(), gx.create_react_agent, ["provides chat_history", "write {chat_history} into its prompt"]),
+        (BufferMemory(key="before"), gx.create_tool_calling_agent, ["or make the memory with key='chat_history'"]),
+    ],
+)
+def test_invalid_memory_is_refused(memory: Any, create: Callable[..., gx.Agent], facts: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        gx.AgentExecutor(agent=create(ScriptedModel([]), []), tools=[], memory=memory)
+    assert all(fact in str(caught.value) for fact in facts)
 
 
 def test_observer_failing_at_the_end_loses_nothing() -> None:
@@ -271,7 +259,7 @@ def test_observer_failing_at_the_end_loses_nothing() -> None:
                 raise LookupError("of the watcher")
 
     memory = Notebook()
-    executor = gx.AgentExecutor(agent=answer_at_once, tools=[], memory=memory, observers=[Failing()])
+    executor = executor_of(memory, observers=[Failing()])
     with pytest.raises(LookupError) as caught:
         executor.run("tea?")
     assert len(memory.saves) == 1

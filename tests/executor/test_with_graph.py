@@ -11,40 +11,35 @@ from typing import Any, cast
 import pytest
 
 import graphexec as gx
-from graphexec.effects import CallModel
+from graphexec import executor as ex
+from graphexec.effects import CallModel, Decided
 from graphexec.errors import GraphError, InputError, MissingHandlerError, UndeclaredOutcomeError
-from graphexec.executor import (
-    AGENT_EXECUTOR,
-    Acted,
-    LimitReached,
-    Policies,
-    Ready,
-    Replied,
-    dispatch_tools,
-    limit_reached,
-    parse,
-    plan,
-    stopped_response,
-)
+from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, plan
 from graphexec.executor.result import Ending
 from graphexec.kernel import bind, rename
 from graphexec.models import ScriptedModel
-from tests.executor.actors import (
-    act,
-    answer,
-    call,
-    echo,
-    observations,
-    run_async,
-    run_executor,
-    run_sync,
-    scripted,
-    statuses,
-)
+from tests.executor import actors
+from tests.executor.actors import act, answer, call, echo, observations, run_executor, scripted, statuses
 from tests.parameters import cases
 
-HOW = cases("run", [run_sync, run_async])
+HOW = cases("run", [actors.run_sync, actors.run_async])
 Run = Callable[[gx.AgentExecutor], gx.RunResult]
+Change = Callable[[gx.Graph[Ready, Ending]], gx.Graph[Ready, Ending]]
+A, B = act("echo", text="a"), act("echo", text="b")
+
+
+def executor_of(*turns: Any, change: Change | None = None, bound: bool = True, **options: Any) -> gx.AgentExecutor:
+    """Return an executor, whose graph is changed before or after it is bound to the agent."""
+    plain = gx.AgentExecutor(**{"agent": scripted(*turns), "tools": [echo], **options})
+    return plain if change is None else plain.with_graph(change(plain.graph if bound else AGENT_EXECUTOR))
+
+
+def agree(asked: gx.AskHuman) -> str:
+    return "yes"
+
+
+def refuse(asked: gx.AskHuman) -> str:
+    return "no"
 
 
 @gx.charged(when_spent=limit_reached)
@@ -57,54 +52,39 @@ def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
     return gx.AgentFinish({"output": f"{names} was refused"}, "", acted.run)
 
 
-APPROVED = gx.edges(
-    approve, gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)
-)
+LIMITED: Any = gx.on(Acted, dispatch_tools) | gx.on(LimitReached, ex.stopped_response)
+APPROVED: Any = gx.edges(approve, LIMITED | gx.on(gx.AgentFinish, gx.END))
 
 
-def add_approval(machine: gx.Graph[Ready, Ending]) -> gx.Graph[Ready, Ending]:
-    return gx.splice(machine, APPROVED, after=parse, on=Acted)
+def behind_parse(rows: Any) -> Change:
+    return lambda machine: gx.splice(machine, rows, after=parse, on=Acted)
 
 
-def person(*answers: str) -> Callable[[gx.AskHuman], str]:
-    """A handler that always gives the same answer to the same question."""
-    return lambda asked: answers[len(asked.question) % len(answers)]
+add_approval = behind_parse(APPROVED)
 
 
 @cases("handling", [True, False])
 def test_every_driver_runs_a_guard_that_asks(handling: bool) -> None:
-    def executor(reply: str) -> gx.AgentExecutor:
-        plain = gx.AgentExecutor(
-            agent=scripted([act("echo", text="a"), act("echo", text="b")], answer()),
-            tools=[echo],
-            handlers={gx.AskHuman: lambda asked: reply},
-            handle_parsing_errors=handling,
-        )
-        return plain.with_graph(add_approval(plain.graph))
+    def executor(person: Any) -> gx.AgentExecutor:
+        options: dict[str, Any] = {"handlers": {gx.AskHuman: person}, "handle_parsing_errors": handling}
+        return executor_of([A, B], answer(), change=add_approval, **options)
 
-    yes = run_executor(lambda: executor("yes"))
+    yes = run_executor(lambda: executor(agree))
     assert yes.outcome.output == "done"
     assert observations(yes) == ["a", "b"]
     assert [effect.question for effect in yes.asked if isinstance(effect, gx.AskHuman)] == ["Call echo, echo?"]
-    no = run_executor(lambda: executor("no"))
+    no = run_executor(lambda: executor(refuse))
     assert no.outcome.output == "echo, echo was refused"
     assert (no.spent["tool_calls"], no.spent["model_calls"]) == (0, 1)
 
 
 def test_graph_may_be_changed_before_binding() -> None:
-    def executor() -> gx.AgentExecutor:
-        plain = gx.AgentExecutor(
-            agent=scripted(act("echo", text="a"), answer()),
-            tools=[echo],
-            handlers={gx.AskHuman: lambda asked: "yes"},
-        )
-        return plain.with_graph(add_approval(AGENT_EXECUTOR))
-
-    assert run_executor(executor).outcome.output == "done"
+    options: dict[str, Any] = {"change": add_approval, "bound": False, "handlers": {gx.AskHuman: agree}}
+    assert run_executor(lambda: executor_of(A, answer(), **options)).outcome.output == "done"
 
 
 def test_original_executor_is_unchanged() -> None:
-    plain = gx.AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
+    plain = gx.AgentExecutor(agent=scripted(A, answer()), tools=[echo])
     guarded = plain.with_graph(add_approval(plain.graph))
     assert "approve" in guarded.graph
     assert "approve" not in plain.graph
@@ -126,13 +106,8 @@ def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None
         await asyncio.sleep(20)
         return "yes"
 
-    plain = gx.AgentExecutor(
-        agent=scripted(act("echo", text="a")),
-        tools=[echo],
-        handlers={gx.AskHuman: silent if kind == "def" else silent_async},
-        max_execution_time=0.3,
-    )
-    result = run(plain.with_graph(add_approval(plain.graph)))
+    handlers: Any = {gx.AskHuman: silent if kind == "def" else silent_async}
+    result = run(executor_of(A, change=add_approval, handlers=handlers, max_execution_time=0.3))
     released.set()
     assert result.reason == "seconds"
     assert result.spent["tool_calls"] == 0
@@ -146,8 +121,9 @@ def say_so(reached: LimitReached) -> gx.StoppedResponse:
 
 def test_stopped_response_may_be_replaced() -> None:
     def executor() -> gx.AgentExecutor:
-        plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
-        return plain.with_graph(gx.replace(plain.graph, rename(say_so, "stopped_response")))
+        return executor_of(
+            A, change=lambda graph: gx.replace(graph, rename(say_so, "stopped_response")), max_iterations=2
+        )
 
     assert run_executor(executor).outcome.output == "2 steps are enough"
 
@@ -160,12 +136,10 @@ def first_only(acted: Acted) -> Acted:
 def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
     def executor() -> gx.AgentExecutor:
         model = ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
-        plain = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo])
-        machine = plain.graph if bound else AGENT_EXECUTOR
-        return plain.with_graph(gx.wrap(machine, dispatch_tools, before=first_only))
+        agent = gx.create_tool_calling_agent(model, [echo])
+        return executor_of(agent=agent, bound=bound, change=lambda one: gx.wrap(one, dispatch_tools, before=first_only))
 
-    result = run_executor(executor)
-    assert observations(result) == ["1"]
+    assert observations(run_executor(executor)) == ["1"]
 
 
 @cases("bound", [True, False])
@@ -173,16 +147,9 @@ def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
     def shortened(outcome: Acted | gx.AgentFinish | Ready) -> Acted | gx.AgentFinish | Ready:
         return first_only(outcome) if isinstance(outcome, Acted) else outcome
 
-    def executor() -> gx.AgentExecutor:
-        plain = gx.AgentExecutor(
-            agent=scripted([act("echo", text="1"), act("echo", text="2")], answer()),
-            tools=[echo],
-            handle_parsing_errors=True,
-        )
-        machine = plain.graph if bound else AGENT_EXECUTOR
-        return plain.with_graph(gx.wrap(machine, parse, after=shortened))
-
-    assert observations(run_executor(executor))[0] == "1"
+    options: dict[str, Any] = {"bound": bound, "change": lambda machine: gx.wrap(machine, parse, after=shortened)}
+    result = run_executor(lambda: executor_of([A, B], answer(), handle_parsing_errors=True, **options))
+    assert observations(result)[0] == "a"
 
 
 @HOW
@@ -195,14 +162,7 @@ def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
         released.wait(20)
         return acted
 
-    plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.3)
-    machine = gx.splice(
-        plain.graph,
-        gx.edges(audit, gx.on(Acted, dispatch_tools) | gx.on(LimitReached, stopped_response)),
-        after=parse,
-        on=Acted,
-    )
-    result = run(plain.with_graph(machine))
+    result = run(executor_of(A, change=behind_parse(gx.edges(audit, LIMITED)), max_execution_time=0.3))
     released.set()
     assert result.reason == "seconds"
 
@@ -213,23 +173,17 @@ def test_metered_users_node_costs_iterations() -> None:
     def count(acted: Acted) -> Acted:
         return acted
 
-    def executor() -> gx.AgentExecutor:
-        plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=5)
-        rows = gx.edges(count, gx.on(Acted, dispatch_tools) | gx.on(LimitReached, stopped_response))
-        return plain.with_graph(gx.splice(plain.graph, rows, after=parse, on=Acted))
-
-    result = run_executor(executor)
+    change = behind_parse(gx.edges(count, LIMITED))
+    result = run_executor(lambda: executor_of(A, change=change, max_iterations=5))
     assert statuses(result) == ["ok", "ok"]
     assert (result.spent.iterations, result.spent["model_calls"]) == (5, 3)
 
 
 def test_with_graph_and_with_limits_go_together() -> None:
-    from graphexec import Limits
-
-    plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], handlers={gx.AskHuman: person("yes")})
+    plain, limits = executor_of(A, handlers={gx.AskHuman: agree}), gx.Limits(iterations=1)
     for guarded in (
-        plain.with_graph(add_approval(plain.graph)).with_limits(Limits(iterations=1)),
-        plain.with_limits(Limits(iterations=1)).with_graph(add_approval(plain.graph)),
+        plain.with_graph(add_approval(plain.graph)).with_limits(limits),
+        plain.with_limits(limits).with_graph(add_approval(plain.graph)),
     ):
         assert "approve" in guarded.graph
         assert guarded.run("q").spent.iterations == 1
@@ -249,16 +203,10 @@ def test_invalid_splice_names_the_remedy() -> None:
 def test_users_plan_may_replace_the_executors() -> None:
     @gx.metered(when_spent=limit_reached)
     @gx.node
-    def hasty(ready: Ready) -> Replied:
-        from graphexec.effects import Decided
+    def hasty(ready: Ready) -> ex.Replied:
+        return ex.Replied(ready.run, Decided(answer("at once")))
 
-        return Replied(ready.run, Decided(answer("at once")))
-
-    def executor() -> gx.AgentExecutor:
-        plain = gx.AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
-        return plain.with_graph(gx.replace(plain.graph, rename(hasty, "plan")))
-
-    result = run_executor(executor)
+    result = run_executor(lambda: executor_of(A, change=lambda graph: gx.replace(graph, rename(hasty, "plan"))))
     assert result.outcome.output == "at once"
     assert result.spent["model_calls"] == 0
 
@@ -277,10 +225,10 @@ def test_undeclared_outcome_is_not_followed(run: Run) -> None:
         undeclared: Any = Ready(acted.run)
         return cast("Acted", undeclared)
 
-    plain = gx.AgentExecutor(agent=scripted(act("note", text="a")), tools=[note])
     rows = gx.edges(gx.node(lie), gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END))
+    executor = executor_of(act("note", text="a"), tools=[note], change=behind_parse(rows))
     with pytest.raises(UndeclaredOutcomeError, match="lie returned a Ready, which its annotation does not declare"):
-        run(plain.with_graph(gx.splice(plain.graph, rows, after=parse, on=Acted)))
+        run(executor)
     assert called == []
 
 
@@ -333,14 +281,6 @@ def other_echo(text: str) -> str:
     return "no"
 
 
-def agree(asked: gx.AskHuman) -> str:
-    return "yes"
-
-
-def refuse(asked: gx.AskHuman) -> str:
-    return "no"
-
-
 # They do not know their tools, so an executor of theirs may have others.
 AGENT, OTHER_AGENT = (
     dataclasses.replace(gx.create_react_agent(ScriptedModel(["Final Answer: done"] * 9), [echo]), tools=None)
@@ -349,8 +289,7 @@ AGENT, OTHER_AGENT = (
 
 
 def outer_executor(**changes: Any) -> gx.AgentExecutor:
-    settings: dict[str, Any] = {"agent": AGENT, "tools": [echo], "handlers": {gx.AskHuman: agree}, **changes}
-    return gx.AgentExecutor(**settings)
+    return executor_of(**{"agent": AGENT, "handlers": {gx.AskHuman: agree}, **changes})
 
 
 DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
@@ -379,7 +318,7 @@ def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
 
 
 def test_explicitly_bound_graph_runs_with_its_agent() -> None:
-    machine = embed_in_graph(bind(AGENT_EXECUTOR, AGENT, Policies()))
+    machine = embed_in_graph(bind(AGENT_EXECUTOR, AGENT, ex.Policies()))
     assert outer_executor().with_graph(machine).run("q").output == "done"
     with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
         outer_executor(agent=OTHER_AGENT).with_graph(machine)
@@ -387,18 +326,18 @@ def test_explicitly_bound_graph_runs_with_its_agent() -> None:
 
 def test_unbound_graph_runs_with_the_outer_agent() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
-    plain = gx.AgentExecutor(agent=gx.create_react_agent(model, [other_echo]), tools=[other_echo])
-    result = plain.with_graph(embed_in_graph(AGENT_EXECUTOR)).run("q")
-    assert [step.observation for step in result.steps] == ["no"]
+    agent = gx.create_react_agent(model, [other_echo])
+    executor = executor_of(agent=agent, tools=[other_echo], bound=False, change=embed_in_graph)
+    assert [step.observation for step in executor.run("q").steps] == ["no"]
 
 
 def test_same_function_makes_the_same_agent() -> None:
     decide = scripted(answer())
-    inner, outer = (gx.AgentExecutor(agent=decide, tools=[echo]) for _ in range(2))
+    inner, outer = (executor_of(agent=decide) for _ in range(2))
     assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"
 
 
 def test_more_handlers_outside_replace_none() -> None:
-    inner = gx.AgentExecutor(agent=scripted(answer()), tools=[])
-    outer = gx.AgentExecutor(agent=inner.agent, tools=[], handlers={gx.AskHuman: agree, CallModel: agree})
+    inner = executor_of(answer())
+    outer = executor_of(agent=inner.agent, handlers={gx.AskHuman: agree, CallModel: agree})
     assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"
