@@ -19,64 +19,44 @@ from graphexec.kernel.meters import Budget, Meter
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import check
-from graphexec.verify.checker.check import check_certificate, check_ranks
+from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
-from graphexec.verify.proof.prove import prove_flow
 from tests.parameters import cases
+from tests.verify.flows import end, flow_with, way, within
+from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 from tests.verify.test_random_machines import FREELY, some_limits
 
 FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
 
 
-def certified(limits: Limits = FEW, graph: Graph[Any, Any] = AGENT_EXECUTOR) -> Certificate:
-    certificate = graph.verify(limits).certificate
-    assert certificate is not None
-    return certificate
+AGENT = certificate_of(AGENT_EXECUTOR, FEW)
 
 
-def with_bound(certificate: Certificate, name: str, **changes: Any) -> Certificate:
-    """The certificate with parts of one bound exchanged."""
-    bounds = certificate.bounds
-    if name in ("transitions", "seconds"):
-        new = dataclasses.replace(getattr(bounds, name), **changes)
-        return dataclasses.replace(certificate, bounds=dataclasses.replace(bounds, **{name: new}))
-    meters = {**bounds.meters, name: dataclasses.replace(bounds.meters[name], **changes)}
-    return dataclasses.replace(certificate, bounds=dataclasses.replace(bounds, meters=meters))
-
-
-@pytest.mark.parametrize(
-    "number", [3, 10**6, pytest.param(10**5000, id="huge"), float("nan"), float("inf"), 14.0, -1, True, None, "14"]
-)
-@pytest.mark.parametrize("name", ["transitions", "model_calls", "tool_calls"])
+@cases("number", [3, 10**6, 10**5000, float("nan"), float("inf"), 14.0, -1, True, None, "14"])
+@cases("name", ["transitions", "model_calls", "tool_calls"])
 def test_forged_number_is_refused(name: str, number: Any) -> None:
-    certificate = certified()
-    check(certificate, AGENT_EXECUTOR)
     if number is None and name != "transitions":
         # No claim, so no fault.
-        check(with_bound(certificate, name, number=None, form=None, value=None), AGENT_EXECUTOR)
-        return
-    with pytest.raises(CertificateError, match=f"the bound on {name.replace('_', ' ')} is not proved"):
-        check(with_bound(certificate, name, number=number), AGENT_EXECUTOR)
+        check(with_bound(AGENT, name, number=None, form=None, value=None), AGENT_EXECUTOR)
+    else:
+        forged = with_bound(AGENT, name, number=number)
+        refuse(forged, f"the bound on {name.replace('_', ' ')} is not proved", AGENT_EXECUTOR)
 
 
 @cases("number", [3, float("nan"), -1, True, "9.05"])
 def test_forged_seconds_are_refused(number: Any) -> None:
-    with pytest.raises(CertificateError, match=r"a run can take 9\.05 seconds"):
-        check(with_bound(certified(), "seconds", number=number), AGENT_EXECUTOR)
+    refuse(with_bound(AGENT, "seconds", number=number), r"a run can take 9\.05 seconds", AGENT_EXECUTOR)
 
 
 def test_missing_meter_is_refused() -> None:
-    certificate = certified()
-    bounds = dataclasses.replace(certificate.bounds, meters={})
-    with pytest.raises(CertificateError, match="the meters that it bounds are not those of its flow"):
-        check(dataclasses.replace(certificate, bounds=bounds), AGENT_EXECUTOR)
+    forged = dataclasses.replace(AGENT, bounds=dataclasses.replace(AGENT.bounds, meters={}))
+    refuse(forged, "the meters that it bounds are not those of its flow", AGENT_EXECUTOR)
 
 
 @cases("form", ["3*iterations", "4*iterations + 1", "14*budget", "fan_out", "1 - 2*iterations"])
 def test_a_form_without_its_value_is_refused(form: str) -> None:
-    with pytest.raises(CertificateError, match="closed form"):
-        check(with_bound(certified(), "transitions", form=form), AGENT_EXECUTOR)
+    refuse(with_bound(AGENT, "transitions", form=form), "closed form", AGENT_EXECUTOR)
 
 
 @pytest.mark.medium
@@ -85,12 +65,8 @@ def test_a_form_without_its_value_is_refused(form: str) -> None:
 def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: st.DataObject) -> None:
     """Of random machines: at a node that is reached, by a node that is left out, or in a state."""
     graph = drawn.graph
-    verdict = graph.verify(limits)
-    assume(verdict.certificate is not None)
-    certificate = verdict.certificate
-    assert certificate is not None
-    check(certificate, graph)
-    check(Certificate.from_json(certificate.to_json()), graph)
+    assume(graph.verify(limits).certificate is not None)
+    certificate = certificate_of(graph, limits)
     potential = certificate.bounds.transitions.potential
     assert potential is not None
     start = certificate.flow.start
@@ -107,38 +83,36 @@ def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: s
         if change == "gone":
             del lines[start]
         altered = Potential(lines, potential.limit)
-    with pytest.raises(CertificateError):
-        check(with_bound(certificate, "transitions", potential=altered), graph)
+    refuse(with_bound(certificate, "transitions", potential=altered), "", graph)
 
 
 def test_every_part_of_a_potential_counts() -> None:
     """The number follows the potential down; then it is the potential that proves nothing."""
-    certificate = certified(Limits(iterations=3))
-    bound = certificate.bounds.transitions
-    assert bound.potential is not None
-    for node, (base, slopes) in bound.potential.lines.items():
+    certificate = certificate_of(AGENT_EXECUTOR, Limits(iterations=3))
+    potential = certificate.bounds.transitions.potential
+    assert potential is not None
+    for node, (base, slopes) in potential.lines.items():
         for lower in ((base - 1, slopes), (base, tuple((name, slope - 1) for name, slope in slopes))):
-            altered = Potential({**bound.potential.lines, node: lower})
-            if altered == bound.potential:
+            altered = Potential({**potential.lines, node: lower})
+            if altered == potential:
                 continue
             start_base, start_slopes = altered.lines["plan"]
-            number = start_base + sum(slope * 3 for _, slope in start_slopes)
-            with pytest.raises(CertificateError, match="is not proved"):
-                check(
-                    with_bound(certificate, "transitions", potential=altered, number=number, form=None, value=None),
-                    AGENT_EXECUTOR,
-                )
+            changes = {"number": start_base + sum(slope * 3 for _, slope in start_slopes), "form": None, "value": None}
+            forged = with_bound(certificate, "transitions", potential=altered, **changes)
+            refuse(forged, "is not proved", AGENT_EXECUTOR)
 
 
-def test_reserved_calls_are_beside_the_limit() -> None:
-    certificate = certified(agent_limits(model_calls=2), GENERATING_AGENT_EXECUTOR)
+@cases("limit", [("model_calls", 0), ("tool_calls", 1), ("iterations", 1)])
+def test_reserved_calls_are_beside_the_limit(limit: tuple[str, int]) -> None:
+    certificate = certificate_of(GENERATING_AGENT_EXECUTOR, agent_limits(model_calls=2))
     bound = certificate.bounds.model_calls
-    assert (bound.number, bound.potential and bound.potential.limit) == (3, ("model_calls", 1))
     assert bound.potential is not None
-    for limit in (("model_calls", 0), ("tool_calls", 1), ("iterations", 1)):
-        forged = dataclasses.replace(bound.potential, limit=limit)
-        with pytest.raises(CertificateError, match="the bound on model calls is not proved"):
-            check(with_bound(certificate, "model_calls", potential=forged), GENERATING_AGENT_EXECUTOR)
+    assert (bound.number, bound.potential.limit) == (3, ("model_calls", 1))
+    forged = with_bound(certificate, "model_calls", potential=dataclasses.replace(bound.potential, limit=limit))
+    refuse(forged, "the bound on model calls is not proved", GENERATING_AGENT_EXECUTOR)
+
+
+COINS = ((("coins", 1),),)
 
 
 def nested(count: int, limit: int) -> Flow:
@@ -164,53 +138,40 @@ def rounds(count: int, limit: int) -> int:
 
 @cases("count", [1, 2, 3, 7, 60])
 def test_nested_resets_are_bounded(count: int) -> None:
-    certificate, _ = prove_flow(nested(count, 3), Limits(iterations=None))
-    assert certificate is not None
-    check_certificate(certificate)
-    assert certificate.bounds.transitions.number == rounds(count, 3)
-    assert certificate.bounds.transitions.exact == (count < 7)
+    bound = prove(nested(count, 3), Limits(iterations=None)).bounds.transitions
+    assert (bound.number, bound.exact) == (rounds(count, 3), count < 7)
 
 
 @cases("fan_out", [None, 3])
 def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     """Their calls are neither unbounded nor made again after crashes."""
-    ways = [Transition(node, "Done", END.name, most=None, effect_charges=((("coins", 1),),)) for node in ("b", "c")]
-    flow = Flow("a", ("a", "b", "c"), (Transition("a", "Done", END.name), *ways))
-    certificate, _ = prove_flow(flow, Limits(fan_out=fan_out, restarts=2))
-    assert certificate is not None
-    check_certificate(certificate)
-    assert certificate.bounds.transitions.number == 1
-    assert certificate.bounds.meters["coins"].number in (None, 0)
+    ways = [end(node, most=None, effect_charges=COINS) for node in ("b", "c")]
+    bounds = prove(flow_with(end("a"), *ways), Limits(fan_out=fan_out, restarts=2)).bounds
+    assert bounds.transitions.number == 1
+    assert bounds.meters["coins"].number in (None, 0)
 
 
-@cases(("fan_out", "number"), [(1, 1), (2, 2)])
-def test_visit_beyond_fan_out_counts_nothing(fan_out: int, number: int) -> None:
-    coins = ((("coins", 1),),)
-    ways = (
-        Transition("a", "Done", "b", asks=2, most=None, effect_charges=coins),
-        Transition("a", "Spent", END.name, "within", causes=("fan_out",), most=None, effect_charges=coins),
-        Transition("b", "Done", END.name),
-    )
-    certificate, _ = prove_flow(Flow("a", ("a", "b"), ways), Limits(fan_out=fan_out))
-    assert certificate is not None
-    check_certificate(certificate)
-    assert certificate.bounds.transitions.number == number
+@cases("fan_out", [1, 2])
+def test_visit_beyond_fan_out_counts_nothing(fan_out: int) -> None:
+    """Two effects are asked for before the second transition."""
+    asking: Any = {"most": None, "effect_charges": COINS}
+    flow = flow_with(way("a", "b", asks=2, **asking), within("a", "fan_out", **asking), end("b"))
+    assert prove(flow, Limits(fan_out=fan_out)).bounds.transitions.number == fan_out
 
 
 def test_ten_thousand_iterations_are_exact() -> None:
-    assert str(certified(Limits(iterations=10_000)).bounds.transitions) == "4*iterations + 2 = 40,002 (exact)"
+    bound = certificate_of(AGENT_EXECUTOR, Limits(iterations=10_000)).bounds.transitions
+    assert str(bound) == "4*iterations + 2 = 40,002 (exact)"
 
 
 def test_deserialized_certificate_proves_the_same() -> None:
-    certificate = certified()
-    again = Certificate.from_json(certificate.to_json())
-    for one, other in zip(certificate.bounds.rows(), again.bounds.rows(), strict=True):
-        assert one == other
-        assert one[1].potential == other[1].potential
+    again = Certificate.from_json(AGENT.to_json())
+    for one, other in zip(AGENT.bounds.rows(), again.bounds.rows(), strict=True):
+        assert (one, one[1].potential) == (other, other[1].potential)
 
 
 def test_a_certificate_says_how_it_proves() -> None:
-    data = json.loads(certified(Limits(iterations=3)).to_json())
+    data = json.loads(certificate_of(AGENT_EXECUTOR, Limits(iterations=3)).to_json())
     assert data["bounds"]["transitions"]["potential"]["lines"]["plan"] == [2, [["iterations", 4]]]
     assert Bound("1", 1).potential is None
 
@@ -231,51 +192,50 @@ def low() -> tuple[DrawnGraph, Limits]:
 
 def test_loops_ended_by_low_limits_are_proved_by_states() -> None:
     drawn, limits = low()
-    certificate = certified(limits, drawn.graph)
-    assert certificate.ranks is None
-    assert Certificate.from_json(certificate.to_json()) == certificate
-    check(certificate, drawn.graph)
-    assert str(certificate.bounds.transitions) == "3 (exact)"
+    certificate = certificate_of(drawn.graph, limits)
+    assert (certificate.ranks, str(certificate.bounds.transitions)) == (None, "3 (exact)")
     assert drawn.graph.verify(Limits(iterations=3)).status == "refuted"
 
 
 def test_proof_by_states_needs_every_state() -> None:
     drawn, limits = low()
-    certificate = certified(limits, drawn.graph)
+    certificate = certificate_of(drawn.graph, limits)
     potential = certificate.bounds.transitions.potential
     assert potential is not None
-    forged = [
-        dataclasses.replace(potential, states=potential.states[:place] + potential.states[place + 1 :])
-        for place in range(len(potential.states))
-    ]
-    forged.append(Potential(dict.fromkeys(certificate.flow.nodes, (3, ()))))
+    forged = [Potential(dict.fromkeys(certificate.flow.nodes, (3, ())))]
+    for place in range(len(potential.states)):
+        states = potential.states[:place] + potential.states[place + 1 :]
+        forged.append(dataclasses.replace(potential, states=states))
     for one in forged:
         with pytest.raises(CertificateError, match="there are no ranks, and"):
             check_ranks(with_bound(certificate, "transitions", potential=one))
 
 
+def alpha(**options: Any) -> Graph[Any, Any]:
+    """Return a machine of one node, which is metered by alpha."""
+    return DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",), **options),)).graph
+
+
 def test_uncounted_cause_may_open_gate() -> None:
     """A potential that counted no budget hid the loop of a spent one."""
-    drawn = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",), spent=0),))
-    limits = Limits(budgets={"alpha": 1})
-    proof = certified(limits, DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",)),)).graph)
+    endless = alpha(spent=0)
     hidden = Potential({}, None, (), (("n0", (), 1),))
-    forged = dataclasses.replace(proof, flow=flow_of(drawn.graph), ranks=None)
-    assert drawn.graph.verify(Limits(budgets={"alpha": 0})).status == "refuted"
+    proof = certificate_of(alpha(), Limits(budgets={"alpha": 1}))
+    forged = dataclasses.replace(proof, flow=flow_of(endless), ranks=None)
+    assert endless.verify(Limits(budgets={"alpha": 0})).status == "refuted"
     with pytest.raises(CertificateError, match="n0 --Spent--> n0 counts more than the potential falls"):
         check_ranks(with_bound(forged, "transitions", potential=hidden, number=1, value=None, form=None))
 
 
 def test_long_limits_are_written() -> None:
     """Python writes no integer of more than 4,300 digits."""
-    limits = agent_limits(iterations=10**5000, model_calls=10**5000, fan_out=10**5000)
-    certificate = certified(limits)
+    many = 10**5000
+    certificate = certificate_of(AGENT_EXECUTOR, agent_limits(iterations=many, model_calls=many, fan_out=many))
     assert "'iterations': 1.0e+5000" in repr(certificate)
     assert "number=" in repr(certificate.bounds.transitions)
-    assert repr(Budget("alpha", 10**5000)) == "Budget(name='alpha', limit=1.0e+5000)"
-    machine = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",)),)).graph
+    assert repr(Budget("alpha", many)) == "Budget(name='alpha', limit=1.0e+5000)"
     with pytest.raises(LimitsError, match=r"write Limits\(budgets=\{'alpha': 1"):
-        machine.verify(Limits({Meter("alpha"): 10**5000}))
+        alpha().verify(Limits({Meter("alpha"): many}))
 
 
 @cases(
@@ -286,7 +246,5 @@ def test_long_limits_are_written() -> None:
     ],
 )
 def test_potential_falls_with_remaining_limit(slope: tuple[str, int], fault: str) -> None:
-    certificate = certified()
-    potential = Potential(dict.fromkeys(certificate.flow.nodes, (100, (slope,))))
-    with pytest.raises(CertificateError, match=fault):
-        check_certificate(with_bound(certificate, "transitions", potential=potential))
+    potential = Potential(dict.fromkeys(AGENT.flow.nodes, (100, (slope,))))
+    refuse(with_bound(AGENT, "transitions", potential=potential), fault)
