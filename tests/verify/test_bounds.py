@@ -10,40 +10,24 @@ from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_ag
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.models import ScriptedModel
-from graphexec.verify import CODES, Bounds, UnprovedError
+from graphexec.verify import CODES, UnprovedError
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import to_guarded_program
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS
-
-
-def bounds_of(machine: Graph[Any, Any], limits: Limits) -> Bounds:
-    verdict = machine.verify(limits)
-    assert verdict.bounds is not None, verdict
-    return verdict.bounds
-
-
-def test_closed_form_is_bound_for_large_limits() -> None:
-    bounds = bounds_of(AGENT_EXECUTOR, Limits(iterations=1_000_000, fan_out=2))
-    assert str(bounds.transitions) == "4*iterations + 2 = 4,000,002 (exact)"
-    assert bounds.transitions.value == 4_000_002
-    assert str(bounds.model_calls) == "iterations = 1,000,000 (exact)"
-    assert str(bounds.tool_calls) == "fan_out*iterations = 2,000,000 (exact)"
+from tests.verify.proofs import bounds_of
 
 
 def test_seconds_bound_is_limit_plus_cleanup() -> None:
-    seconds = bounds_of(AGENT_EXECUTOR, Limits(seconds=2.5)).seconds
+    bounds = bounds_of(AGENT_EXECUTOR, Limits(seconds=2.5))
+    seconds = bounds.seconds
     assert (seconds.form, seconds.number, seconds.value) == ("seconds + 0.05", 2.55, 2.55)
-    assert str(bounds_of(AGENT_EXECUTOR, Limits()).seconds) == "no bound"
-
-
-def test_seconds_bound_shows_its_assumption() -> None:
-    bounds = bounds_of(AGENT_EXECUTOR, Limits(seconds=30))
+    assert str(bounds_of(AGENT_EXECUTOR).seconds) == "no bound"
     assumed = "nodes, policies and observers return at once and the event loop is not blocked"
-    assert bounds.seconds.assuming == assumed
-    assert str(bounds.seconds) == f"seconds + 0.05 = 30.05 (at most, if {assumed})"
+    assert seconds.assuming == assumed
+    assert str(seconds) == f"seconds + 0.05 = 2.55 (at most, if {assumed})"
     assert bounds.transitions.assuming is None
 
 
@@ -62,33 +46,52 @@ def test_executor_bounds_models_and_tools_by_default() -> None:
     assert str(limited.bounds and limited.bounds.tool_calls) == "tool_calls = 50 (at most)"
 
 
-def test_repeated_effects_after_crash_are_counted() -> None:
-    bounds = bounds_of(AGENT_EXECUTOR, Limits(iterations=3, restarts=2, fan_out=4))
-    assert str(bounds.transitions) == "4*iterations + 2 = 14 (exact)"
-    assert str(bounds.model_calls) == "iterations + restarts = 5 (at most)"
-    assert str(bounds.tool_calls) == "fan_out*iterations + fan_out*restarts = 20 (at most)"
-    loose = bounds_of(AGENT_EXECUTOR, agent_limits(iterations=3, restarts=2))
-    assert (loose.model_calls.number, loose.tool_calls.number) == (5, 5_000)
+@cases(
+    ("limits", "transitions", "models", "tools"),
+    [
+        (
+            Limits(iterations=10**6, fan_out=2),
+            "4*iterations + 2 = 4,000,002 (exact)",
+            "iterations = 1,000,000 (exact)",
+            "fan_out*iterations = 2,000,000 (exact)",
+        ),
+        (
+            Limits(iterations=3, restarts=2, fan_out=4),
+            "4*iterations + 2 = 14 (exact)",
+            "iterations + restarts = 5 (at most)",
+            "fan_out*iterations + fan_out*restarts = 20 (at most)",
+        ),
+        (
+            Limits(iterations=3, restarts=2),
+            "4*iterations + 2 = 14 (exact)",
+            "iterations + restarts = 5 (at most)",
+            "fan_out*iterations + fan_out*restarts = 5,000 (at most)",
+        ),
+    ],
+)
+def test_repeated_effects_after_crash_are_counted(limits: Limits, transitions: str, models: str, tools: str) -> None:
+    bounds = bounds_of(AGENT_EXECUTOR, limits)
+    assert (str(bounds.transitions), str(bounds.model_calls), str(bounds.tool_calls)) == (transitions, models, tools)
+    assert bounds.transitions.value == bounds.transitions.number
 
 
-def test_tightest_limit_gives_closed_form() -> None:
-    for limits, form in (
-        (agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
-        (agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
-        (agent_limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
-    ):
-        assert str(bounds_of(AGENT_EXECUTOR, limits).transitions) == form
+TWICE: Any = metered(when_spent=bad.Left, budget=Budget("left", 2))(bad.tick)
+BACK: Any = edges(bad.tock_ending, on(bad.A, TWICE) | on(bad.Over, END))
+TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | BACK, start=TWICE)
 
 
-def test_two_meters_on_one_node_are_two_bounds() -> None:
-    twice: Any = metered(when_spent=bad.Left, budget=Budget("left", 2))(bad.tick)
-    machine = graph(edges(twice, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | _back(twice), start=twice)
-    assert str(bounds_of(machine, Limits(iterations=5)).transitions) == "2*left + 1 = 5 (exact)"
-    assert str(bounds_of(machine, Limits(iterations=1)).transitions) == "2*iterations + 1 = 3 (exact)"
-
-
-def _back(to: Any) -> Any:
-    return edges(bad.tock_ending, on(bad.A, to) | on(bad.Over, END))
+@cases(
+    ("machine", "limits", "form"),
+    [
+        (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
+        (AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
+        (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
+        (TWO_METERS, Limits(iterations=5), "2*left + 1 = 5 (exact)"),
+        (TWO_METERS, Limits(iterations=1), "2*iterations + 1 = 3 (exact)"),
+    ],
+)
+def test_tightest_limit_gives_closed_form(machine: Graph[Any, Any], limits: Limits, form: str) -> None:
+    assert str(bounds_of(machine, limits).transitions) == form
 
 
 @cases("iterations", [0, 1, 2])
@@ -103,16 +106,15 @@ def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) ->
 
 
 def test_bound_of_graphs_sharing_a_budget_is_attained() -> None:
-    bound = bounds_of(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).transitions
-    assert str(bound) == "4*iterations + 2 = 18 (exact)"
-    assert bound.number == explore_table(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).longest
+    machine, limits = bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)
+    assert str(bounds_of(machine, limits).transitions) == "4*iterations + 2 = 18 (exact)"
+    assert explore_table(machine, limits).longest == 18
 
 
 def test_unaffordable_transition_is_disabled() -> None:
     costly = to_guarded_program(MISSING_CALLS, agent_limits(model_calls=0))
-    assert all(
-        command.transition.kind != "move" or not command.takes for row in costly.nodes.values() for command in row
-    )
+    commands = [command for row in costly.nodes.values() for command in row]
+    assert all(command.transition.kind != "move" or not command.takes for command in commands)
 
 
 def test_run_of_draft_ends_at_missing_edge() -> None:
@@ -134,17 +136,15 @@ def test_every_finding_and_verdict_has_text() -> None:
 
 def test_counted_things_are_not_assumed() -> None:
     loose, strict = AGENT_EXECUTOR.verify(Limits()), AGENT_EXECUTOR.verify(Limits(restarts=0, fan_out=1))
-    again = (
-        "no run is resumed after a crash (a resume charges an unanswered effect again; to include resumes, set "
-        "Limits(restarts=...))"
-    )
     # Without restarts and with a limit on fan-out, no outer limit can stop it elsewhere.
-    within = (
+    facts = (
+        "no run is resumed after a crash (a resume charges an unanswered effect again; to include resumes, set "
+        "Limits(restarts=...))",
         "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
-        "not have, it still ends, but may take more"
+        "not have, it still ends, but may take more",
     )
-    assert strict.assumptions == tuple(one for one in loose.assumptions if one not in (again, within))
-    assert {again, within} < {*loose.assumptions}
+    assert strict.assumptions == tuple(one for one in loose.assumptions if one not in facts)
+    assert {*facts} < {*loose.assumptions}
 
 
 def test_remedy_gives_unlimited_budget_a_limit() -> None:
@@ -158,10 +158,9 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
 @cases(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
 def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
-    bound = bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls
-    assert bound.number == number
+    assert bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls.number == number
 
 
 def test_reserved_model_calls_are_not_tool_calls() -> None:
-    bound = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2)).tool_calls
-    assert str(bound) == "tool_calls = 2 (at most)"
+    bounds = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2))
+    assert str(bounds.tool_calls) == "tool_calls = 2 (at most)"
