@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage
 
 MESSAGE = (
@@ -151,3 +153,17 @@ RESPONSE_CALL_STREAM = (
     b'event: response.completed\ndata: {"type":"response.completed","sequence_number":6,"response":{"id":"resp_8",'
     b'"model":"gpt-9","output":[' + _CALLED + b'],"status":"completed",' + _ASKED + b"," + _USED + b"}}\n\n"
 )
+
+
+class Recording(NamedTuple):
+    """A response of a server, whole and streamed, and the expected reply."""
+
+    body: bytes
+    stream: bytes
+    reply: ModelReply
+
+
+CLAUDE_TEXT = Recording(MESSAGE, MESSAGE_STREAM, MESSAGE_REPLY)
+CLAUDE_CALLS = Recording(TOOL_USE, TOOL_USE_STREAM, TOOL_USE_REPLY)
+GPT_TEXT = Recording(RESPONSE, RESPONSE_STREAM, RESPONSE_REPLY)
+GPT_CALL = Recording(RESPONSE_CALL, RESPONSE_CALL_STREAM, RESPONSE_CALL_REPLY)

@@ -18,7 +18,6 @@ from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
-    ModelReply,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -28,40 +27,20 @@ from graphexec.messages import (
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
-from graphexec.models.providers.anthropic_request import close_schema
 from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
-from tests.models.recorded_dialects import (
-    MESSAGE,
-    MESSAGE_REPLY,
-    MESSAGE_STREAM,
-    RESPONSE,
-    RESPONSE_CALL,
-    RESPONSE_CALL_REPLY,
-    RESPONSE_CALL_STREAM,
-    RESPONSE_REPLY,
-    RESPONSE_STREAM,
-    TOOL_USE,
-    TOOL_USE_REPLY,
-    TOOL_USE_STREAM,
-)
+from tests.models.recorded_dialects import CLAUDE_CALLS, CLAUDE_TEXT, GPT_CALL, GPT_TEXT, Recording
 from tests.parameters import cases
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
-    from anthropic.types import ImageBlockParam, Message, MessageParam, ToolParam
+    from anthropic import types as claude_types
     from openai import OpenAI
-    from openai.types.chat import ChatCompletionToolMessageParam, ChatCompletionUserMessageParam
-    from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
+    from openai.types import chat, responses
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-SCHEMA = {
-    "type": "object",
-    "properties": {"n": {"type": "integer"}},
-    "required": ["n"],
-    "additionalProperties": False,
-}
+SCHEMA = {**PARAMETERS, "additionalProperties": False}
 REQUEST = ChatRequest(
     [
         SystemMessage("be brief"),
@@ -76,6 +55,11 @@ REQUEST = ChatRequest(
     schema=SCHEMA,
     tool_choice="none",
 )
+
+
+# Any: a request's JSON.
+def encode(protocol: Any, request: ChatRequest, *sampling: Any, stream: bool = False) -> Any:
+    return json.loads(write(protocol.encode(request, Sampling(*sampling), stream=stream)))
 
 
 class Server:
@@ -113,28 +97,25 @@ def gpt(server: Server) -> OpenAI:
 
 @pytest.mark.medium
 def test_anthropic_package_sends_the_same_request() -> None:
-    server = Server(MESSAGE)
-    messages: list[MessageParam] = [
+    server = Server(CLAUDE_TEXT.body)
+    uses: list[claude_types.ToolUseBlockParam] = [
+        {"type": "tool_use", "id": f"c{number}", "name": "add", "input": {"a": number}} for number in (1, 2)
+    ]
+    results: list[claude_types.ToolResultBlockParam] = [
+        {"type": "tool_result", "tool_use_id": f"c{number}", "content": str(number)} for number in (1, 2)
+    ]
+    messages: list[claude_types.MessageParam] = [
         {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "text", "text": "Adding."},
-                {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}},
-                {"type": "tool_use", "id": "c2", "name": "add", "input": {"a": 2}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": "1"},
-                {"type": "tool_result", "tool_use_id": "c2", "content": "2"},
-            ],
-        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Adding."}, *uses]},
+        {"role": "user", "content": results},
         {"role": "assistant", "content": [{"type": "text", "text": "3"}]},
         {"role": "user", "content": [{"type": "text", "text": "and 1?"}]},
     ]
-    tool: ToolParam = {"name": "add", "description": "Add.", "input_schema": {**PARAMETERS, "type": "object"}}
+    tool: claude_types.ToolParam = {
+        "name": "add",
+        "description": "Add.",
+        "input_schema": {**PARAMETERS, "type": "object"},
+    }
     claude(server).messages.create(
         model="claude-9",
         max_tokens=9,
@@ -146,43 +127,38 @@ def test_anthropic_package_sends_the_same_request() -> None:
         output_config={"format": {"type": "json_schema", "schema": {**SCHEMA}}},
     )
     request = ChatRequest(REQUEST.messages, REQUEST.tools, ("STOP",), REQUEST.schema, "none")
-    sampling = Sampling("claude-9", max_tokens=9)
-    assert json.loads(write(anthropic_request.encode(request, sampling, stream=False))) == server.sent_body
+    assert encode(anthropic_request, request, "claude-9", None, 9) == server.sent_body
     # The headers differ: the package uses a later version of the API, which has no temperature.
     assert server.requests[0].url.path == f"/{anthropic_request.route(request)}"
 
 
-@cases(("body", "reply"), [(MESSAGE, MESSAGE_REPLY), (TOOL_USE, TOOL_USE_REPLY)])
-def test_anthropic_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+@cases("recording", [CLAUDE_TEXT, CLAUDE_CALLS])
+def test_anthropic_package_reads_the_same_reply(recording: Recording) -> None:
     from anthropic.types import Message
 
-    assert_same_message(Message.model_validate_json(body), reply)
+    assert_same_message(Message.model_validate_json(recording.body), recording)
 
 
-@cases(("body", "reply"), [(MESSAGE_STREAM, MESSAGE_REPLY), (TOOL_USE_STREAM, TOOL_USE_REPLY)])
-def test_anthropic_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
-    server = Server(body, "text/event-stream")
-    with claude(server).messages.stream(
-        model="claude-9", max_tokens=4096, messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
-    ) as stream:
-        assert_same_message(stream.get_final_message(), reply)
-    ours = anthropic_request.encode(
-        ChatRequest([UserMessage("hi")]), Sampling("claude-9", max_tokens=4096), stream=True
-    )
-    assert json.loads(write(ours)) == server.sent_body
+@cases("recording", [CLAUDE_TEXT, CLAUDE_CALLS])
+def test_anthropic_package_reads_the_same_stream(recording: Recording) -> None:
+    server = Server(recording.stream, "text/event-stream")
+    hi: claude_types.MessageParam = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+    with claude(server).messages.stream(model="claude-9", max_tokens=4096, messages=[hi]) as stream:
+        assert_same_message(stream.get_final_message(), recording)
+    asked = ChatRequest([UserMessage("hi")])
+    assert encode(anthropic_request, asked, "claude-9", None, 4096, stream=True) == server.sent_body
 
 
-def assert_same_message(message: Message, reply: ModelReply) -> None:
+def assert_same_message(message: claude_types.Message, recording: Recording) -> None:
+    reply = recording.reply
     assert "".join(block.text for block in message.content if block.type == "text") == reply.content
     used = [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"]
     assert used == [(call.id, call.name, json.loads(call.arguments)) for call in reply.tool_calls]
     usage = message.usage
     prompt = usage.input_tokens + (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0)
     assert (prompt, usage.output_tokens) == (reply.usage.prompt_tokens, reply.usage.completion_tokens)
-    assert (message.stop_reason, message.model) == (
-        {"stop": "end_turn", "tool_calls": "tool_use"}[reply.finish_reason],
-        reply.model,
-    )
+    reason = {"stop": "end_turn", "tool_calls": "tool_use"}[reply.finish_reason]
+    assert (message.stop_reason, message.model) == (reason, reply.model)
 
 
 @cases(
@@ -200,7 +176,7 @@ def assert_same_message(message: Message, reply: ModelReply) -> None:
 def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None:
     from anthropic import transform_schema
 
-    assert close_schema(schema) == transform_schema(schema)
+    assert anthropic_request.close_schema(schema) == transform_schema(schema)
 
 
 # The schema is slow to build. Any: the type of the official package.
@@ -219,9 +195,9 @@ def reasoning_blocks() -> pydantic.TypeAdapter[Any]:
 
 @pytest.mark.medium
 def test_openai_package_sends_the_same_request() -> None:
-    server = Server(RESPONSE)
+    server = Server(GPT_TEXT.body)
     # For assistant messages, the package's types require more than the API does, so they are compared separately.
-    items: list[ResponseInputItemParam] = [
+    items: list[responses.ResponseInputItemParam] = [
         {"role": "user", "content": "1 + 1?"},
         {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
         {"type": "function_call", "call_id": "c2", "name": "add", "arguments": '{"a": 2}'},
@@ -229,13 +205,13 @@ def test_openai_package_sends_the_same_request() -> None:
         {"type": "function_call_output", "call_id": "c2", "output": "2"},
         {"role": "user", "content": "and 1?"},
     ]
-    tool: FunctionToolParam = {
+    tool: responses.FunctionToolParam = {
         "type": "function",
         "name": "add",
-        "description": "Add.",
         "parameters": {**PARAMETERS},
         "strict": False,
     }
+    tool["description"] = "Add."
     gpt(server).responses.create(
         model="gpt-9",
         instructions="be brief",
@@ -248,14 +224,13 @@ def test_openai_package_sends_the_same_request() -> None:
         store=False,
         include=["reasoning.encrypted_content"],
     )
-    ours = json.loads(write(openai_responses.encode(REQUEST, Sampling("gpt-9", 0.5, 9), stream=False)))
+    ours = encode(openai_responses, REQUEST, "gpt-9", 0.5, 9)
     replies = [item for item in ours["input"] if item.get("role") == "assistant"]
     ours["input"] = [item for item in ours["input"] if item not in replies]
     assert ours == server.sent_body
     assert server.requests[0].url.path == f"/v1/{openai_responses.route(REQUEST)}"
-    conversation_items().validate_python(
-        [*items, *({**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in replies)]
-    )
+    whole = [{**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in replies]
+    conversation_items().validate_python([*items, *whole])
 
 
 @cases(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
@@ -277,57 +252,52 @@ def annotated(item: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{**part, "annotations": []} for part in item["content"]]}
 
 
-@cases(("body", "reply"), [(RESPONSE, RESPONSE_REPLY), (RESPONSE_CALL, RESPONSE_CALL_REPLY)])
-def test_openai_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+@cases("recording", [GPT_TEXT, GPT_CALL])
+def test_openai_package_reads_the_same_reply(recording: Recording) -> None:
     from openai.types.responses import Response
 
-    assert_same_response(Response.model_validate_json(body), reply)
+    assert_same_response(Response.model_validate_json(recording.body), recording)
 
 
-@cases(("body", "reply"), [(RESPONSE_STREAM, RESPONSE_REPLY), (RESPONSE_CALL_STREAM, RESPONSE_CALL_REPLY)])
-def test_openai_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
-    with gpt(Server(body, "text/event-stream")).responses.stream(model="gpt-9", input="hi") as stream:
-        assert_same_response(stream.get_final_response(), reply)
+@cases("recording", [GPT_TEXT, GPT_CALL])
+def test_openai_package_reads_the_same_stream(recording: Recording) -> None:
+    with gpt(Server(recording.stream, "text/event-stream")).responses.stream(model="gpt-9", input="hi") as stream:
+        assert_same_response(stream.get_final_response(), recording)
 
 
-def assert_same_response(response: Response, reply: ModelReply) -> None:
+def assert_same_response(response: responses.Response, recording: Recording) -> None:
+    reply = recording.reply
     assert response.output_text == reply.content
     called = [(item.call_id, item.name, item.arguments) for item in response.output if item.type == "function_call"]
     assert called == [(call.id, call.name, call.arguments) for call in reply.tool_calls]
-    assert response.usage is not None
-    assert response.usage.input_tokens == reply.usage.prompt_tokens
-    assert response.usage.output_tokens == reply.usage.completion_tokens
+    used = response.usage
+    assert used is not None
+    assert (used.input_tokens, used.output_tokens) == (reply.usage.prompt_tokens, reply.usage.completion_tokens)
     assert (response.status, response.model) == ("completed", reply.model)
 
 
-PICTURES = ChatRequest(
-    [
-        UserMessage("Which?", (CAT, ADDRESS)),
-        AssistantMessage("", (ToolCall("c1", "look", "{}"),)),
-        ToolMessage("c1", "See:", (DOG, ADDRESS)),
-    ]
-)
+LOOK = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
+PICTURES = ChatRequest([UserMessage("Which?", (CAT, ADDRESS)), LOOK, ToolMessage("c1", "See:", (DOG, ADDRESS))])
 
 
 # Type checkers compare the expected messages with the packages' types.
 def test_anthropic_types_describe_images() -> None:
-    see: list[ImageBlockParam] = [
+    see: list[claude_types.ImageBlockParam] = [
         {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": DOG.data}},
         {"type": "image", "source": {"type": "url", "url": ADDRESS.url}},
     ]
-    results: MessageParam = {
-        "role": "user",
-        "content": [
-            {"type": "tool_result", "tool_use_id": "c1", "content": [*see, {"type": "text", "text": "See:"}]},
-        ],
+    result: claude_types.ToolResultBlockParam = {
+        "type": "tool_result",
+        "tool_use_id": "c1",
+        "content": [*see, {"type": "text", "text": "See:"}],
     }
-    sent = json.loads(write(anthropic_request.encode(PICTURES, Sampling("any", max_tokens=9), stream=False)))
-    assert sent["messages"][2] == results
-    assert sent["messages"][0]["content"][1] == see[1]
+    sent = encode(anthropic_request, PICTURES, "any", None, 9)["messages"]
+    assert sent[2] == {"role": "user", "content": [result]}
+    assert sent[0]["content"][1] == see[1]
 
 
 def test_chat_types_describe_images() -> None:
-    see: ChatCompletionUserMessageParam = {
+    see: chat.ChatCompletionUserMessageParam = {
         "role": "user",
         "content": [
             {"type": "text", "text": "The images in the result of look (c1):"},
@@ -335,14 +305,12 @@ def test_chat_types_describe_images() -> None:
             {"type": "image_url", "image_url": {"url": ADDRESS.url}},
         ],
     }
-    result: ChatCompletionToolMessageParam = {"role": "tool", "tool_call_id": "c1", "content": "See:"}
-    sent = json.loads(write(openai_compatible.encode(PICTURES, Sampling("any"), stream=False)))
-    assert sent["messages"][2:] == [result, see]
+    result: chat.ChatCompletionToolMessageParam = {"role": "tool", "tool_call_id": "c1", "content": "See:"}
+    assert encode(openai_compatible, PICTURES, "any")["messages"][2:] == [result, see]
 
 
 def test_responses_types_describe_images() -> None:
-    sent = json.loads(write(openai_responses.encode(PICTURES, Sampling("any"), stream=False)))["input"]
+    sent = encode(openai_responses, PICTURES, "any")["input"]
+    items = conversation_items()
     # Members that the types do not have would be missing.
-    assert (
-        json.loads(conversation_items().dump_json(conversation_items().validate_python(sent), warnings=False)) == sent
-    )
+    assert json.loads(items.dump_json(items.validate_python(sent), warnings=False)) == sent
