@@ -1,22 +1,22 @@
 """Events: each one is emitted when it happens, in the same order with every driver."""
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from typing import Any
 
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult, agent_limits
-from graphexec.runtime import astream, make_run_context, stream
-from tests.drivers import FakeClock, Script, run_script
+from graphexec.runtime import RunContext, astream, make_run_context, stream
+from tests.drivers import FakeClock
 from tests.kernel import machines
+from tests.kernel.machines import machine_of, run_machine
 from tests.parameters import cases
 
 
 def test_events_of_a_clock() -> None:
     spent = gx.Exhausted("iterations", 1, 1)
-    result = run_script(lambda: Script(machines.CLOCK, machines.Tick(), machines.limited(iterations=1)))
+    result = run_machine(machines.CLOCK, machines.Tick(), machines.limited(iterations=1))
     *events, last = result.events
     assert events == [
         gx.Entered("tick", machines.Tick(0), gx.Spent()),
@@ -31,7 +31,7 @@ def test_events_of_a_clock() -> None:
 
 
 def test_events_of_a_batch() -> None:
-    observed = run_script(lambda: Script(machines.SURVEY, machines.Topics(("a", "b")), machines.surveyors()))
+    observed = run_machine(machines.SURVEY, machines.Topics(("a", "b")), machines.surveyors())
     members = (CallTool("a", "now"), CallTool("b", "now"))
     results = (ToolResult("a"), ToolResult("b"))
     entered, *between, moved, last = observed.events
@@ -48,22 +48,24 @@ def test_events_of_a_batch() -> None:
     assert isinstance(last, gx.Done)
 
 
-def test_resumed_node_has_no_second_entered_event() -> None:
-    from graphexec import Snapshot
-
-    result = run_script(
-        lambda: Script(
-            machines.INTERVIEW, Snapshot("interview", machines.Topic("tea", 2), ("fine",)), machines.reporter()
-        )
-    )
-    assert [type(event).__name__ for event in result.events] == ["Asked", "Answered", "Moved", "Done"]
+RESUMED = gx.Snapshot("interview", machines.Topic("tea", 2), ("fine",))
 
 
-def test_refused_effect_has_no_event() -> None:
-    result = run_script(
-        lambda: Script(machines.SURVEY, machines.Topics(("a",)), machines.surveyors(agent_limits(tool_calls=0)))
-    )
-    assert [type(event).__name__ for event in result.events] == ["Entered", "Moved", "Done"]
+@cases(
+    ("machine", "value", "context", "names"),
+    [
+        # A resumed node has no second event for its entry, and a refused effect has none.
+        (machines.INTERVIEW, RESUMED, machines.reporter(), ["Asked", "Answered", "Moved", "Done"]),
+        (
+            machines.SURVEY,
+            machines.Topics(("a",)),
+            machines.surveyors(agent_limits(tool_calls=0)),
+            ["Entered", "Moved", "Done"],
+        ),
+    ],
+)
+def test_only_what_happens_has_an_event(machine: Any, value: object, context: RunContext, names: list[str]) -> None:
+    assert [type(event).__name__ for event in run_machine(machine, value, context).events] == names
 
 
 def test_event_precedes_the_next_action() -> None:
@@ -95,7 +97,19 @@ def careful(left: machines.Left) -> gx.Asks[machines.Question, machines.Total]:
     return machines.Total(first + second)
 
 
-CAREFUL = gx.graph(gx.edges(careful, gx.on(machines.Total, gx.END) | gx.on(machines.Stopped, gx.END)), start=careful)
+KEPT: list[Any] = []
+
+
+@gx.charged(when_spent=machines.Stopped)
+@gx.node
+def keep_generator(left: machines.Left) -> gx.Asks[machines.Question, machines.Total]:
+    # A second reference keeps the generator from closing itself.
+    KEPT.append(careful.function(left))
+    asking: gx.Asks[machines.Question, machines.Total] = KEPT[-1]
+    return asking
+
+
+CAREFUL, KEEPING = machine_of(careful), machine_of(keep_generator)
 
 
 def until(events: Generator[Any, None, None], kind: type) -> None:
@@ -105,15 +119,17 @@ def until(events: Generator[Any, None, None], kind: type) -> None:
     raise AssertionError(kind)
 
 
+@cases("machine", [CAREFUL, KEEPING])
 @cases("kind", [gx.Asked, gx.Answered])
-def test_closing_a_stream_closes_the_node(kind: type) -> None:
+def test_closing_a_stream_closes_the_node(machine: gx.Graph[Any, Any], kind: type) -> None:
     CLOSED.clear()
-    events = stream(CAREFUL, machines.Left(1), machines.reporter())
+    events = stream(machine, machines.Left(1), machines.reporter())
     until(events, kind)
     assert CLOSED == []
     events.close()
     assert CLOSED == ["careful"]
     assert list(events) == []
+    KEPT.clear()
 
 
 @cases("kind", [gx.Asked, gx.Answered])
@@ -132,36 +148,6 @@ def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     assert CLOSED == ["careful"]
 
 
-KEPT: list[Any] = []
-
-
-@gx.charged(when_spent=machines.Stopped)
-@gx.node
-def keep_generator(left: machines.Left) -> gx.Asks[machines.Question, machines.Total]:
-    # A second reference keeps the generator from closing itself.
-    asking: gx.Asks[machines.Question, machines.Total] = careful.function(left)
-    KEPT.append(asking)
-    return asking
-
-
-@cases("kind", [gx.Asked, gx.Answered])
-def test_node_is_closed_despite_other_references(kind: type) -> None:
-    CLOSED.clear()
-    events = stream(
-        gx.graph(
-            gx.edges(keep_generator, gx.on(machines.Total, gx.END) | gx.on(machines.Stopped, gx.END)),
-            start=keep_generator,
-        ),
-        machines.Left(1),
-        machines.reporter(),
-    )
-    until(events, kind)
-    assert CLOSED == []
-    events.close()
-    assert CLOSED == ["careful"]
-    KEPT.clear()
-
-
 def test_closed_stream_carries_out_nothing() -> None:
     asked: list[str] = []
 
@@ -169,22 +155,17 @@ def test_closed_stream_carries_out_nothing() -> None:
         asked.append(question.text)
         return "fine"
 
-    events = stream(machines.INTERVIEW, machines.Topic("tea", 3), make_run_context({machines.Question: answer}))
+    context = make_run_context({machines.Question: answer})
+    stream(machines.INTERVIEW, machines.Topic("tea"), context).close()
+    assert asked == []
+    events = stream(machines.INTERVIEW, machines.Topic("tea", 3), context)
     until(events, gx.Answered)
     events.close()
     assert asked == ["tea 0 0"]
 
 
-def test_stream_without_iteration_does_nothing() -> None:
-    asked: list[object] = []
-    answer: Any = asked.append
-    stream(machines.INTERVIEW, machines.Topic("tea"), make_run_context({machines.Question: answer})).close()
-    assert asked == []
-
-
 def test_last_move_has_the_outcome_of_the_run() -> None:
-    result = run_script(lambda: Script(machines.INTERVIEW, machines.Topic("tea", 1), machines.reporter()))
-    moved, done = result.events[-2:]
+    moved, done = run_machine(machines.INTERVIEW, machines.Topic("tea", 1), machines.reporter()).events[-2:]
     assert isinstance(moved, gx.Moved)
     assert isinstance(done, gx.Done)
     assert moved.outcome is done.outcome
@@ -200,11 +181,8 @@ def test_answered_has_the_seconds_of_the_call() -> None:
         return "fine"
 
     seconds: list[float] = []
-    for event in stream(
-        machines.INTERVIEW,
-        machines.Topic("tea", 2),
-        dataclasses.replace(make_run_context({machines.Question: answer}), clock=clock),
-    ):
+    context = make_run_context({machines.Question: answer}, clock=clock)
+    for event in stream(machines.INTERVIEW, machines.Topic("tea", 2), context):
         clock.advance(100)
         if isinstance(event, gx.Answered):
             seconds.append(event.seconds)

@@ -31,10 +31,19 @@ def look_up(what: str, run: Run) -> str:
 
 
 def executor(replies: list[str], **options: Any) -> AgentExecutor:
-    model = ScriptedModel(replies, repeat_last=True)
-    return AgentExecutor(
-        agent=create_react_agent(model, [look_up]), tools=[look_up], handle_parsing_errors=True, **options
-    )
+    agent = create_react_agent(ScriptedModel(replies, repeat_last=True), [look_up])
+    return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)
+
+
+def journal_of(result: RunResult) -> Journal[Any]:
+    assert result.journal is not None
+    return result.journal
+
+
+def replayed_outcome(result: RunResult) -> object:
+    *_, done = replay(journal_of(result))
+    assert isinstance(done, Done)
+    return done.outcome
 
 
 @given(
@@ -56,8 +65,7 @@ def test_replay_yields_the_events_of_the_run(replies: list[str], iterations: int
 
 def test_every_driver_keeps_the_same_journal() -> None:
     def replies(result: RunResult) -> list[object]:
-        assert result.journal is not None
-        return [reply for reply, _, _ in result.journal]
+        return [reply for reply, _, _ in journal_of(result)]
 
     script = [CALL, BROKEN, FINISH]
     kept = replies(executor(script).run("?"))
@@ -75,11 +83,8 @@ def test_journal_of_a_resumed_run_starts_there() -> None:
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     result = executor([FINISH]).run(snapshot)
-    assert result.journal is not None
     assert repr(result.journal) == "<journal of 1 replies from plan on>"
-    *_, done = replay(result.journal)
-    assert isinstance(done, Done)
-    assert done.outcome == result.ending
+    assert replayed_outcome(result) == result.ending
 
 
 def test_replay_includes_cut_effects() -> None:
@@ -88,16 +93,11 @@ def test_replay_includes_cut_effects() -> None:
     object.__setattr__(late.run_context, "clock", lambda: next(ticks))
     result = late.run("?")
     assert result.reason == "seconds"
-    assert result.journal is not None
-    *_, done = replay(result.journal)
-    assert isinstance(done, Done)
-    assert done.outcome == result.ending
+    assert replayed_outcome(result) == result.ending
 
 
 def test_incomplete_journal_is_replayed_to_its_end() -> None:
-    result = executor([CALL, FINISH]).run("?")
-    journal = result.journal
-    assert journal is not None
+    journal = journal_of(executor([CALL, FINISH]).run("?"))
     whole = list(replay(journal))
     answer, *times = next(iter(journal))
     cut = type(journal)(journal.graph, journal.limits, journal.start, CompactReply.part_of(answer), times)
@@ -107,8 +107,7 @@ def test_incomplete_journal_is_replayed_to_its_end() -> None:
 
 
 def test_journal_is_not_copied() -> None:
-    journal = executor(["Final Answer: so"]).run("?").journal
-    assert journal is not None
+    journal = journal_of(executor([FINISH]).run("?"))
     assert copy.copy(journal) is journal
     assert copy.deepcopy(journal) is journal
 
@@ -144,9 +143,7 @@ REPLIES = (
 
 @cases("reply", REPLIES)
 def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
-    result = executor(["Final Answer: so"]).run("?")
-    journal = result.journal
-    assert journal is not None
+    journal = journal_of(executor([FINISH]).run("?"))
     kept = CompactReply.part_of(reply)
     [(restored, at, seconds)] = Journal(journal.graph, journal.limits, journal.start, kept, [1.0, 0.5])
     assert (type(restored), restored, at, seconds) == (type(reply), reply, 1.0, 0.5)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,27 +14,24 @@ from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
 from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.snapshot import PAID
-from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics
+from tests.kernel import machines
+from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics, error_message
 from tests.parameters import cases
 
 TEN = Limits(seconds=10)
 NAMES = tuple("abcdef")
 
 
-def pending(snapshot: Snapshot, limits: Limits = TEN) -> PendingEffect:
-    state = advance(SURVEY, snapshot, limits)
-    assert isinstance(state, PendingEffect)
-    return state
+def pending(at: object, limits: Limits = TEN) -> PendingEffect:
+    return machines.pending(SURVEY, at, limits)
 
 
 def reload(snapshot: Snapshot) -> Snapshot:
-    return Snapshot.from_json(snapshot.to_json(), SURVEY)
+    return machines.reload(snapshot, SURVEY)
 
 
-def finish(snapshot: Snapshot) -> Done[object]:
-    state = advance(SURVEY, snapshot, TEN)
-    assert isinstance(state, Done)
-    return state
+def finish(snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
+    return machines.finish(SURVEY, snapshot, limits)
 
 
 @pytest.mark.medium
@@ -55,7 +53,7 @@ def test_order_of_replies_does_not_matter() -> None:
 
 
 def test_answered_members_are_not_asked_again() -> None:
-    state = pending(begin(SURVEY, Topics(NAMES)))
+    state = pending(Topics(NAMES))
     ids = {call.member: call.id for call in state.calls}
     state = pending(reload(state.reply_member(3, ToolResult("d"))))
     assert [call.member for call in state.calls] == [0, 1, 2, 4, 5]
@@ -65,7 +63,7 @@ def test_answered_members_are_not_asked_again() -> None:
 
 def test_retry_charges_the_open_members_again() -> None:
     """One call of three is done, one has failed and one is running: two are made again, so five are charged."""
-    state = pending(begin(SURVEY, Topics(("a", "b", "c"))))
+    state = pending(Topics(("a", "b", "c")))
     state = pending(reload(state.reply_member(1, ToolResult("b"))).retried())
     assert [call.member for call in state.calls] == [0, 2]
     assert state.snapshot.spent[TOOL_CALLS] == 5
@@ -77,11 +75,10 @@ def test_retry_charges_the_open_members_again() -> None:
 
 def test_retry_beyond_the_limit_is_refused() -> None:
     limits = agent_limits(tool_calls=4)
-    state = pending(begin(SURVEY, Topics(("a", "b", "c"))), limits)
-    end = advance(SURVEY, reload(state.reply_member(1, ToolResult("b"))).retried(), limits)
-    assert isinstance(end, Done)
-    assert isinstance(end.outcome, Stopped)
-    assert end.outcome.limit.limit == "tool_calls"
+    state = pending(Topics(("a", "b", "c")), limits)
+    outcome = finish(reload(state.reply_member(1, ToolResult("b"))).retried(), limits).outcome
+    assert isinstance(outcome, Stopped)
+    assert outcome.limit.limit == "tool_calls"
 
 
 @cases("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
@@ -97,7 +94,7 @@ def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
 
 
 def test_cut_keeps_answered_members() -> None:
-    state = pending(begin(SURVEY, Topics(("a", "b", "c"))))
+    state = pending(Topics(("a", "b", "c")))
     state = pending(reload(state.reply_member(1, ToolResult("b"))))
     assert state.snapshot.open[0] is PAID
     outcome = finish(reload(state.cut(at=10.0))).outcome
@@ -105,33 +102,26 @@ def test_cut_keeps_answered_members() -> None:
     assert [result.status for result in outcome.results] == ["cut", "ok", "cut"]
 
 
-def test_reply_member_needs_a_pending_member() -> None:
-    state = pending(begin(SURVEY, Topics(("a", "b"))))
-    state = pending(state.reply_member(0, ToolResult("a")))
-    for member in (0, 2, -1):
-        with pytest.raises(InputError, match=rf"waits for the members \[1\], not for {member}"):
-            state.reply_member(member, ToolResult("again"))
-    single = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits())
-    assert isinstance(single, PendingEffect)
-    with pytest.raises(InputError, match="Question is not a batch"):
-        single.reply_member(0, "fine")
+@cases(
+    ("member", "reply", "at", "text"),
+    [
+        *((member, ToolResult("again"), 1.0, f"waits for the members [1], not for {member}") for member in (0, 2, -1)),
+        (1, ToolResult("a"), -1.0, "0 or more"),
+        (1, Cut(), 1.0, "no deadline"),
+    ],
+)
+def test_invalid_reply_of_a_member_is_refused(member: int, reply: object, at: float, text: str) -> None:
+    state = pending(pending(Topics(("a", "b")), Limits()).reply_member(0, ToolResult("a")), Limits())
+    assert text in error_message(InputError, lambda: state.reply_member(member, reply, at=at))
 
 
-def test_reply_member_refuses_a_time_before_the_run() -> None:
-    with pytest.raises(InputError, match="0 or more"):
-        pending(begin(SURVEY, Topics(("a", "b")))).reply_member(0, ToolResult("a"), at=-1.0)
+def test_single_effect_has_no_members() -> None:
+    single = machines.pending(INTERVIEW, Topic("tea"))
+    assert "Question is not a batch" in error_message(InputError, single.reply_member, 0, "fine")
 
 
-def test_cut_of_a_member_needs_a_deadline() -> None:
-    state = pending(begin(SURVEY, Topics(("a", "b"))), Limits())
-    with pytest.raises(InputError, match="no deadline"):
-        state.reply_member(0, Cut())
-
-
-def test_snapshot_of_another_batch_is_refused() -> None:
-    snapshot = pending(begin(SURVEY, Topics(NAMES))).reply_member(3, ToolResult("d"))
-    fewer = replace(snapshot, value=Topics(NAMES[:4]))
-    with pytest.raises(SnapshotError, match="has 6 open calls, but survey asks for 4; resume it with its own graph"):
-        advance(SURVEY, fewer, TEN)
-    with pytest.raises(SnapshotError, match="has 6 open calls, but survey asks for 4"):
-        advance(SURVEY, fewer.retried(), TEN)
+@cases("change", [lambda fewer: fewer, lambda fewer: fewer.retried()])
+def test_snapshot_of_another_batch_is_refused(change: Callable[[Snapshot], Snapshot]) -> None:
+    fewer = replace(pending(Topics(NAMES)).reply_member(3, ToolResult("d")), value=Topics(NAMES[:4]))
+    text = "has 6 open calls, but survey asks for 4; resume it with its own graph"
+    assert text in error_message(SnapshotError, advance, SURVEY, change(fewer), TEN)

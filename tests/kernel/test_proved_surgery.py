@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 import pytest
 
 import graphexec as gx
-from tests.drivers import Script, run_script
-from tests.kernel.machines import limited, without_handlers
+from tests.kernel.machines import faults_of, limited, machine_of, run_machine
+from tests.parameters import cases
 
 
 @final
@@ -64,71 +64,72 @@ UNPROVED: gx.Graph[Step, Result] = gx.graph(
 )
 
 
+@gx.node
+def check(result: Result) -> Doubt | Result:
+    return Doubt(result.number) if result.number < 0 else result
+
+
+@gx.node
+def ponder(doubted: Doubt) -> Result:
+    return Result(doubted.number + 1)
+
+
 def add_free_loop(of: gx.Graph[Any, Any], **options: bool) -> gx.Graph[Any, Any]:
     """Return the machine with a node on its last edge that may lead to itself and spends nothing."""
-
-    @gx.node
-    def check(result: Result) -> Doubt | Result:
-        return Doubt(result.number) if result.number < 0 else result
-
-    @gx.node
-    def ponder(doubted: Doubt) -> Result:
-        return Result(doubted.number + 1)
-
     table = gx.edges(check, gx.on(Doubt, ponder) | gx.on(Result, gx.END)) | gx.edges(ponder, gx.on(Result, check))
     return gx.splice(of, table, after=conclude, on=Result, **options)
 
 
-def test_splice_of_a_free_loop_is_refused() -> None:
-    with pytest.raises(gx.GraphError) as caught:
-        add_free_loop(machine(gx.Budget("patience", 5)))
-    (fault,) = caught.value.faults
-    assert fault.code == "GX010"
-    assert "check" in fault.text
-    assert "ponder" in fault.text
-    assert "; " in fault.text
+# A budget without a limit counts as limited.
+@cases("budget", [gx.Budget("patience", 5), PATIENCE])
+def test_splice_of_a_free_loop_is_refused(budget: gx.Budget) -> None:
+    (fault,) = faults_of(add_free_loop, machine(budget))
+    assert fault.startswith("GX010")
+    assert "check" in fault
+    assert "ponder" in fault
+    assert "; " in fault
 
 
-def test_free_loop_is_spliced_on_request() -> None:
-    changed = add_free_loop(machine(gx.Budget("patience", 5)), allow_nonterminating=True)
+@cases(
+    ("of", "options"),
+    [
+        (machine(gx.Budget("patience", 5)), {"allow_nonterminating": True}),
+        # A machine that is not proved may stay so.
+        (UNPROVED, {}),
+    ],
+)
+def test_free_loop_is_spliced_on_request(of: gx.Graph[Any, Any], options: dict[str, bool]) -> None:
+    changed = add_free_loop(of, **options)
     assert "ponder" in changed
     assert not changed.verify().proved
-    assert run_script(lambda: Script(changed, Step(0), without_handlers())).outcome == Result(3)
+    assert run_machine(changed, Step(0)).outcome == Result(3)
 
 
-def test_unproved_machine_may_stay_unproved() -> None:
-    assert not UNPROVED.verify().proved
-    assert "ponder" in add_free_loop(UNPROVED)
-
-
-def test_budget_without_a_limit_counts_as_limited() -> None:
-    assert not machine(PATIENCE).verify().proved
-    with pytest.raises(gx.GraphError):
-        add_free_loop(machine(PATIENCE))
-
+def test_proof_needs_a_limit_of_the_run() -> None:
     @gx.metered(when_spent=Halted, budget=PATIENCE)
     @gx.node
     def advance(step: Step) -> Step | Result:
         return Result(step.number)
 
+    assert not UNPROVED.verify().proved
+    assert not machine(PATIENCE).verify().proved
     changed = gx.replace(machine(PATIENCE), advance)
-    assert run_script(lambda: Script(changed, Step(2), without_handlers())).outcome == Result(2)
+    assert run_machine(changed, Step(2)).outcome == Result(2)
     assert changed.verify(gx.Limits(budgets={"patience": 3})).proved
 
 
 def test_replacement_must_keep_the_meters() -> None:
-    with pytest.raises(gx.GraphError) as caught:
-        gx.replace(machine(PATIENCE), gx.metered(when_spent=Halted)(advance), allow_nonterminating=True)
-    assert [(fault.code, fault.node) for fault in caught.value.faults] == [("GX025", "advance")]
-    assert caught.value.faults[0].text == (
-        "advance is metered by patience in the graph and not in its replacement; decorate it with @metered(...)"
+    other = gx.metered(when_spent=Halted)(advance)
+    (fault,) = faults_of(gx.replace, machine(PATIENCE), other, allow_nonterminating=True)
+    assert fault == (
+        "GX025 advance None: advance is metered by patience in the graph and not in its replacement; decorate it with "
+        "@metered(...)"
     )
 
 
 def test_replacement_may_have_more_meters() -> None:
     costly = gx.metered(when_spent=Halted)(gx.metered(when_spent=Halted, budget=PATIENCE)(advance))
-    changed = gx.replace(machine(PATIENCE), costly)
-    result = run_script(lambda: Script(changed, Step(0), limited(iterations=2)))
+    result = run_machine(gx.replace(machine(PATIENCE), costly), Step(0), limited(iterations=2))
     assert result.outcome == Halted(Step(2), gx.Exhausted("iterations", 2, 2))
 
 
@@ -165,10 +166,7 @@ def add_review(effect: type[gx.Effect[str]], **options: bool) -> gx.Graph[Any, A
 
     review.__annotations__["return"] = gx.Asks[effect, Result | Step]  # type: ignore[valid-type]
     asking: Any = gx.charged(when_spent=Late, asks=1)(gx.node(review))
-    of = gx.graph(
-        gx.edges(plain, gx.on(Result, conclude)) | gx.edges(conclude, gx.on(Result, gx.END)),
-        start=plain,
-    )
+    of = gx.graph(gx.edges(plain, gx.on(Result, conclude)) | gx.edges(conclude, gx.on(Result, gx.END)), start=plain)
     rows = gx.edges(asking, gx.on(Result, gx.END) | gx.on(Step, plain) | gx.on(Late, gx.END))
     return gx.splice(of, rows, after=conclude, on=Result, **options)
 
@@ -182,41 +180,35 @@ def test_loop_that_some_limit_ends_may_be_spliced() -> None:
     machine = add_review(Call)
     assert not machine.verify().proved
     assert machine.verify(gx.Limits({CALLS: 10})).proved
-
-
-def test_loop_that_no_limit_ends_is_refused() -> None:
+    # No limit ends the other one.
     with pytest.raises(gx.GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
         add_review(Fetch)
 
 
+@gx.charged(when_spent=Halted, asks=1)
+@gx.node
+def inquire(step: Step) -> gx.Asks[Call, Result]:
+    return Result(len((yield from gx.ask(Call()))))
+
+
+@gx.node
+def retry(halted: Halted) -> Step:
+    return halted.at
+
+
+@gx.node
+def rest(halted: Halted) -> Step | Halted:
+    return halted.at if halted.at.number else halted
+
+
 def test_loop_made_by_one_limit_is_spliced() -> None:
-    @gx.charged(when_spent=Halted, asks=1)
-    @gx.node
-    def inquire(step: Step) -> gx.Asks[Call, Result]:
-        return Result(len((yield from gx.ask(Call()))))
-
-    @gx.node
-    def retry(halted: Halted) -> Step:
-        return halted.at
-
-    of = gx.graph(gx.edges(inquire, gx.on(Result, gx.END) | gx.on(Halted, gx.END)), start=inquire)
-    machine = gx.splice(of, gx.edges(retry, gx.on(Step, inquire)), after=inquire, on=Halted)
+    machine = gx.splice(machine_of(inquire), gx.edges(retry, gx.on(Step, inquire)), after=inquire, on=Halted)
     assert machine.verify().proved
     assert not machine.verify(gx.Limits({CALLS: 3})).proved
 
 
 def test_loop_made_by_every_limit_is_refused() -> None:
-    @gx.node
-    def rest(halted: Halted) -> Step | Halted:
-        return halted.at if halted.at.number else halted
-
+    bounded = gx.metered(when_spent=Halted, budget=PATIENCE)(advance)
+    rows = gx.edges(rest, gx.on(Step, bounded) | gx.on(Halted, gx.END))
     with pytest.raises(gx.GraphError, match="it is taken when a limit is reached, and spends nothing"):
-        gx.splice(
-            machine(gx.Budget("patience", 5)),
-            gx.edges(rest, gx.on(Step, BOUNDED) | gx.on(Halted, gx.END)),
-            after=BOUNDED,
-            on=Halted,
-        )
-
-
-BOUNDED = gx.metered(when_spent=Halted, budget=PATIENCE)(advance)
+        gx.splice(machine(gx.Budget("patience", 5)), rows, after=bounded, on=Halted)

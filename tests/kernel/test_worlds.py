@@ -25,6 +25,7 @@ from graphexec.runtime import BLOCKING
 from graphexec.runtime.io import run_sync
 from graphexec.testing import verify_termination
 from tests.drivers import Script, run_script
+from tests.kernel.machines import pending
 
 
 @gx.tool
@@ -47,6 +48,7 @@ def report(ending: gx.AgentFinish | gx.StoppedResponse, acted: Acted) -> Acted:
     return acted.answer(0, ToolResult(ending.output))
 
 
+START = Ready(Run({"input": "q"}))
 CALLS = "Action: search\nAction Input: elms"
 OWN = [gx.Budget("iterations", 2)]
 
@@ -82,10 +84,9 @@ class TestAnswers:
     def test_own_model_and_tools(self) -> None:
         def script() -> Script[Ready, Any]:
             executor = delegating(archivist(CALLS, "Final Answer: I have found it"))
-            return Script(executor.graph, Ready(Run({"input": "q"})), executor.run_context)
+            return Script(executor.graph, START, executor.run_context)
 
-        result = run_script(script)
-        assert [step.observation for step in result.outcome.run.steps] == ["I have found it"]
+        assert [step.observation for step in run_script(script).outcome.run.steps] == ["I have found it"]
 
     def test_own_tools_are_called(self) -> None:
         inner = archivist(CALLS, "Final Answer: found")
@@ -95,6 +96,7 @@ class TestAnswers:
 
     def test_own_handlers(self) -> None:
         assert observations(delegating(asking("inner"), handlers={AskHuman: answer_outer})) == ["inner"]
+        assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
 
     def test_inner_world_wins(self) -> None:
         middle = delegating(archivist("Final Answer: innermost"))
@@ -143,7 +145,6 @@ class TestAnswers:
             gx.edges(look, gx.on(Acted, dispatch_tools)), after=executor.graph["inner.leave"], on=Acted
         )
         assert observations(changed) == ["found"]
-        assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
 
 
 def asking(answer: str) -> gx.AgentExecutor:
@@ -194,24 +195,21 @@ class TestChecks:
         verify_termination(delegating(archivist()), examples=10)
 
     def test_limits_of_the_run_hold_within(self) -> None:
-        executor = delegating(archivist(*[CALLS] * 2), max_model_calls=2)
-        result = executor.run("q")
-        assert result.reason == "model_calls"
-        assert result.spent.meters["model_calls"] == 2
+        result = delegating(archivist(*[CALLS] * 2), max_model_calls=2).run("q")
+        assert (result.reason, result.spent.meters["model_calls"]) == ("model_calls", 2)
 
 
 class TestDelegation:
     def test_example_is_stored_at_every_step(self) -> None:
         """The run is read from JSON before each effect and before each reply."""
         executor = import_module("examples.delegation").executor
-        replies = iter(
-            [
-                "I need the archive.\nAction: research\nAction Input: elm trees",
-                "Let me see.\nAction: search\nAction Input: elm",
-                "Final Answer: The archive has nothing about elms.",
-                "Final Answer: Nobody knows.",
-            ]
+        lines = (
+            "I need the archive.\nAction: research\nAction Input: elm trees",
+            "Let me see.\nAction: search\nAction Input: elm",
+            "Final Answer: The archive has nothing about elms.",
+            "Final Answer: Nobody knows.",
         )
+        replies = iter(lines)
         snapshot = gx.begin(executor.graph, Ready(Run({"input": "Why do elms die?"})))
         frames: list[list[str]] = []
         while isinstance(state := gx.advance(executor.graph, snapshot, executor.limits), PendingEffect):
@@ -235,13 +233,8 @@ class TestDelegation:
 
     def test_frame_holds_the_outer_run(self) -> None:
         executor = delegating(archivist(*["Final Answer: found"] * 2))
-        stored = ""
-        snapshot = gx.begin(executor.graph, Ready(Run({"input": "outer question"})))
-        state = gx.advance(executor.graph, snapshot, executor.limits)
-        assert isinstance(state, PendingEffect)
-        state = gx.advance(executor.graph, state.reply(ModelReply(CALLS)), executor.limits)
-        assert isinstance(state, PendingEffect)
-        stored = state.snapshot.to_json()
+        first = pending(executor.graph, Ready(Run({"input": "outer question"})), executor.limits)
+        stored = pending(executor.graph, first.reply(ModelReply(CALLS)), executor.limits).snapshot.to_json()
         assert json.loads(stored)["value"]["data"]["run"]["inputs"] == {"input": "elms"}
         assert json.loads(stored)["frames"]["inner"]["data"]["run"]["inputs"] == {"input": "outer question"}
         assert executor.run(gx.Snapshot.from_json(stored, executor.graph).retried()).output == "done"
