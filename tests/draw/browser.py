@@ -15,12 +15,12 @@ from graphexec.draw import Recording
 from graphexec.draw.page import html
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, FloatRect, Frame, Locator, Page
+    from playwright.sync_api import Browser, Dialog, FloatRect, Frame, Locator, Page, Request
 else:
     # Tests that need no browser run without Playwright.
-    Browser = FloatRect = Frame = Locator = Page = Any
+    Browser = FloatRect = Frame = Locator = Page = Request = Any
 
-__all__ = ["Browser", "FloatRect", "Frame", "Locator", "Page"]
+__all__ = ["Browser", "FloatRect", "Frame", "Locator", "Page", "Request"]
 
 # First Chromium without its windows, which takes half of the time to open a page.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,11 @@ def exactly(records: Sequence[Record]) -> list[str]:
     return [json.dumps(record) for record in records]
 
 
+def encoded(records: Iterable[Record]) -> Iterator[Record]:
+    """Return the records in their compact form, written as JSON and read."""
+    return (json.loads(json.dumps(record)) for record in map(RecordEncoder().encode, records))
+
+
 def nested(depth: int) -> Any:
     value: Any = LONG
     for _ in range(depth):
@@ -72,8 +77,7 @@ def nested(depth: int) -> Any:
 
 @given(RECORDS)
 def test_all_records_are_read_as_written(records: list[Record]) -> None:
-    written = [json.loads(json.dumps(record)) for record in map(RecordEncoder().encode, records)]
-    assert exactly(read_compact(written)) == exactly(records)
+    assert exactly(read_compact(encoded(records))) == exactly(records)
 
 
 @given(RECORDS)
@@ -98,45 +102,33 @@ def test_values_around_the_greatest_depth_are_read_as_written(depth: int, values
         for _ in range(depth):
             deep = [deep]
         records.append({"event": "a", "deep": deep, "later": f"{LONG}?"})
-    lines = [json.dumps(record) for record in map(RecordEncoder().encode, records)]
-    assert exactly(read_compact(map(json.loads, lines))) == exactly(records)
+    assert exactly(read_compact(encoded(records))) == exactly(records)
 
 
-def test_deep_values_are_as_they_are() -> None:
-    records: list[Record] = [{"event": "a", "deep": nested(200), "n": number} for number in range(3)]
-    lines = [json.dumps(record) for record in map(RecordEncoder().encode, records)]
-    assert exactly(read_compact(map(json.loads, lines))) == exactly(records)
+DEEP: list[Record] = [{"event": "a", "deep": nested(200), "n": number} for number in range(3)]
+NUMBERED: list[Any] = [{"event": "a", "b": {name: LONG, "c": number}} for name in (1, None, 1.5) for number in range(2)]
 
 
-def test_names_may_be_numbers() -> None:
-    records = [{"event": "a", "b": {name: LONG, "c": number}} for name in (1, None, 1.5) for number in range(2)]
-    lines = [json.dumps(record) for record in map(RecordEncoder().encode, records)]
-    assert exactly(read_compact(map(json.loads, lines))) == exactly(records)
+@cases("records", [DEEP, NUMBERED])
+def test_deep_values_and_names_that_are_numbers_are_as_they_are(records: list[Record]) -> None:
+    assert exactly(read_compact(encoded(records))) == exactly(records)
 
 
 def test_lines_hold_what_is_new() -> None:
-    spent = {"model_calls": 1, "tokens": 10}
+    entered: Record = {"event": "entered", "node": "a", "spent": {"model_calls": 1, "tokens": 10}}
+    more = entered | {"spent": {"model_calls": 1, "tokens": 12}}
+    first: Record = {"event": "said", "text": [LONG], "usage": None}
+    second = {"event": "said", "text": [f"I said: {LONG}.", LONG], "usage": {"=": 1}}
+    texts = [{"=": ["I said: ", 3, "."]}, {"=": 3}]
     encoder = RecordEncoder()
-    assert encoder.encode({"event": "entered", "node": "a", "spent": spent}) == {
-        "event": "entered",
-        "node": "a",
-        "spent": spent,
-    }
-    assert encoder.encode({"event": "said", "text": [LONG], "usage": None}) == {
-        "event": "said",
-        "text": [LONG],
-        "usage": None,
-    }
-    assert encoder.encode({"event": "entered", "node": "a", "spent": spent | {"tokens": 12}}) == {
-        "=": 0,
-        "spent": {"tokens": 12},
-    }
-    assert encoder.encode({"event": "said", "text": [f"I said: {LONG}.", LONG], "usage": {"=": 1}}) == {
-        "=": 1,
-        "text": [{"=": ["I said: ", 3, "."]}, {"=": 3}],
-        "usage": {"=": {"=": 1}},
-    }
-    assert encoder.encode({"event": "entered", "node": "a", "spent": spent | {"tokens": 12}}) == {"=": 0}
+    for record, line in (
+        (entered, entered),
+        (first, first),
+        (more, {"=": 0, "spent": {"tokens": 12}}),
+        (second, {"=": 1, "text": texts, "usage": {"=": {"=": 1}}}),
+        (more, {"=": 0}),
+    ):
+        assert encoder.encode(record) == line
 
 
 def test_start_of_version_2_is_read() -> None:
@@ -180,10 +172,7 @@ def test_missing_reference_is_an_error_with_its_line(line: str, fact: str) -> No
 
 def test_few_lines_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "_TOGETHER", 1000)
-    doubling: list[Record] = [
-        {"event": "x", "a": LONG},
-        *({"=": 0, "a": {"=": [number, number]}} for number in range(1, 60)),
-    ]
+    doubling = [{"event": "x", "a": LONG}, *({"=": 0, "a": {"=": [number, number]}} for number in range(1, 60))]
     with pytest.raises(InputError, match="puts together strings of more than 1,000 characters"):
         read_compact(doubling)
     records: list[Record] = [{"event": "x", "a": [LONG, f"{number}{LONG}"]} for number in range(100)]

@@ -64,9 +64,12 @@ def scripted(*replies: str | ModelReply, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=gx.create_tool_calling_agent(ScriptedModel(replies), [echo]), tools=[echo], **options)
 
 
+def text_of(value: Any) -> str:
+    return Elements(shown(value)["text/html"]).text
+
+
 def hostile_result() -> gx.RunResult:
-    call = ToolCall("1", "echo", json.dumps({"text": HOSTILE}))
-    return scripted(ModelReply(HOSTILE, (call,)), HOSTILE).run(HOSTILE)
+    return scripted(ModelReply(HOSTILE, (ToolCall("1", "echo", json.dumps({"text": HOSTILE})),)), HOSTILE).run(HOSTILE)
 
 
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,16 +92,15 @@ def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.M
     without_extra(monkeypatch)
     bundle = shown(value)
     assert set(bundle) == {"text/html", "text/vnd.mermaid", "text/plain"}
-    text = Elements(bundle["text/html"]).text
+    text = text_of(value)
     assert terminal(picture_of(value.verify())).strip() in text
     assert "pip install 'graphexec-agents[draw]'" in text
 
 
 def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "MOST_EDGES", 3)
-    bundle = shown(AGENT_EXECUTOR)
-    text = Elements(bundle["text/html"]).text
-    assert "image/svg+xml" not in bundle
+    text = text_of(AGENT_EXECUTOR)
+    assert "image/svg+xml" not in shown(AGENT_EXECUTOR)
     assert "│ check_return_direct │" in text
     assert text.endswith("10 edges are too many for a picture here; write it to a file with .draw('flow.svg')")
 
@@ -116,12 +118,8 @@ def test_result_shows_its_page_in_a_sandbox() -> None:
     assert re.search(r"""(src|href)=["']?(https?:)?//""", page) is None
     assert found.text.startswith("finished Four. · 1 model call · 0 tool calls · ")
     assert found.text.endswith('result.draw("run.html") writes this page to a file')
-
-
-def test_stopped_result_says_which_limit() -> None:
     call = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'),))
-    text = Elements(shown(scripted(call, max_iterations=1).run("?"))["text/html"]).text
-    assert text.startswith("stopped the limit of 1 iteration")
+    assert text_of(scripted(call, max_iterations=1).run("?")).startswith("stopped the limit of 1 iteration")
 
 
 def test_hostile_run_stays_in_its_frame() -> None:
@@ -149,22 +147,15 @@ def test_result_without_the_extra_is_a_timeline(monkeypatch: pytest.MonkeyPatch)
     without_extra(monkeypatch)
     found = Elements(shown(result)["text/html"])
     assert "iframe" not in {tag for tag, _ in found.found}
-    assert "finished Four." in found.text
-    assert "plan" in found.text
-    assert "pip install 'graphexec-agents[draw]'" in found.text
-
-
-def test_long_timeline_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = scripted("Four.").run("2 + 2?")
-    without_extra(monkeypatch)
+    for fact in ("finished Four.", "plan", "pip install 'graphexec-agents[draw]'"):
+        assert fact in found.text
     monkeypatch.setattr(elements, "MOST_LINES", 1)
-    assert re.search(r"\.\.\. and \d+ more lines", Elements(shown(result)["text/html"]).text)
+    assert re.search(r"\.\.\. and \d+ more lines", text_of(result))
 
 
 def test_result_without_a_journal_has_its_ending() -> None:
     done = scripted("Four.").run("2 + 2?")
-    bare = gx.RunResult(done.ending, done.steps, done.spent, done.limits)
-    text = Elements(shown(bare)["text/html"]).text
+    text = text_of(gx.RunResult(done.ending, done.steps, done.spent, done.limits))
     assert text.startswith("finished Four.")
     assert text.endswith("The result has no journal, so its steps cannot be shown.")
 
@@ -184,7 +175,7 @@ def test_run_that_cannot_be_followed_again_has_its_ending() -> None:
 
     machine = gx.graph(gx.edges(impure, gx.on(gx.AgentFinish, gx.END)), start=impure)
     result = gx.AgentExecutor(agent=forgetful, tools=[]).with_graph(machine).run("?")
-    text = Elements(shown(result)["text/html"]).text
+    text = text_of(result)
     assert text.startswith("finished Four.")
     assert "The run cannot be drawn: " in text
 
@@ -202,15 +193,12 @@ def test_proof_is_a_table_of_bounds() -> None:
 
 def test_refutation_lists_its_findings() -> None:
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=None))
-    found = Elements(shown(verdict)["text/html"])
-    assert found.text.startswith("REFUTED some run does not end")
     (finding,) = verdict.findings
-    assert all(part in found.text for part in (finding.code, finding.title, finding.fact, finding.remedy))
-
-
-def test_many_findings_are_counted() -> None:
-    finding = AGENT_EXECUTOR.verify(gx.Limits(iterations=None)).findings[0]
-    text = Elements(shown(Subject("machine", (finding,) * 60))["text/html"]).text
+    assert text_of(verdict).startswith("REFUTED some run does not end")
+    for fact in (finding.code, finding.title, finding.fact, finding.remedy):
+        assert fact in text_of(verdict)
+    # Of many, only the first are listed.
+    text = text_of(Subject("machine", (finding,) * 60))
     assert text.count(finding.code) == 50
     assert "... and 10 more findings; see verdict.findings" in text
 
@@ -228,11 +216,11 @@ def test_target_that_could_not_be_checked_is_escaped() -> None:
 
 def test_unbuilt_machine_shows_its_faults() -> None:
     machine = incomplete_diamond()
-    text = Elements(shown(machine.verify())["text/html"]).text
+    text = text_of(machine.verify())
     assert text.startswith("REFUTED")
     assert "GX002" in text
     assert shown(machine)["image/svg+xml"].startswith("<svg")
     with pytest.raises(gx.GraphError) as raised:
         gx.graph(gx.edges(split, gx.on(Even, halve) | gx.on(Odd, triple)), start=split)
-    unbuilt = Subject("diamond", findings_of(raised.value))
-    assert Elements(shown(unbuilt)["text/html"]).text.startswith("diamond REFUTED its table cannot be built")
+    text = text_of(Subject("diamond", findings_of(raised.value)))
+    assert text.startswith("diamond REFUTED its table cannot be built")

@@ -22,34 +22,26 @@ from tests.draw.readers import Message, read_sequence
 from tests.parameters import cases
 
 
+def key_of(record: Record) -> tuple[int, int]:
+    return record["call"]["sequence"], record["call"]["member"]
+
+
 def expected(recording: Recording) -> list[Message]:
     """Return the messages of the records: each call with its reply, in the order of the request."""
     messages = [Message("User", "Agent", "call")]
-    replies = {
-        (record["call"]["sequence"], record["call"]["member"]): record["replies"][0]
-        for record in recording.records
-        if record["event"] == "answered"
-    }
-    asked = sorted(
-        (record["call"]["sequence"], record["call"]["member"], asked_of(record))
-        for record in recording.records
-        if record["event"] == "asked"
-    )
-    for sequence, member, name in asked:
+    asked = {key_of(one): one["effects"][0] for one in recording.records if one["event"] == "asked"}
+    replies = {key_of(one): one["replies"][0] for one in recording.records if one["event"] == "answered"}
+    for key, effect in sorted(asked.items()):
+        name = str(effect["tool"]) if effect["effect"] == "CallTool" else "Model"
         messages.append(Message("Agent", name, "call"))
-        reply = replies.get((sequence, member))
-        if reply is not None:
+        if key in replies:
+            reply = replies[key]
             cut = isinstance(reply.get("value"), dict) and "limit" in reply["value"]
             wrong = cut or reply.get("status", "ok") != "ok"
             messages.append(Message(name, "Agent", "failure" if wrong else "reply"))
     if recording.result is not None:
         messages.append(Message("Agent", "User", "reply" if recording.result["status"] == "answered" else "failure"))
     return messages
-
-
-def asked_of(record: Record) -> str:
-    (effect,) = record["effects"]
-    return str(effect["tool"]) if effect["effect"] == "CallTool" else "Model"
 
 
 @given(recorded.recordings(), st.integers(0, 60))
@@ -104,23 +96,13 @@ def test_participants_are_ordered_by_role() -> None:
         *recorded.asked_and_answered(CallTool("look_up", "Porto"), ToolResult({"people": 248_769})),
     )
     drawn = sequence_mermaid(run)
-    assert re.findall(r"(?:actor|participant) p\d as (.*)", drawn) == [
-        "User",
-        "Agent",
-        "look_up<br/>tool",
-        "Person",
-        "World",
-        "tidy<br/>function",
-    ]
+    names = ["User", "Agent", "look_up<br/>tool", "Person", "World", "tidy<br/>function"]
+    assert re.findall(r"(?:actor|participant) p\d as (.*)", drawn) == names
     assert [lines for _, lines in read_sequence(drawn)[1:]] == [
-        ("run",),
-        ("x", "2.00 s"),
-        ('Measure(place="here")',),
-        ("21.5", "2.00 s"),
-        ("May I?",),
-        ("yes", "2.00 s"),
-        ('look_up("Porto")',),
-        ('{"people": 248769}', "2.00 s"),
+        *(("run",), ("x", "2.00 s")),
+        *(('Measure(place="here")',), ("21.5", "2.00 s")),
+        *(("May I?",), ("yes", "2.00 s")),
+        *(('look_up("Porto")',), ('{"people": 248769}', "2.00 s")),
     ]
     assert re.findall("Note over .*", drawn) == ["Note over p1: still running"]
 
@@ -151,19 +133,19 @@ def test_failed_run_reports_the_error_to_the_user() -> None:
     assert lines[0] == "ValueError: <b>no</b>"
 
 
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "]]> --> </svg> & &lt; &#0;",
-    "end\npar x\nNote over p0: y",
-    "p0->>p1: z; activate p1 #59; %%{init: {}}%%",
-    "wrap: $$x$$ \\n `code`",
-    "\u202eright-to-left\u202c שלום \x1b[31m\x00\x07\u2028",
-    "🎉👩\u200d👩\u200d👧 x" * 10_000,
-    "",
-]
-
-
-@cases("text", HOSTILE)
+@cases(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "]]> --> </svg> & &lt; &#0;",
+        "end\npar x\nNote over p0: y",
+        "p0->>p1: z; activate p1 #59; %%{init: {}}%%",
+        "wrap: $$x$$ \\n `code`",
+        "\u202eright-to-left\u202c שלום \x1b[31m\x00\x07\u2028",
+        "🎉👩\u200d👩\u200d👧 x" * 10_000,
+        "",
+    ],
+)
 def test_hostile_text_is_escaped(text: str) -> None:
     run = recorded.record_events(
         *recorded.asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),

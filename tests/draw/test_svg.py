@@ -8,7 +8,7 @@ import runpy
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -263,24 +263,24 @@ def test_caption_states_the_bound(name: str) -> None:
     assert f"{number:,g} transitions" in sentence
 
 
-def test_caption_depends_on_the_limits() -> None:
-    (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3)))))
-    assert sentence.endswith(
-        "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations)."
-    )
-
-
-def test_caption_states_the_assumptions_on_seconds() -> None:
-    (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))))
-    assert sentence.endswith(
-        "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
-        "blocked."
-    )
-
-
-def test_caption_states_bounds_of_own_meters() -> None:
-    (sentence,) = captioned(drawing_of("examples_orders"))
-    assert sentence.endswith("7 transitions (attempts + 2) and 5 payments (attempts).")
+@cases(
+    "drawing, end",
+    [
+        (
+            lambda: svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3)))),
+            "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations).",
+        ),
+        (
+            lambda: svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))),
+            "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
+            "blocked.",
+        ),
+        (lambda: drawing_of("examples_orders"), "7 transitions (attempts + 2) and 5 payments (attempts)."),
+    ],
+)
+def test_caption_depends_on_limits_and_meters(drawing: Callable[[], str], end: str) -> None:
+    (sentence,) = captioned(drawing())
+    assert sentence.endswith(end)
 
 
 @pytest.mark.slow
@@ -329,17 +329,12 @@ def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
 
 @pytest.mark.medium
 def test_drawing_is_deterministic_across_processes() -> None:
-    program = (
-        "import sys; from graphexec.executor import AGENT_EXECUTOR; sys.stdout.write(format(AGENT_EXECUTOR, 'svg'))"
-    )
-    drawn = {format(AGENT_EXECUTOR, "svg")}
+    program = "import sys, graphexec.executor as it; sys.stdout.write(format(it.AGENT_EXECUTOR, 'svg'))"
     for seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"}
-        output = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, encoding="utf-8", check=True
-        )
-        drawn.add(output.stdout)
-    assert len(drawn) == 1
+        command = [sys.executable, "-c", program]
+        drawn = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=True).stdout
+        assert drawn == format(AGENT_EXECUTOR, "svg")
 
 
 def test_png_has_twice_the_svg_size() -> None:
@@ -347,16 +342,15 @@ def test_png_has_twice_the_svg_size() -> None:
     root = ET.fromstring(drawing)
     image = png(drawing)
     assert image.startswith(b"\x89PNG\r\n\x1a\n")
-    assert struct.unpack(">II", image[16:24]) == tuple(
-        pytest.approx(2 * float(root.attrib[side]), abs=1) for side in ("width", "height")
-    )
+    size = [2 * float(root.attrib[side]) for side in ("width", "height")]
+    assert list(struct.unpack(">II", image[16:24])) == pytest.approx(size, abs=1)
 
 
-def test_png_has_text_without_system_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+@cases("kind", ["title", "faint", "label"])
+def test_png_has_text_without_system_fonts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resvg_py = pytest.importorskip("resvg_py", reason="resvg is missing: pip install resvg-py")
     monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True))
     drawing = svg(picture_of(AGENT_EXECUTOR))
-    for kind in ("title", "faint", "label"):
-        words = rf'<text [^>]*class="{kind}".*?</text>'
-        assert re.search(words, drawing)
-        assert png(re.sub(words, "", drawing)) != png(drawing)
+    words = rf'<text [^>]*class="{kind}".*?</text>'
+    assert re.search(words, drawing)
+    assert png(re.sub(words, "", drawing)) != png(drawing)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import runpy
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,11 @@ def read(how: str, picture: Picture) -> list[Edge]:
     return sorted(READERS[how](WRITERS[how](picture)))
 
 
-def repository() -> Iterator[tuple[str, Graph[Any, Any]]]:
-    yield from runpy.run_path(str(GENERATE))["machines"]()
-    yield from (("writer", WRITER), ("perfectionist", PERFECTIONIST))
-
-
-MACHINES = dict(repository())
+MACHINES: dict[str, Graph[Any, Any]] = {
+    **dict(runpy.run_path(str(GENERATE))["machines"]()),
+    "writer": WRITER,
+    "perfectionist": PERFECTIONIST,
+}
 
 
 @pytest.mark.slow
@@ -74,7 +73,7 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
 
 def without_groups(picture: Picture) -> Picture:
     """Return the picture without the frames of pieces."""
-    return dataclasses.replace(picture, boxes=tuple(dataclasses.replace(box, group="") for box in picture.boxes))
+    return replace(picture, boxes=tuple(replace(box, group="") for box in picture.boxes))
 
 
 @pytest.mark.slow
@@ -90,14 +89,19 @@ def nested(picture: Picture, graphs_around: Mapping[str, str]) -> Picture:
     def name(old: str) -> str:
         return graphs_around.get(old, "") + old
 
-    return dataclasses.replace(
-        picture,
-        start=name(picture.start),
-        boxes=tuple(dataclasses.replace(box, name=name(box.name)) for box in picture.boxes),
-        arrows=tuple(
-            dataclasses.replace(arrow, source=name(arrow.source), target=name(arrow.target)) for arrow in picture.arrows
-        ),
-    )
+    boxes = tuple(replace(box, name=name(box.name)) for box in picture.boxes)
+    arrows = tuple(replace(arrow, source=name(arrow.source), target=name(arrow.target)) for arrow in picture.arrows)
+    return replace(picture, start=name(picture.start), boxes=boxes, arrows=arrows)
+
+
+def noted(picture: Picture, notes: list[str], caption: list[str]) -> Picture:
+    """Return the picture with notes at all of its parts."""
+    boxes = tuple(replace(box, notes=tuple(notes)) for box in picture.boxes)
+    arrows = tuple(replace(arrow, notes=tuple(notes)) for arrow in picture.arrows)
+    return replace(picture, boxes=boxes, arrows=arrows, caption=tuple(caption))
+
+
+TEXTS = st.text() | st.sampled_from(HOSTILE)
 
 
 @st.composite
@@ -130,11 +134,9 @@ def test_two_hundred_random_machines_can_be_read_back(picture: Picture) -> None:
     can_be_read_back(picture)
 
 
-@given(st.lists(st.text() | st.sampled_from(HOSTILE), max_size=3), st.lists(st.text() | st.sampled_from(HOSTILE)))
+@given(st.lists(TEXTS, max_size=3), st.lists(TEXTS))
 def test_notes_and_captions_do_not_change_edges(notes: list[str], caption: list[str]) -> None:
-    boxes = tuple(dataclasses.replace(box, notes=tuple(notes)) for box in EVERY_LOOK.boxes)
-    arrows = tuple(dataclasses.replace(arrow, notes=tuple(notes)) for arrow in EVERY_LOOK.arrows)
-    can_be_read_back(dataclasses.replace(EVERY_LOOK, boxes=boxes, arrows=arrows, caption=tuple(caption)))
+    can_be_read_back(noted(EVERY_LOOK, notes, caption))
 
 
 @every_format
@@ -145,20 +147,8 @@ def test_changed_edge_is_noticed(how: str) -> None:
 
 # Names that are not identifiers: only a manually built `Picture` can have them.
 NAMES = (
-    "plan",
-    "end",
-    "__init__",
-    'a "quoted" name',
-    "<script>alert(1)</script>",
-    "a|b",
-    "two `ticks``",
-    "back\\slash",
-    "&amp; #quot;",
-    "[/a/] {{b}} ((c))",
-    "%%{init}%%",
-    "größe",
-    "inner.<b>plan</b>",
-    "inner.deep.state",
+    *("plan", "end", "__init__", 'a "quoted" name', "<script>alert(1)</script>", "a|b", "two `ticks``", "back\\slash"),
+    *("&amp; #quot;", "[/a/] {{b}} ((c))", "%%{init}%%", "größe", "inner.<b>plan</b>", "inner.deep.state"),
 )
 
 
@@ -183,32 +173,32 @@ def test_very_long_text_is_written_quickly(how: str) -> None:
     assert read(how, picture) == arrows_of(picture)
 
 
-def test_mermaid_has_only_br_and_b_tags() -> None:
-    for text in (mermaid(ring(NAMES, HOSTILE)), mermaid_state(ring(NAMES, HOSTILE))):
-        assert set(re.findall(r"<[^-][^>]*>", text)) <= {"<br/>", "<b>", "</b>"}
-        # Mermaid's lexers look for these anywhere in a line.
-        assert not re.search(r"%%\{|direction\s", text.partition("\n---\n")[2])
+@cases("write", [mermaid, mermaid_state])
+def test_mermaid_has_only_br_and_b_tags(write: Callable[[Picture], str]) -> None:
+    text = write(ring(NAMES, HOSTILE))
+    assert set(re.findall(r"<[^-][^>]*>", text)) <= {"<br/>", "<b>", "</b>"}
+    # Mermaid's lexers look for these anywhere in a line.
+    assert not re.search(r"%%\{|direction\s", text.partition("\n---\n")[2])
 
 
 def test_mermaid_names_its_nodes_by_numbers() -> None:
-    assert mermaid_names(mermaid(EVERY_LOOK)) == {
-        "n0": "ask_model",
-        "n1": "call",
-        "n2": "ask_person",
-        "n3": "ask_world",
-        "n4": "inner.deep.do",
-        "n5": "inner.decide",
-        "n6": "inner.deep.missing",
-        "finish": "END",
-    }
+    names = ["ask_model", "call", "ask_person", "ask_world", "inner.deep.do", "inner.decide", "inner.deep.missing"]
+    expected = {f"n{number}": name for number, name in enumerate(names)}
+    assert mermaid_names(mermaid(EVERY_LOOK)) == expected | {"finish": "END"}
 
 
-def test_mermaid_draws_the_standard_machine() -> None:
+@cases(
+    "line",
+    [
+        'n0(["<b>plan</b><br/>asks the model<br/>costs an iteration"])',
+        'n2[["<b>dispatch_tools</b><br/>calls tools"]]',
+        'n0 -- "Replied" --> n1',
+        'n0 -. "LimitReached" .-> n4',
+    ],
+)
+def test_mermaid_draws_the_standard_machine(line: str) -> None:
     lines = mermaid(picture_of(AGENT_EXECUTOR)).splitlines()
-    assert '    n0(["<b>plan</b><br/>asks the model<br/>costs an iteration"])' in lines
-    assert '    n2[["<b>dispatch_tools</b><br/>calls tools"]]' in lines
-    assert '    n0 -- "Replied" --> n1' in lines
-    assert '    n0 -. "LimitReached" .-> n4' in lines
+    assert f"    {line}" in lines
     assert "linkStyle" not in "".join(lines)
 
 
@@ -237,20 +227,20 @@ def test_state_diagram_labels_replace_line_styles() -> None:
     assert "LimitReached<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
 
 
-def test_every_format_shows_budgets_and_resets() -> None:
-    for how, write in WRITERS.items():
-        text = write(picture_of(WRITER))
-        assert "costs 1 of 2 revisions" in text, how
-        assert "costs an iteration" in text, how
-        assert text.count("resets revisions") == 1, how
+@every_format
+def test_every_format_shows_budgets_and_resets(how: str) -> None:
+    text = WRITERS[how](picture_of(WRITER))
+    assert "costs 1 of 2 revisions" in text
+    assert "costs an iteration" in text
+    assert text.count("resets revisions") == 1
 
 
-def test_missing_nodes_are_drawn() -> None:
+@every_format
+def test_missing_nodes_are_drawn(how: str) -> None:
     nodes = [node for node in WRITER if node.name != "revise"]
-    lacking: Graph[Any, Any] = Graph(nodes, WRITER.edges, WRITER.start)
-    for how, write in WRITERS.items():
-        assert read(how, picture_of(lacking)) == edges_of(WRITER), how
-        assert "is missing" in write(picture_of(lacking)), how
+    picture = picture_of(Graph[Any, Any](nodes, WRITER.edges, WRITER.start))
+    assert read(how, picture) == edges_of(WRITER)
+    assert "is missing" in WRITERS[how](picture)
 
 
 def clusters(graph: pydot.Graph) -> dict[str, Any]:
@@ -322,13 +312,10 @@ def test_terminal_draws_the_standard_machine() -> None:
     )
 
 
-@given(st.lists(st.text() | st.sampled_from(HOSTILE), max_size=3), st.lists(st.text() | st.sampled_from(HOSTILE)))
+@given(st.lists(TEXTS, max_size=3), st.lists(TEXTS))
 @example([], ["0" * 100 + "\N{COMBINING GRAVE ACCENT}"])
 def test_terminal_lines_have_at_most_100_columns(notes: list[str], caption: list[str]) -> None:
-    picture = with_marks(with_run(EVERY_LOOK))
-    boxes = tuple(dataclasses.replace(box, notes=tuple(notes)) for box in picture.boxes)
-    arrows = tuple(dataclasses.replace(arrow, notes=tuple(notes)) for arrow in picture.arrows)
-    drawn = terminal(dataclasses.replace(picture, boxes=boxes, arrows=arrows, caption=tuple(caption)))
+    drawn = terminal(noted(with_marks(with_run(EVERY_LOOK)), notes, caption))
     assert max(map(columns, drawn.splitlines())) <= 100
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import pytest
 from hypothesis import given
@@ -12,23 +13,28 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import graphexec as gx
-from graphexec.draw import Recorder, Recording
+from graphexec.draw import Recorder, Recording, sequence_mermaid, timeline
 from graphexec.draw.model.text import count_cells, pad, truncate
-from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.timeline import timeline
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError
 from graphexec.kernel import ITERATIONS
 from graphexec.runtime import make_run_context, stream
-from tests.draw import recorded
 from tests.draw.readers import read_sequence
+from tests.draw.recorded import (
+    asked_and_answered,
+    asked_together,
+    call_of,
+    record_events,
+    recordings,
+    sample_conversation,
+    truncate_run,
+)
+from tests.parameters import cases
 
 widths = st.integers(40, 160)
 # The number of an iteration, its start, and its waiting time.
 ROW = re.compile(r" *(\d*)  +([\d,.]+ m?s)  +(?:([\d,.]+ m?s)  )?.*")
-
-
 # The row of a call of a larger request: its name is indented.
 CALL = re.compile(r" {7,}[\d,.]+ m?s  [ \d,.ms#▏▎▍▌▋▊▉█]*  (?:echo|broken|unknown)\b.*")
 
@@ -44,9 +50,9 @@ def rows_of(text: str) -> list[str]:
     return [row for row in all_rows_of(text) if not CALL.fullmatch(row)]
 
 
-@given(recorded.recordings(), st.integers(0, 60), widths)
+@given(recordings(), st.integers(0, 60), widths)
 def test_each_visit_has_a_row(recording: Recording, records: int, width: int) -> None:
-    run = recorded.truncate_run(recording, records)
+    run = truncate_run(recording, records)
     entered = [record for record in run.records if record["event"] == "entered"]
     moved = [record for record in run.records if record["event"] == "moved"]
     rows = rows_of(timeline(run, width=160))
@@ -61,7 +67,7 @@ def test_each_visit_has_a_row(recording: Recording, records: int, width: int) ->
         assert f"{left['node']} → {left['outcome']}" in row
 
 
-@given(recorded.recordings())
+@given(recordings())
 def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     numbers = [shown[1] for row in rows_of(timeline(recording)) if (shown := ROW.fullmatch(row))]
     spent = max(record["spent"]["iterations"] for record in recording.records if record.get("spent"))
@@ -71,7 +77,7 @@ def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     assert len(numbered) - spent in (0, 1 if recording.result and recording.result["status"] == "error" else 0)
 
 
-@given(recorded.recordings(), widths, st.booleans())
+@given(recordings(), widths, st.booleans())
 def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_only: bool) -> None:
     visits = visits_of(recording)
     took = visits[-1].ended - visits[0].began
@@ -86,9 +92,9 @@ def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_o
             assert abs(eighths - max(part, visit.waited / took * 16 * 8)) <= part / 2 + 1e-6
 
 
-@given(recorded.recordings(), st.integers(0, 60), widths, st.booleans())
+@given(recordings(), st.integers(0, 60), widths, st.booleans())
 def test_lines_fit_the_width(recording: Recording, records: int, width: int, ascii_only: bool) -> None:
-    text = timeline(recorded.truncate_run(recording, records), width=width, ascii_only=ascii_only)
+    text = timeline(truncate_run(recording, records), width=width, ascii_only=ascii_only)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() or not ascii_only
 
@@ -100,9 +106,9 @@ HOSTILE = st.sampled_from(
 
 @given(st.text() | HOSTILE, widths)
 def test_hostile_text_fits_and_has_no_controls(text: str, width: int) -> None:
-    run = recorded.record_events(
-        *recorded.asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
-        *recorded.asked_and_answered(gx.AskHuman(text), text, node=text),
+    run = record_events(
+        *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
+        *asked_and_answered(gx.AskHuman(text), text, node=text),
         gx.Reported(text, gx.AskHuman(text), text),
         given=text,
     )
@@ -121,18 +127,19 @@ def test_truncate_and_pad_count_cells(text: str, room: int) -> None:
     assert count_cells(pad(cut, room)) == room
 
 
+def echoed(result: str = "b", status: Any = "ok", **options: Any) -> list[Any]:
+    """Return the events of a call of a tool."""
+    return asked_and_answered(CallTool("echo", "a"), ToolResult(result, status), **options)
+
+
 def test_columns_align_for_wide_characters() -> None:
-    run = recorded.record_events(
-        *recorded.asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="計画"),
-        *recorded.asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="plan"),
-    )
-    rows = rows_of(timeline(run))
-    assert len({count_cells(row[: row.index('echo("x")')]) for row in rows}) == 1
+    rows = rows_of(timeline(record_events(*echoed(node="計画"), *echoed(node="plan"))))
+    assert len({count_cells(row[: row.index('echo("a")')]) for row in rows}) == 1
 
 
 def test_conversation_on_120_columns() -> None:
     assert (
-        timeline(recorded.sample_conversation(), width=120)
+        timeline(sample_conversation(), width=120)
         == """\
     #   began  waited                    node → outcome
     1  0.00 s  3.92 s  ███████▉          plan → Replied               calculator(expression="37 * 48"), calculator(expr…
@@ -152,80 +159,73 @@ time: model 99%, tools 1%, machine 0%
 
 
 def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
-    lines = timeline(recorded.sample_conversation(), width=50, ascii_only=True).splitlines()
+    lines = timeline(sample_conversation(), width=50, ascii_only=True).splitlines()
     assert lines[:3] == [
         "    #   began  waited  node -> outcome",
         "    1  0.00 s  3.92 s  plan -> Replied",
         "       3.92 s          parse -> Acted",
     ]
+    # Very long times fit the width, too.
+    long = record_events(*echoed(), gx.Entered("plan", None, gx.Spent(seconds=3.2e9)))
+    assert max(map(len, timeline(long, width=40).splitlines())) == 40
+    with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
+        timeline(long, width=39)
+    assert timeline(record_events()).splitlines()[1:] == ["", "still running"]
 
 
-def test_deadline_failure_and_wait_are_described() -> None:
+CUT = "cut: the limit of 3 seconds was reached (3 spent)"
+
+
+@cases("fact", [f'echo("a") → {CUT}\n', f'echo("b") → {CUT}\n', 'echo("a") → error: oh', "May I? → no reply"])
+def test_deadline_failure_and_wait_are_described(fact: str) -> None:
     limit = gx.Exhausted("seconds", 3.0, 3.0)
-    run = recorded.record_events(
-        *recorded.asked_together(*((CallTool("echo", one), limit, 3.0) for one in "ab")),
-        *recorded.asked_and_answered(CallTool("echo", "c"), ToolResult("oh", "error"), at=2.0),
-        *recorded.asked_and_answered(gx.AskHuman("May I?"), "yes", at=4.0)[:2],
+    run = record_events(
+        *asked_together(*((CallTool("echo", one), limit, 3.0) for one in "ab")),
+        *echoed("oh", "error", at=2.0),
+        *asked_and_answered(gx.AskHuman("May I?"), "yes", at=4.0)[:2],
     )
-    text = timeline(run, width=200)
-    cut = "cut: the limit of 3 seconds was reached (3 spent)"
-    assert f'echo("a") → {cut}\n' in text
-    assert f'echo("b") → {cut}\n' in text
-    assert 'echo("c") → error: oh' in text
-    assert "May I? → no reply" in text
-    assert "still running" in text
+    assert fact in timeline(run, width=200)
+    assert "still running" in timeline(run, width=200)
 
 
-def test_concurrent_calls_have_their_own_times() -> None:
-    """Calls of 20 and 500 ms differ, concurrent and sequential."""
-    calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
-    at_once, in_turn = (
-        all_rows_of(timeline(recorded.record_events(*recorded.asked_together(*calls, in_turn=one)), width=90))
-        for one in (False, True)
-    )
-    assert at_once == [
-        "         0.00 ms  500.00 ms  ████████████████  dispatch_tools  2 calls at once",
-        '         0.00 ms   20.00 ms  ▋                   quick         quick("x") → y',
-        '         0.00 ms  500.00 ms  ████████████████    slow          slow("x") → y',
-    ]
-    assert in_turn == [
-        "         0.00 ms  520.00 ms  ████████████████  dispatch_tools  2 calls in turn",
-        '         0.00 ms   20.00 ms  ▋                   quick         quick("x") → y',
-        '        20.00 ms  500.00 ms  ███████████████▍    slow          slow("x") → y',
-    ]
+CALLS = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
+AT_ONCE = [
+    "         0.00 ms  500.00 ms  ████████████████  dispatch_tools  2 calls at once",
+    '         0.00 ms   20.00 ms  ▋                   quick         quick("x") → y',
+    '         0.00 ms  500.00 ms  ████████████████    slow          slow("x") → y',
+]
+IN_TURN = [
+    "         0.00 ms  520.00 ms  ████████████████  dispatch_tools  2 calls in turn",
+    '         0.00 ms   20.00 ms  ▋                   quick         quick("x") → y',
+    '        20.00 ms  500.00 ms  ███████████████▍    slow          slow("x") → y',
+]
+
+
+@cases("in_turn, rows", [(False, AT_ONCE), (True, IN_TURN)])
+def test_calls_have_their_own_times(in_turn: bool, rows: list[str]) -> None:
+    assert all_rows_of(timeline(record_events(*asked_together(*CALLS, in_turn=in_turn)), width=90)) == rows
 
 
 def test_unfinished_call_beside_a_finished_one() -> None:
-    calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 1.0), ("stuck", 9.0))]
-    *events, _ = recorded.asked_together(*calls)
-    (visit,) = visits_of(recorded.record_events(*events))
-    quick, stuck = visit.requests[0].calls
-    assert (quick.seconds, stuck.reply) == (1.0, None)
-    assert 'stuck("x") → no reply' in timeline(recorded.record_events(*events), width=120)
+    run = record_events(*asked_together(*CALLS)[:-1])
+    (visit,) = visits_of(run)
+    quick, slow = visit.requests[0].calls
+    assert (quick.seconds, slow.reply) == (0.02, None)
+    assert 'slow("x") → no reply' in timeline(run, width=120)
 
 
 def test_nested_runs_are_counted_at_their_call() -> None:
-    inner = recorded.call_of(CallTool("ask", "x"))
+    asked = CallTool("ask", "x")
+    inner = call_of(asked)
     inner.charged = {"model_calls": 3, "tokens": 70, "tool_calls": 1}
-    run = recorded.record_events(
-        gx.Asked("dispatch_tools", CallTool("ask", "x"), inner),
-        gx.Answered("dispatch_tools", CallTool("ask", "x"), ToolResult("y"), 1.0, gx.Spent(seconds=1.0), inner),
-    )
-    expected = "nested runs: 3 model calls, 1 tool call"
-    assert expected in timeline(run, width=120)
-    assert expected in sequence_mermaid(run)
-
-
-def test_very_long_times_fit_the_width() -> None:
-    run = recorded.record_events(
-        *recorded.asked_and_answered(CallTool("echo", "a"), ToolResult("b")),
-        gx.Entered("plan", None, gx.Spent(seconds=3.2e9)),
-    )
-    assert max(map(len, timeline(run, width=40).splitlines())) == 40
+    answered = gx.Answered("dispatch_tools", asked, ToolResult("y"), 1.0, gx.Spent(seconds=1.0), inner)
+    run = record_events(gx.Asked("dispatch_tools", asked, inner), answered)
+    for drawn in (timeline(run, width=120), sequence_mermaid(run)):
+        assert "nested runs: 3 model calls, 1 tool call" in drawn
 
 
 def test_resumed_run_may_begin_within_a_node() -> None:
-    run = recorded.record_events(*recorded.asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
+    run = record_events(*echoed(at=7.0)[2:])
     (visit,) = visits_of(run)
     assert (visit.node, visit.iteration, len(visit.requests), visit.waited) == ("dispatch_tools", None, 1, 2.0)
     assert [message.kind for message, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
@@ -239,14 +239,12 @@ class Job:
 
 @final
 @dataclass(frozen=True)
-class Finished:
-    pass
+class Finished: ...
 
 
 @final
 @dataclass(frozen=True)
-class Stopped:
-    pass
+class Stopped: ...
 
 
 def stopped(at: Job, spent: gx.Exhausted) -> Stopped:
@@ -269,49 +267,34 @@ def three_entries() -> Recording:
     )
     limits = gx.Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
-    for event in stream(machine, Job(2), make_run_context({}, limits=limits)):
-        recorder(event)
+    list(map(recorder, stream(machine, Job(2), make_run_context({}, limits=limits))))
     return recorder.recording
 
 
-def test_resetting_edges_do_not_stop_numbering() -> None:
-    assert [visit.iteration for visit in visits_of(three_entries())] == [1, 2, 3]
+def last_record(**fields: Any) -> Recording:
+    """Return the run with other fields in its last record, and what was spent before its last visit."""
+    *records, result = three_entries().records
+    return Recording([*records, {**result, "spent": records[-2]["spent"], **fields}])
 
 
-def test_interrupted_iteration_keeps_its_number() -> None:
-    recording = three_entries()
-    *records, result = recording.records
-    before = records[-2]["spent"]
-    broken = Recording([*records, {**result, "status": "interrupted", "spent": before}])
-    assert [visit.iteration for visit in visits_of(broken)] == [1, 2, 3]
-
-
-def test_uncharged_last_visit_has_no_number() -> None:
-    recording = three_entries()
-    *records, result = recording.records
-    uncharged = {**result, "spent": records[-2]["spent"]}
-    assert visits_of(Recording([*records, uncharged]))[-1].iteration is None
-
-
-def test_visits_charged_elsewhere_have_no_number() -> None:
-    (visit,) = visits_of(
-        recorded.record_events(*recorded.asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan"))
-    )
-    assert visit.iteration is None
+@cases(
+    "recording, numbers",
+    [
+        # Edges that reset iterations do not stop numbering.
+        (three_entries(), [1, 2, 3]),
+        (last_record(status="interrupted"), [1, 2, 3]),
+        # The last visit is not charged.
+        (last_record(), [1, 2, None]),
+        # It is charged elsewhere.
+        (record_events(*echoed(node="plan")), [None]),
+    ],
+)
+def test_visits_that_consume_an_iteration_are_numbered(recording: Recording, numbers: Iterable[int | None]) -> None:
+    assert [visit.iteration for visit in visits_of(recording)] == numbers
 
 
 def test_report_between_calls_belongs_to_no_call() -> None:
-    run = recorded.record_events(
-        *recorded.asked_and_answered(gx.AskHuman("May I?"), "yes"), gx.Reported("dispatch_tools", None, "not observed")
-    )
+    asked = asked_and_answered(gx.AskHuman("May I?"), "yes")
+    run = record_events(*asked, gx.Reported("dispatch_tools", None, "not observed"))
     assert "    Note over p1: not observed\n" in sequence_mermaid(run)
     assert "May I? → yes; [not observed]" in timeline(run, width=160)
-
-
-def test_new_run_has_no_rows() -> None:
-    assert timeline(recorded.record_events()).splitlines()[1:] == ["", "still running"]
-
-
-def test_too_small_width_is_refused() -> None:
-    with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
-        timeline(recorded.record_events(gx.Entered("plan", None, gx.Spent())), width=39)

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,11 +19,8 @@ from tests.cli.conversations import Silence
 from tests.cli.conversations import serving as model_serving
 from tests.cli.terminals import Program
 from tests.cli.test_run import asking
-from tests.draw.browser import open_page
+from tests.draw.browser import Browser, Page, open_page
 from tests.live.readers import PATIENCE
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 

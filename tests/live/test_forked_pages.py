@@ -9,22 +9,20 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.draw import Recording
+from graphexec.draw.page import html
 from graphexec.live import serving
 from graphexec.messages import ModelReply, ModelRequest
-from tests.draw.browser import open_page, open_run
+from tests.draw.browser import Browser, Page, open_page, open_text
 from tests.draw.debugged import answering
 from tests.live.readers import PATIENCE
 from tests.live.test_forks import OBSERVATION, look_up, make, recorder_of_run
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
@@ -212,7 +210,8 @@ def test_lost_server_is_named_at_the_editor(browser: Browser, trace: Path, lost:
 
 
 def test_page_without_a_server_copies_the_command(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, recorder_of_run().recording, "#step=3") as page:
+    recording = recorder_of_run().recording
+    with open_text(browser, tmp_path, html(recording.machine, recording), "#step=3") as page:
         page.locator(".fork button").nth(1).click()
         page.locator(".fork button", has_text="copied").wait_for()
         copied: str = page.evaluate("navigator.clipboard.readText()")

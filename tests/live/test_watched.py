@@ -6,7 +6,6 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,11 +19,8 @@ from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import answer_text, tool_call_text
 from tests.cli.terminals import Program
 from tests.cli.traced import record_run
-from tests.draw.browser import open_page
+from tests.draw.browser import Browser, Page, Request, open_page
 from tests.live.readers import PATIENCE, credentials, recorder_of
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Request
 
 pytestmark = pytest.mark.browser
 
