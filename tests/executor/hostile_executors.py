@@ -11,18 +11,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import graphexec as gx
-from graphexec.actions import Steps
-from graphexec.agents import RuleName
+from graphexec import actions, agents, effects, kernel, messages, models, runtime, testing
 from graphexec.agents.react import REACT_PROMPT
-from graphexec.effects import COST, CallModel
-from graphexec.errors import ModelError
 from graphexec.executor import LimitReached, Ready, limit_reached
-from graphexec.kernel import Done, Failed, Moved, Reported, reserved
 from graphexec.memory import BufferMemory, SummaryMemory
-from graphexec.messages import ChatRequest, UserMessage
-from graphexec.models import Clock, Price, priced, retrying
-from graphexec.runtime import report
-from graphexec.testing import on_loop_time
 from graphexec.testing.scripts import ScriptedError
 from graphexec.tools import AnyTool
 from tests.executor.hostile_plans import Act, AgentPlan, ObserverPlan, Plan
@@ -48,12 +40,12 @@ def insist(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
     return finish
 
 
-VOTE = CallModel(ChatRequest((UserMessage("vote"),)))
+VOTE = effects.CallModel(messages.ChatRequest((messages.UserMessage("vote"),)))
 
 
 @gx.charged(when_spent=limit_reached, asks=(0, 4))
 @gx.node
-def vote(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish]:
+def vote(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     """Ask several models concurrently, and one of them again."""
     yield from gx.ask_all([VOTE] * (len(finish.run.steps) % 4))
     if len(finish.run.steps) % 2:
@@ -61,9 +53,9 @@ def vote(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish]:
     return finish
 
 
-@reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
+@kernel.reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
 @gx.node
-def last_word(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish]:
+def last_word(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     """Ask beyond the limits."""
     yield from gx.ask(VOTE)
     return finish
@@ -82,10 +74,11 @@ class Builder:
         self.model: Any = self.actor
         if plan.attempts > 1:
             # A sync run would wait in real time, so its sleep does nothing.
-            clock = Clock(sleep=lambda seconds: None, asleep=world.pause)
-            self.model = retrying(self.model, attempts=plan.attempts, on=[ModelError], first_wait=2.0, clock=clock)
-        if plan.limits[COST] is not None:
-            self.model = priced(self.model, Price(1_000_000, 0))
+            clock = models.Clock(sleep=lambda seconds: None, asleep=world.pause)
+            options: Any = {"attempts": plan.attempts, "on": [gx.ModelError], "first_wait": 2.0, "clock": clock}
+            self.model = models.retrying(self.model, **options)
+        if plan.limits[gx.COST] is not None:
+            self.model = models.priced(self.model, models.Price(1_000_000, 0))
 
     def build(self) -> gx.AgentExecutor:
         plan, world, limits = self.plan, self.world, self.plan.limits
@@ -105,13 +98,13 @@ class Builder:
         # The limits of the plan are set last, as there are only a few different graphs.
         executor = self.splice_nodes(executor)
         budgets = {name: limit for name, limit in limits.budgets.items() if name in executor.graph.budgets}
-        return on_loop_time(executor.with_limits(replace(limits, budgets=budgets)), world.clock)
+        return testing.on_loop_time(executor.with_limits(replace(limits, budgets=budgets)), world.clock)
 
     def agent(self, tools: list[AnyTool]) -> Any:
         match self.plan.kind:
             case "tool calling":
                 # Such an agent shows no examples, and refuses the rule about them.
-                rules: list[RuleName] = [rule for rule in self.plan.rules if rule != "no_dummies"]
+                rules: list[agents.RuleName] = [rule for rule in self.plan.rules if rule != "no_dummies"]
                 return gx.create_tool_calling_agent(self.model, tools, rules=rules)
             case "react":
                 prompt = REACT_PROMPT if self.plan.memory == "none" else REACT_PROMPT + "{chat_history}"
@@ -123,11 +116,11 @@ class Builder:
             case "async function":
                 return self.adecide
 
-    def decide(self, steps: Steps, inputs: dict[str, Any]) -> Any:
+    def decide(self, steps: actions.Steps, inputs: dict[str, Any]) -> Any:
         turn, number, _ = self.world.take_turn(self.number)
         return turn.decision(number)
 
-    async def adecide(self, steps: Steps, inputs: dict[str, Any]) -> Any:
+    async def adecide(self, steps: actions.Steps, inputs: dict[str, Any]) -> Any:
         turn, number, _ = self.world.take_turn(self.number)
         await self.world.pause(turn.seconds, stubborn=turn.stubborn)
         return turn.decision(number)
@@ -202,7 +195,7 @@ class Builder:
             return text
 
         def news(text: str, call: Call) -> str:
-            report(text)
+            runtime.report(text)
             return text
 
         def make_nap(seconds: float, *, stubborn: bool = False) -> Any:
@@ -326,7 +319,7 @@ class Crashing:
 
     def __call__(self, event: Any) -> None:
         # Not at the report of a failed observer either: the state of the event before it is unknown.
-        if isinstance(event, (Done, Failed)) or (isinstance(event, Reported) and event.effect is None):
+        if isinstance(event, (gx.Done, gx.Failed)) or (isinstance(event, gx.Reported) and event.effect is None):
             return
         # Any: a run's own events have a call.
         call: Any = event.call
@@ -335,7 +328,7 @@ class Crashing:
             return
         self.seen += 1
         if self.seen in self.world.plan.crashes:
-            if isinstance(event, Moved):
+            if isinstance(event, gx.Moved):
                 # The transition is not completed.
                 self.world.trails[self.run].moves -= 1
             raise CrashError

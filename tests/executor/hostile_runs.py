@@ -14,18 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast, final
 
 import graphexec as gx
-from graphexec.effects import CallAgent, SaveMemory
-from graphexec.errors import ModelError
+from graphexec import effects, runtime, testing, tools
 from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
-from graphexec.runtime import current_call, report
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.io import run_sync as run_coroutine
 from graphexec.runtime.threads import MOST_REPORTS, last_call, threads_since
-from graphexec.testing import VirtualClock
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import ScriptedError, ScriptedTurn
-from graphexec.tools import AnyTool
 from tests.executor.hostile_plans import Act, AgentPlan, Plan
 from tests.stopwatch import eventually
 
@@ -101,7 +97,7 @@ def template(text: str, call: gx.CallContext[Any]) -> str:
     return text
 
 
-def make_tool(name: str, function: Callable[..., Any], **settings: Any) -> AnyTool:
+def make_tool(name: str, function: Callable[..., Any], **settings: Any) -> tools.AnyTool:
     is_async = inspect.iscoroutinefunction(function)
     return replace(template, name=name, function=function, is_async=is_async, **settings)
 
@@ -113,7 +109,7 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.is_async = plan.entry_point.startswith("a")
-        self.clock = VirtualClock()
+        self.clock = testing.VirtualClock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.blocked = 0.0
         self.trails: dict[str, Trail] = {}
@@ -212,7 +208,7 @@ class World:
             case "report":
                 # A report in a thread waits for the loop, which a sync run on the loop's thread blocks.
                 if self.events["act report"] <= MOST_REPORTS // 2:
-                    report("news")
+                    runtime.report("news")
             case "nothing" | "wait":
                 pass
         return act.kind
@@ -233,7 +229,7 @@ class World:
     @contextmanager
     def measure(self, number: int) -> Generator[None, None, None]:
         began, blocked = self.clock.seconds, self.blocked
-        host = current_call()
+        host = runtime.current_call()
         left = None if host is None else host.seconds_left
         try:
             yield
@@ -298,7 +294,7 @@ class World:
 
     def take_turn(self, number: int) -> tuple[ScriptedTurn, int, int]:
         """Record a model call, and return its turn."""
-        call = current_call()
+        call = runtime.current_call()
         assert call is not None, "models are called in calls"
         assert isinstance(call.scope, Scope)
         agent = self.plan.agents[number]
@@ -309,8 +305,8 @@ class World:
             tokens = agent.tokens[min(turn, len(agent.tokens) - 1)]
             reserved = self.executors[trail.number].graph[call.node].grace is not None
             spending = Spending(trail.path, trail.depth, call.id, trail.last, max(tokens, 1), reserved=reserved)
-            spending.summary = isinstance(call.effect, SaveMemory)
-            spending.has_price = not isinstance(call.effect, CallAgent)
+            spending.summary = isinstance(call.effect, effects.SaveMemory)
+            spending.has_price = not isinstance(call.effect, effects.CallAgent)
             self.spendings.append(spending)
             return agent.script.turns[min(turn, len(agent.script.turns) - 1)], turn, tokens
 
@@ -347,7 +343,7 @@ class Actor:
                 # An invalid reply, as a user's faulty model returns it.
                 return cast("ModelReply", None)
             case "model error":
-                raise ModelError("the model failed, as scripted")
+                raise gx.ModelError("the model failed, as scripted")
             case "exception":
                 raise ScriptedError("as scripted")
         return replace(reply, usage=usage)

@@ -10,21 +10,16 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.agents import chat_agent
-from graphexec.effects import SaveMemory
-from graphexec.errors import ModelError, ToolDefinitionError
+from graphexec import effects, errors, kernel, models, testing
 from graphexec.executor import Acted, dispatch_tools, parse
-from graphexec.kernel import Done, replay
 from graphexec.memory import BufferMemory
-from graphexec.models import ScriptedModel
-from graphexec.testing import VirtualClock, on_loop_time
 from graphexec.tools import AnyTool
 from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, run_sync, scripted
 from tests.parameters import cases
 
 
 def make_inner(*replies: Any, **options: Any) -> gx.AgentExecutor:
-    return caller_of(ScriptedModel(replies, repeat_last=True), echo, **options)
+    return caller_of(models.ScriptedModel(replies, repeat_last=True), echo, **options)
 
 
 def make_outer(one: AnyTool, **options: Any) -> gx.AgentExecutor:
@@ -62,7 +57,7 @@ def test_function_agent_takes_one_input() -> None:
 
 
 def test_each_input_is_an_argument() -> None:
-    model = ScriptedModel(["Final Answer: done"])
+    model = models.ScriptedModel(["Final Answer: done"])
     agent = gx.create_react_agent(model, [echo], prompt="{topic} for {reader} {agent_scratchpad} {tools} {tool_names}")
     one = gx.AgentExecutor(agent=agent, tools=[echo]).as_tool("write", "Write about it.")
     assert sorted(one.names) == ["reader", "topic"]
@@ -74,7 +69,7 @@ def test_each_input_is_an_argument() -> None:
 @HOW
 def test_inputs_of_a_memory_are_not_arguments(run: Running) -> None:
     memory = BufferMemory(key="past")
-    model = ScriptedModel(["Final Answer: first", "Final Answer: second"])
+    model = models.ScriptedModel(["Final Answer: first", "Final Answer: second"])
     prompt = "{past} {input} {agent_scratchpad} {tools} {tool_names}"
     inner = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo], prompt=prompt), tools=[echo], memory=memory)
     one = inner.as_tool("talk", "Talk to it.")
@@ -101,8 +96,8 @@ def test_answer_is_the_observation(run: Running, make: Any, observation: object,
     result = run(make_outer(research(make())))
     assert (result.steps[0].observation, result.steps[0].status, result.reason) == (observation, "ok", "finished")
     assert result.spent["model_calls"] == 2 + calls
-    *_, last = replay(result.journal)
-    assert isinstance(last, Done)
+    *_, last = kernel.replay(result.journal)
+    assert isinstance(last, gx.Done)
     assert last.spent == result.spent
 
 
@@ -115,11 +110,11 @@ def test_outer_limits_hold_for_the_tool(run: Running) -> None:
 
 @HOW
 def test_error_of_the_inner_run_is_observed(run: Running) -> None:
-    one = research(make_inner(ModelError("overloaded")))
+    one = research(make_inner(gx.ModelError("overloaded")))
     (step,) = run(make_outer(one)).steps
     assert (step.status, step.error) == ("error", "graphexec.errors.ModelError")
     assert "overloaded" in step.observation
-    with pytest.raises(ModelError, match="overloaded"):
+    with pytest.raises(gx.ModelError, match="overloaded"):
         run(make_outer(one, handle_tool_errors="raise"))
 
 
@@ -139,9 +134,9 @@ def test_async_run_uses_no_thread() -> None:
         await asyncio.sleep(1)
         return text
 
-    clock = VirtualClock()
-    inner = on_loop_time(caller_of(Caller(answers_after=1), see), clock)
-    outer = on_loop_time(make_outer(research(inner), max_execution_time=5), clock)
+    clock = testing.VirtualClock()
+    inner = testing.on_loop_time(caller_of(Caller(answers_after=1), see), clock)
+    outer = testing.on_loop_time(make_outer(research(inner), max_execution_time=5), clock)
     assert clock.run(outer.arun("q")).steps[0].observation == "hello"
     assert threads == {threading.get_ident()}
     assert clock.seconds == 1
@@ -185,7 +180,7 @@ def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
         """Note the context."""
         return text
 
-    def see_effect(effect: SaveMemory, call: gx.CallContext[int]) -> None:
+    def see_effect(effect: effects.SaveMemory, call: gx.CallContext[int]) -> None:
         """Note the context."""
 
     @gx.node
@@ -199,7 +194,7 @@ def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
 
     inner = caller_of(Caller(answers_after=1), see if taker == "tool" else echo)
     if taker == "handler":
-        inner = inner.with_handlers({SaveMemory: see_effect})
+        inner = inner.with_handlers({effects.SaveMemory: see_effect})
     if taker == "node":
         inner = inner.splice(gx.edges(see_node, gx.on(Acted, dispatch_tools)), after=parse, on=Acted)
     middle = make_outer(research(inner))
@@ -241,12 +236,14 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_names_and_descriptions_are_refused(name: Any, description: Any, wrong: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=f"as_tool has {wrong}="):
+    with pytest.raises(errors.ToolDefinitionError, match=f"as_tool has {wrong}="):
         make_inner("done").as_tool(name, description)
 
 
 @cases("key", ["call", "class", "my-topic"])
 def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
-    made = chat_agent(lambda run: ..., lambda reply: ..., ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
-    with pytest.raises(ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"):
+    made = gx.chat_agent(lambda run: ..., lambda reply: ..., models.ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
+    with pytest.raises(
+        errors.ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"
+    ):
         research(gx.AgentExecutor(agent=made, tools=[]))

@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent
-from graphexec.errors import InputError
-from graphexec.models import ScriptedModel
+from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent, errors, models
 from tests.executor.actors import answer
 from tests.parameters import cases
 
@@ -78,8 +76,8 @@ def test_a_batch_returns_its_results_in_order(
 
 @both
 def test_missing_input_is_the_exception_of_its_run(batch: Batch) -> None:
-    agent = create_tool_calling_agent(ScriptedModel([]), [])
-    assert [type(one) for one in batch([{}], agent, return_exceptions=True)] == [InputError]
+    agent = create_tool_calling_agent(models.ScriptedModel([]), [])
+    assert [type(one) for one in batch([{}], agent, return_exceptions=True)] == [errors.InputError]
 
 
 @both
@@ -130,7 +128,7 @@ LETTERS = (one for one in ["a"])
     ],
 )
 def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(errors.InputError, match=re.escape(message)):
         batch(many, max_concurrency=width)
 
 

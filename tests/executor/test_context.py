@@ -15,9 +15,7 @@ from typing import Any, Protocol, TypedDict, final, runtime_checkable
 import pytest
 
 import graphexec as gx
-from graphexec.draw import Recorder
-from graphexec.kernel import Done, replay
-from graphexec.runtime import RunOptions
+from graphexec import draw, kernel, runtime
 from tests.executor.actors import (
     HOW,
     MIXED,
@@ -166,11 +164,11 @@ def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., An
     options: Any = {"handlers": {WhoAmI: handler}, "context": ADA}
     done = one.run(Start(), **options)
     *_, last_event = one.stream(Start(), **options)
-    assert isinstance(last_event, Done)
+    assert isinstance(last_event, gx.Done)
     for ended in (done, asyncio.run(one.arun(Start(), **options)), last_event):
         assert ended.outcome == Seen(("ada",) * 4)
     assert done.journal is not None
-    *_, replayed = replay(done.journal)
+    *_, replayed = kernel.replay(done.journal)
     assert replayed == done
 
 
@@ -178,7 +176,7 @@ def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., An
 def test_events_have_the_context(run: Running) -> None:
     seen: list[Any] = []
     assert run(make_greeter(greet, observers=[seen.append]), context=ADA).reason == "finished"
-    assert type(seen[-1]) is Done
+    assert type(seen[-1]) is gx.Done
     assert {event.call.context for event in seen} == {ADA}
     assert len({event.call.run_id for event in seen}) == 1
 
@@ -242,9 +240,10 @@ def test_wrong_context_of_nodes_and_handlers_is_refused() -> None:
         return Seen(())
 
     plain = gx.graph(gx.edges(indifferent, gx.on(Seen, gx.END)), start=indifferent)
-    for one, options in ((plain, {"handlers": {WhoAmI: who_am_i}, "context": 3}), (machine(see_freely), {})):
+    handling: Any = {"handlers": {WhoAmI: who_am_i}, "context": 3}
+    for run in (lambda: plain.run(Start(), **handling), lambda: machine(see_freely).run(Start(), handlers={})):
         with pytest.raises(gx.InputError, match=r"CallContext\[User\]"):
-            one.run(Start(), **options)
+            run()
     assert plain.run(Start(), context=3).outcome == Seen(())
 
 
@@ -342,7 +341,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
 def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
     events: list[gx.Event[Any]] = []
     executor = make_greeter(greet, observers=[events.append])
-    recorder = Recorder(executor.verify())
+    recorder = draw.Recorder(executor.verify())
     result = run(executor, context=ADA)
     for event in events:
         recorder(event)
@@ -353,7 +352,7 @@ def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
         repr(result),
         repr(events),
         repr(result.journal),
-        repr(RunOptions(context=ADA)),
+        repr(runtime.RunOptions(context=ADA)),
         pickle.dumps(result).decode("latin-1"),
         pickle.dumps(events).decode("latin-1"),
         repr([dataclasses.asdict(event) for event in events]),

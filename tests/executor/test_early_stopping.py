@@ -11,16 +11,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import messages
-from graphexec.actions import Steps
+from graphexec import actions, effects, messages, models
 from graphexec.agents.agent import FINAL_REQUEST, conclude_messages, conclude_request
 from graphexec.agents.structured import decision_schema
-from graphexec.effects import CallModel
-from graphexec.errors import ModelError
 from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
 from graphexec.executor.table import STOPPED
-from graphexec.kernel import Answered, Asked, Moved, Reported
-from graphexec.models import ScriptedModel
 from tests.drivers import limit_of
 from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after
 from tests.parameters import cases
@@ -34,8 +29,8 @@ def make_executor(agent: Any, *more: AnyTool, **settings: Any) -> gx.AgentExecut
     return gx.AgentExecutor(agent=agent, tools=[echo, *more], **settings)
 
 
-def react(*replies: Any, protocol: Any = "chat", **settings: Any) -> tuple[gx.AgentExecutor, ScriptedModel]:
-    model = ScriptedModel(replies)
+def react(*replies: Any, protocol: Any = "chat", **settings: Any) -> tuple[gx.AgentExecutor, models.ScriptedModel]:
+    model = models.ScriptedModel(replies)
     agent = gx.create_react_agent(model, [echo], protocol=protocol)
     return make_executor(agent, **{"max_iterations": 2, **settings}), model
 
@@ -73,7 +68,7 @@ def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
 def test_structured_agent_may_only_answer() -> None:
     decision = json.dumps({"action": "echo", "action_input": {"text": "hi"}})
     final = json.dumps({"action": "final_answer", "answer": "hi it is"})
-    model = ScriptedModel([decision, final])
+    model = models.ScriptedModel([decision, final])
     assert last_answer(make_executor(gx.create_structured_agent(model, [echo]))) == ("hi it is", True)
     first, last = model.requests
     assert isinstance(first, messages.ChatRequest)
@@ -88,7 +83,7 @@ def test_structured_agent_may_only_answer() -> None:
 
 
 def test_last_request_of_a_stopped_run_forbids_calls() -> None:
-    model = ScriptedModel([call("echo", text="hi"), "hi it is"])
+    model = models.ScriptedModel([call("echo", text="hi"), "hi it is"])
     agent = gx.create_tool_calling_agent(model, [echo], system="Help.")
     assert last_answer(make_executor(agent)) == ("hi it is", True)
     first, last = model.requests
@@ -116,13 +111,13 @@ def test_concluding_sentence_joins_the_users_last_message() -> None:
 def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
     seen: list[dict[str, Any]] = []
 
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+    def decide(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
         seen.append(inputs)
         if inputs.get("conclude"):
             return gx.AgentFinish({"output": f"{len(steps)} steps"})
         return gx.AgentAction("echo", {"text": "hi"})
 
-    async def decide_too(steps: Steps, inputs: dict[str, Any]) -> Any:
+    async def decide_too(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
         return decide(steps, inputs)
 
     def make() -> gx.AgentExecutor:
@@ -139,7 +134,7 @@ def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
 
 
 def test_agent_without_conclude_is_asked_again() -> None:
-    model = ScriptedModel([ACT, DONE])
+    model = models.ScriptedModel([ACT, DONE])
     given = gx.create_react_agent(model, [echo])
     agent = gx.Agent(given.ask, given.read, model, input_keys=given.input_keys)
     assert run_until_stopped(make_executor(agent)).output == "hi it is"
@@ -178,7 +173,7 @@ def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, gen
     [(gx.AgentFinish({"answer": 42, "sure": True}), ('{"answer":42,"sure":true}', True)), ([], (STOPPED, False))],
 )
 def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str, bool]) -> None:
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+    def decide(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
         return last if inputs.get("conclude") else gx.AgentAction("echo", {"text": ""})
 
     assert last_answer(make_executor(decide)) == answer
@@ -250,15 +245,15 @@ def test_observers_see_the_last_call() -> None:
     executor, _ = react(ACT, ACT, DONE, observers=[seen.append])
     executor.run("q")
     _, asked, answered, moved = [event for event in seen if getattr(event, "node", "") == "stopped_response"]
-    assert (type(asked), type(answered), type(moved)) == (Asked, Answered, Moved)
-    assert (type(asked.effect), answered.spent["model_calls"]) == (CallModel, 3)
+    assert (type(asked), type(answered), type(moved)) == (gx.Asked, gx.Answered, gx.Moved)
+    assert (type(asked.effect), answered.spent["model_calls"]) == (effects.CallModel, 3)
 
 
 def test_exception_of_the_last_call_is_raised() -> None:
     def make() -> gx.AgentExecutor:
-        return react(ACT, ACT, ModelError("out of order"))[0]
+        return react(ACT, ACT, gx.ModelError("out of order"))[0]
 
-    with pytest.raises(ModelError, match="out of order"):
+    with pytest.raises(gx.ModelError, match="out of order"):
         run_executor(make)
 
 
@@ -312,7 +307,7 @@ def test_last_call_is_cut_after_the_grace(how: str) -> None:
 
 
 def test_pieces_of_the_last_answer_are_streamed() -> None:
-    class Streaming(ScriptedModel):
+    class Streaming(models.ScriptedModel):
         instant = False
 
         def stream(self, request: messages.ModelRequest, *, timeout: float | None = None) -> Any:
@@ -321,7 +316,7 @@ def test_pieces_of_the_last_answer_are_streamed() -> None:
             yield reply
 
     executor = make_executor(gx.create_react_agent(Streaming([ACT, DONE]), [echo]))
-    heard = [event for event in executor.stream("q", tokens=True) if isinstance(event, Reported)]
+    heard = [event for event in executor.stream("q", tokens=True) if isinstance(event, gx.Reported)]
     assert [(event.node, event.news) for event in heard] == [
         ("plan", messages.ReplyDelta(ACT)),
         ("stopped_response", messages.ReplyDelta(DONE)),
@@ -330,7 +325,7 @@ def test_pieces_of_the_last_answer_are_streamed() -> None:
 
 def test_last_call_follows_a_resumed_batch() -> None:
     # The limit refuses the failed call; the other call's result must not be taken for the model's reply.
-    model = ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
+    model = models.ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
     agent = gx.create_tool_calling_agent(model, [echo, fail])
     failing = dataclasses.replace(fail, on_error="raise")
     executor = make_executor(agent, failing, max_iterations=15, max_tool_calls=2, tool_concurrency=1)

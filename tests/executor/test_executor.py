@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.effects import CallModel, reported_tokens
-from graphexec.errors import InputError, MissingHandlerError
-from graphexec.kernel import PendingEffect, advance
-from graphexec.messages import ModelReply, Usage
-from graphexec.models import ScriptedModel
+from graphexec import effects, errors, kernel, messages, models
 from tests.executor.actors import act, answer, call, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
 
@@ -25,7 +21,7 @@ def make_executor(*turns: Any, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(*turns), tools=[echo], **options)
 
 
-def make_asking(model: ScriptedModel) -> gx.AgentExecutor:
+def make_asking(model: models.ScriptedModel) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[])
 
 
@@ -37,14 +33,14 @@ def invoke(executor: gx.AgentExecutor, inputs: Any) -> dict[str, Any]:
 
 
 def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
-    model = ScriptedModel(["42"])
+    model = models.ScriptedModel(["42"])
     executor = make_asking(model)
     start = executor.begin("q")
-    pending = advance(executor.graph, start, executor.limits)
-    assert isinstance(pending, PendingEffect)
-    assert (start.node, model.requests, type(pending.effect)) == ("plan", [], CallModel)
+    pending = gx.advance(executor.graph, start, executor.limits)
+    assert isinstance(pending, kernel.PendingEffect)
+    assert (start.node, model.requests, type(pending.effect)) == ("plan", [], effects.CallModel)
     assert executor.run(start).output == "42"
-    with pytest.raises(InputError, match="the inputs lack input"):
+    with pytest.raises(gx.InputError, match="the inputs lack input"):
         executor.begin({})
 
 
@@ -85,12 +81,15 @@ def test_a_step_unpacks_as_the_pair() -> None:
 
 @HOW
 def test_result_has_ending_steps_and_usage(run: Run) -> None:
-    replies = [ModelReply("", (call("echo", text="a"),), Usage(10, 2)), ModelReply("done", usage=Usage(20, 3))]
-    agent = gx.create_tool_calling_agent(ScriptedModel(replies), [echo])
+    replies = [
+        messages.ModelReply("", (call("echo", text="a"),), messages.Usage(10, 2)),
+        messages.ModelReply("done", usage=messages.Usage(20, 3)),
+    ]
+    agent = gx.create_tool_calling_agent(models.ScriptedModel(replies), [echo])
     result = run(gx.AgentExecutor(agent=agent, tools=[echo]))
     assert (result.output, result.reason, result.stopped) == ("done", "finished", None)
-    assert result.usage == Usage(30, 5)
-    assert result.usage.total_tokens == reported_tokens(result.spent) == 35
+    assert result.usage == messages.Usage(30, 5)
+    assert result.usage.total_tokens == effects.reported_tokens(result.spent) == 35
     assert (result.spent.iterations, result.spent["model_calls"], result.spent["tool_calls"]) == (2, 2, 1)
     assert result.spent.seconds > 0
     assert isinstance(result.ending, gx.AgentFinish)
@@ -103,10 +102,10 @@ INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("r
 
 @cases(("inputs", "message"), [*INVALID, ({"query": 1}, r"the inputs lack input; pass \{'input': \.\.\.\}")])
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
-    model = ScriptedModel([])
+    model = models.ScriptedModel([])
     executor = make_asking(model)
     for way in ("run", "arun", "invoke", "ainvoke", "stream", "astream"):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(gx.InputError, match=message):
             run_by(way, executor, inputs)
     assert not model.requests
 
@@ -163,14 +162,14 @@ def test_agent_cannot_change_the_steps_it_sees() -> None:
 def test_exception_of_a_model_is_raised(run: Run) -> None:
     error = LookupError("of the model")
     with pytest.raises(LookupError) as raised:
-        run(make_asking(ScriptedModel([error])))
+        run(make_asking(models.ScriptedModel([error])))
     assert raised.value is error
 
 
 @HOW
 def test_agent_without_a_model_has_no_handler(run: Run) -> None:
-    agent = gx.create_tool_calling_agent(ScriptedModel([]), [])
-    with pytest.raises(MissingHandlerError, match="no handler answers CallModel; pass handlers="):
+    agent = gx.create_tool_calling_agent(models.ScriptedModel([]), [])
+    with pytest.raises(errors.MissingHandlerError, match="no handler answers CallModel; pass handlers="):
         run(gx.AgentExecutor(agent=gx.Agent(agent.ask, agent.read), tools=[]))
 
 

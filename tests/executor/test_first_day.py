@@ -10,17 +10,15 @@ from typing import Any, final
 import pytest
 
 import graphexec as gx
+from graphexec import kernel, memory, models
 from graphexec.actions import AgentAction, AgentFinish, StoppedResponse
 from graphexec.errors import InputError, MissingHandlerError, ParseError, ToolDefinitionError
 from graphexec.executor import LimitReached, parse
-from graphexec.kernel import PendingEffect
-from graphexec.memory import BufferMemory
-from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, scripted, snapshot_after
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
 
-MODEL = ScriptedModel([])
+MODEL = models.ScriptedModel([])
 # Any: type checkers report these mistakes, too.
 AGENT: Any = gx.create_react_agent(MODEL, [])
 ACTION: Any = AgentAction
@@ -145,10 +143,10 @@ def test_one_tool_is_not_a_list_of_tools() -> None:
 
 
 def test_text_memory_is_refused_where_messages_are_read() -> None:
-    agent = gx.create_tool_calling_agent(ScriptedModel(["so"]), [])
+    agent = gx.create_tool_calling_agent(models.ScriptedModel(["so"]), [])
     with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
-        executor(agent=agent, memory=BufferMemory())
-    assert executor(agent=agent, memory=BufferMemory(as_messages=True)).run("q").output == "so"
+        executor(agent=agent, memory=memory.BufferMemory())
+    assert executor(agent=agent, memory=memory.BufferMemory(as_messages=True)).run("q").output == "so"
 
 
 def test_an_executor_shows_its_tools() -> None:
@@ -156,12 +154,12 @@ def test_an_executor_shows_its_tools() -> None:
 
 
 def test_executor_resumes_a_paused_run() -> None:
-    model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: done"])
+    model = models.ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: done"])
     asking = executor(agent=gx.create_react_agent(model, [echo]), tools=[echo])
     asking = asking.splice(APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0])
     paused = snapshot_after(MissingHandlerError, lambda: asking.run("Say hello."))
     state = gx.advance(asking.graph, paused, asking.limits)
-    assert isinstance(state, PendingEffect)
+    assert isinstance(state, kernel.PendingEffect)
     assert isinstance(state.effect, gx.AskHuman)
     result = asking.run(state.reply("yes"))
     assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("done", 2, 1)

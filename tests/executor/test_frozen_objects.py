@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, Done
+from graphexec import AgentExecutor, AgentFinish, Done, kernel
 from graphexec.effects import CallTool, ToolResult
-from graphexec.kernel import Answered, Asked, Moved
 from graphexec.kernel.program import unfrozen
 from tests.executor.actors import act, answer, echo, scripted
 from tests.parameters import cases
@@ -25,7 +24,7 @@ def made_in_a_run() -> dict[str, Any]:
     for event in executor.stream("Go on."):
         found.append(event)
         match event:
-            case Asked(effect=value) | Answered(reply=value) | Moved(outcome=value):
+            case kernel.Asked(effect=value) | kernel.Answered(reply=value) | kernel.Moved(outcome=value):
                 found.append(value)
             case Done():
                 found += [event.snapshot, event.spent]
