@@ -21,7 +21,7 @@ from graphexec.executor import Ready, parse
 from graphexec.runtime import ObserverFailed
 from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
-from tests.executor.actors import Running, act, answer, echo, run_async, run_sync, scripted
+from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
 
 # Seconds of a deadline that is not reached.
@@ -33,26 +33,7 @@ def make_executor(*observers: Callable[[Any], object], agent: Any = None, **sett
     return gx.AgentExecutor(agent=agent, tools=[echo], observers=observers, **settings)
 
 
-async def collect(items: Any) -> list[Any]:
-    return [item async for item in items]
-
-
-ENTRY_POINTS: dict[str, Callable[[gx.AgentExecutor], object]] = {
-    "run": lambda executor: executor.run("q"),
-    "arun": lambda executor: asyncio.run(executor.arun("q")),
-    "invoke": lambda executor: executor.invoke("q"),
-    "ainvoke": lambda executor: asyncio.run(executor.ainvoke("q")),
-    "batch": lambda executor: executor.batch(["q"]),
-    "abatch": lambda executor: asyncio.run(executor.abatch(["q"])),
-    "stream": lambda executor: list(executor.stream("q")),
-    "astream": lambda executor: asyncio.run(collect(executor.astream("q"))),
-    "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
-    "astream_chunks": lambda executor: asyncio.run(collect(executor.astream_chunks("q"))),
-    "iter": lambda executor: list(executor.iter("q")),
-    "aiter": lambda executor: asyncio.run(collect(executor.iter("q"))),
-}
-
-every_entry_point = cases("entry_point", ENTRY_POINTS)
+every_way = cases("way", WAYS)
 
 
 def kinds(events: list[Any]) -> list[type]:
@@ -63,10 +44,10 @@ TURN = [Entered, Asked, Answered, Moved, Entered, Moved]
 WHOLE = [*TURN, *TURN, *TURN, Done]
 
 
-@every_entry_point
-def test_every_observer_receives_every_event_once(entry_point: str) -> None:
+@every_way
+def test_every_observer_receives_every_event_once(way: str) -> None:
     first, second = list[Any](), list[Any]()
-    ENTRY_POINTS[entry_point](make_executor(first.append, second.append))
+    run_by(way, make_executor(first.append, second.append))
     assert first == second
     assert kinds(first) == WHOLE
 
@@ -85,14 +66,14 @@ class Failing:
             raise OSError("enough")
 
 
-@every_entry_point
-def test_marked_observer_ends_the_run(entry_point: str) -> None:
+@every_way
+def test_marked_observer_ends_the_run(way: str) -> None:
     observer = Failing(Asked, raise_error=True)
     with pytest.raises(OSError, match="enough") as caught:
-        ENTRY_POINTS[entry_point](make_executor(observer))
+        run_by(way, make_executor(observer))
     # The effect is not carried out.
     assert kinds(observer.seen) == [Entered, Asked, Failed]
-    if "batch" not in entry_point:
+    if "batch" not in way:
         # The run may be resumed from there.
         snapshot = snapshot_of(caught.value)
         assert snapshot is not None
@@ -100,10 +81,10 @@ def test_marked_observer_ends_the_run(entry_point: str) -> None:
         assert make_executor().run(snapshot).reason == "finished"
 
 
-@every_entry_point
-def test_ordinary_observer_ends_no_run(entry_point: str, caplog: pytest.LogCaptureFixture) -> None:
+@every_way
+def test_ordinary_observer_ends_no_run(way: str, caplog: pytest.LogCaptureFixture) -> None:
     failing, others = Failing(Asked), list[Any]()
-    ENTRY_POINTS[entry_point](make_executor(failing, others.append))
+    run_by(way, make_executor(failing, others.append))
     assert kinds(failing.seen) == WHOLE
     # The error is reported once, after the event that it failed at, and logged once, with its traceback.
     assert kinds(others) == [*WHOLE[:2], Reported, *WHOLE[2:]]
@@ -192,7 +173,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
         agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=seconds
     )
     with pytest.raises(KeyboardInterrupt) as caught:
-        asyncio.run(collect(executor.astream("q"))) if stream else asyncio.run(executor.arun("q"))
+        run_by("astream" if stream else "arun", executor)
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
@@ -219,11 +200,11 @@ def raise_boom(steps: Any, inputs: Any) -> Any:
     raise OSError("boom")
 
 
-@every_entry_point
-def test_failed_is_the_last_event_of_observers(entry_point: str) -> None:
+@every_way
+def test_failed_is_the_last_event_of_observers(way: str) -> None:
     seen: list[Any] = []
     with pytest.raises(OSError, match="boom") as caught:
-        ENTRY_POINTS[entry_point](make_executor(seen.append, agent=raise_boom))
+        run_by(way, make_executor(seen.append, agent=raise_boom))
     assert kinds(seen) == [Entered, Asked, Failed]
     assert seen[-1].error is caught.value
     assert seen[-1].snapshot == snapshot_of(caught.value)
@@ -366,15 +347,15 @@ def timed(executor: gx.AgentExecutor, clock: FakeClock) -> gx.AgentExecutor:
     return executor
 
 
-@every_entry_point
-def test_time_of_observers_is_measured(entry_point: str) -> None:
+@every_way
+def test_time_of_observers_is_measured(way: str) -> None:
     clock, seen = FakeClock(), list[Any]()
 
     def dawdle(event: object) -> None:
         clock.advance(2)
         seen.append(event)
 
-    ENTRY_POINTS[entry_point](timed(make_executor(dawdle), clock))
+    run_by(way, timed(make_executor(dawdle), clock))
     # The time of the last event is not included.
     assert seen[-1].observer_seconds == 2 * (len(seen) - 1)
 

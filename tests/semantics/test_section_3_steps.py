@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from graphexec.actions import Run, Steps
 from graphexec.errors import AgentError
 from graphexec.memory import BufferMemory
 from graphexec.messages import ModelReply, ToolCall
+from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
 from tests.parameters import cases
 from tests.semantics.endings import A, finish_of, run_agent, run_replies, run_turns
@@ -76,12 +77,6 @@ def test_yielded_chunks_are_added() -> None:
 
     result = run_agent(decide)
     assert (observations(result), result.spent.iterations) == (["a", "b"], 2)
-
-
-@cases("returned", [None, "text", {"output": "x"}, [answer()]])
-def test_invalid_decision_is_refused_with_remedy(returned: Any) -> None:
-    with pytest.raises(AgentError, match="; return a"):
-        run_agent(lambda steps, inputs: returned)
 
 
 # ---- 3.6 Tools
@@ -238,29 +233,11 @@ class Noting:
         await self.inner.asave(inputs, outputs)
 
 
-async def all_of(chunks: Any) -> list[Any]:
-    return [chunk async for chunk in chunks]
-
-
-DOORS: dict[str, Callable[[AgentExecutor], Any]] = {
-    "run": lambda executor: executor.run("q"),
-    "invoke": lambda executor: executor.invoke("q"),
-    "stream": lambda executor: list(executor.stream("q")),
-    "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
-    "iter": lambda executor: list(executor.iter("q")),
-    "arun": lambda executor: asyncio.run(executor.arun("q")),
-    "ainvoke": lambda executor: asyncio.run(executor.ainvoke("q")),
-    "astream": lambda executor: asyncio.run(all_of(executor.astream("q"))),
-    "astream_chunks": lambda executor: asyncio.run(all_of(executor.astream_chunks("q"))),
-    "aiter": lambda executor: asyncio.run(all_of(executor.iter("q"))),
-}
-
-
-@cases("door", DOORS)
-def test_memory_is_loaded_and_saved_once(door: str) -> None:
+@cases("way", actors.WAYS)
+def test_memory_is_loaded_and_saved_once(way: str) -> None:
     memory = Noting()
-    DOORS[door](AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], memory=memory))
-    a = "a" if door.startswith("a") else ""
+    actors.run_by(way, AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], memory=memory))
+    a = "a" if way.startswith("a") else ""
     saved = {"input": "q", "chat_history": ""}, {"output": "42"}
     assert memory.notes == [(f"{a}load", {"input": "q"}), (f"{a}save", saved)]
 

@@ -16,9 +16,9 @@ from graphexec.errors import InputError, LimitsError, ServerError
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
 from tests.executor import actors
-from tests.executor.actors import HOW, Running, act, answer, echo, observations, scripted, statuses
+from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 from tests.parameters import cases
-from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies, run_turns, unreadable
+from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies, unreadable
 
 # ---- 3.3 Limits and stopping
 
@@ -206,12 +206,6 @@ def test_false_raises_with_error_and_remedy() -> None:
     assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
 
 
-@cases("returned", [None, 3, {"query": "x"}])
-def test_policy_must_return_a_string(returned: Any) -> None:
-    with pytest.raises(InputError, match="return a string, the feedback for the model"):
-        run_agent(saying(SENT), handle_parsing_errors=lambda error: returned)
-
-
 def broken(*given: Any) -> Any:
     raise LookupError("of the user")
 
@@ -233,16 +227,6 @@ def broken(*given: Any) -> Any:
 def test_other_exceptions_are_not_parse_errors(run: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         run()
-
-
-def test_parse_error_in_a_tool_is_a_tool_error() -> None:
-    @gx.tool
-    def read() -> str:
-        """Read something."""
-        raise gx.ParseError("of the tool")
-
-    result = run_turns(act("read"), answer(), tools=[read], handle_parsing_errors=True)
-    assert (statuses(result), observations(result)) == (["error"], ["read failed: ParseError: of the tool"])
 
 
 def test_user_tool_may_be_named_exception() -> None:
