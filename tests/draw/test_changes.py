@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,15 +47,12 @@ def test_parts_are_marked_by_their_change() -> None:
     }
 
 
-def test_edge_with_another_target_names_both() -> None:
-    labels = {(arrow.outcome, arrow.target): arrow.lines for arrow in changed().arrows}
+def test_changed_edges_name_both_targets_beside_their_neighbours() -> None:
+    picture = changed()
+    labels = {(arrow.outcome, arrow.target): arrow.lines for arrow in picture.arrows}
     assert labels["Poor", "revise"] == ("~ Poor", "before: to polish")
     assert labels["Poor", "polish"] == ("\N{MINUS SIGN} Poor", "now: to revise")
     assert labels["Chapter", "write"] == ("~ Chapter", "resets revisions", "before: no resets")
-
-
-def test_removed_parts_follow_their_neighbours() -> None:
-    picture = changed()
     assert [box.name for box in picture.boxes] == ["write", "edit", "criticize", "polish", "revise"]
     assert [arrow.target for arrow in picture.arrows if arrow.outcome == "Poor"] == ["revise", "polish"]
 
@@ -75,6 +73,10 @@ def test_caption_has_counts_limits_and_bounds() -> None:
         "~ verdict was refuted, now proved.",
     )
     assert any(line.startswith("~ bound transitions: was no bound, now at most") for line in caption)
+    picture = picture_of_changes(diff(WRITER, AGENT_EXECUTOR))
+    assert picture.start == "plan"
+    assert "~ start was write, now plan." in picture.caption
+    assert {box.change for box in picture.boxes} == {"added", "removed"}
 
 
 def test_equal_machines_have_no_changes() -> None:
@@ -95,13 +97,6 @@ def test_reversed_difference_has_reversed_changes() -> None:
     }
 
 
-def test_another_start_is_in_the_caption() -> None:
-    picture = picture_of_changes(diff(WRITER, AGENT_EXECUTOR))
-    assert picture.start == "plan"
-    assert "~ start was write, now plan." in picture.caption
-    assert {box.change for box in picture.boxes} == {"added", "removed"}
-
-
 @cases("how", FORMATS)
 def test_every_format_has_signs_without_colour(how: str) -> None:
     drawn = draw(diff(PERFECTIONIST, WRITER), how)
@@ -109,27 +104,26 @@ def test_every_format_has_signs_without_colour(how: str) -> None:
         assert any(f"{sign} {word}" in drawn for word in ("revise", "polish", "added", "removed"))
 
 
-def test_removed_parts_are_red_and_dashed() -> None:
+@cases(
+    "how, part",
+    [
+        ("dot", 'color="#c21d1b", penwidth=2.4, fontcolor="#c21d1b", style="filled,dashed"'),
+        ("mermaid", "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3"),
+        ("svg", 'class="node pure removed" data-node="polish"'),
+    ],
+)
+def test_removed_parts_are_red_and_dashed(how: str, part: str, tmp_path: Path) -> None:
     difference = diff(PERFECTIONIST, WRITER)
-    assert 'color="#c21d1b", penwidth=2.4, fontcolor="#c21d1b", style="filled,dashed"' in draw(difference, "dot")
-    assert "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3" in draw(difference, "mermaid")
-    assert 'class="node pure removed" data-node="polish"' in draw(difference, "svg")
+    assert part in draw(difference, how)
+    assert save(difference, tmp_path / "changes.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_unfinished_tables_are_compared() -> None:
-    diamond = incomplete_diamond()
-    for one, other in ((diamond, WRITER), (WRITER, diamond)):
-        assert draw(diff(one, other), "svg").startswith("<svg")
+@cases("one, other", [(incomplete_diamond(), WRITER), (WRITER, incomplete_diamond())])
+def test_unfinished_tables_are_compared(one: Any, other: Any) -> None:
+    assert draw(diff(one, other), "svg").startswith("<svg")
 
 
-def test_difference_has_no_runs_and_marks() -> None:
-    difference = diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR)
+@cases("options", [{"runs": stopped_run()}, {"marks": {AGENT_EXECUTOR.edges[0]: "red"}}])
+def test_difference_has_no_runs_and_marks(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="a difference has no runs and no marks of its own"):
-        draw(difference, "svg", runs=stopped_run())
-    with pytest.raises(InputError, match="a difference has no runs and no marks of its own"):
-        draw(difference, "svg", marks={AGENT_EXECUTOR.edges[0]: "red"})
-
-
-def test_difference_is_saved_as_pixels(tmp_path: Path) -> None:
-    file = save(diff(PERFECTIONIST, WRITER), tmp_path / "changes.png")
-    assert file.read_bytes().startswith(b"\x89PNG")
+        draw(diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR), "svg", **options)

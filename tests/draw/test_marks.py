@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphexec import Graph, Limits
 from graphexec.draw import FORMATS, Marks, draw, marks_of, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import Finding, verify
+from tests.parameters import cases
 from tests.verify.writing import PERFECTIONIST, WRITER
-
-
-def perfectionist_marks() -> Marks:
-    return marks_of(PERFECTIONIST, verify(PERFECTIONIST).findings)
-
-
-def test_loops_are_red_and_their_paths_orange() -> None:
-    marks_by_edge = {f"{edge.source} {edge.outcome.__name__}": mark for edge, mark in perfectionist_marks().items()}
-    assert marks_by_edge == {"write Text": "orange", "criticize Poor": "red", "polish Text": "red"}
 
 
 def test_only_findings_with_an_edge_are_marked() -> None:
@@ -35,13 +29,17 @@ def test_any_edge_can_have_any_mark() -> None:
     assert [arrow.mark for arrow in picture_of(AGENT_EXECUTOR, marks).arrows[:4]] == ["red", "orange", "grey", None]
 
 
-def test_verdicts_mark_edges_and_nodes_of_findings() -> None:
-    found = picture_of(verify(PERFECTIONIST))
-    assert {(arrow.source, arrow.outcome): arrow.mark for arrow in found.arrows if arrow.mark} == {
-        ("write", "Text"): "orange",
-        ("criticize", "Poor"): "red",
-        ("polish", "Text"): "red",
+def test_loops_are_red_and_their_paths_orange() -> None:
+    marks = {
+        "write --Text--> criticize": "orange",
+        "criticize --Poor--> polish": "red",
+        "polish --Text--> criticize": "red",
     }
+    verdict = verify(PERFECTIONIST)
+    assert {str(edge): mark for edge, mark in marks_of(PERFECTIONIST, verdict.findings).items()} == marks
+    found = picture_of(verdict)
+    drawn = {f"{arrow.source} --{arrow.outcome}--> {arrow.target}": arrow.mark for arrow in found.arrows if arrow.mark}
+    assert drawn == marks
     assert {box.name for box in found.boxes if box.mark == "red"} == {"criticize", "polish"}
     assert found.caption[0] == "Refuted."
     assert found.caption[1].startswith("GX010 at criticize")
@@ -62,12 +60,16 @@ def test_missing_nodes_are_drawn() -> None:
         assert "revise" in draw(lacking, how)
 
 
-def test_budgets_are_labelled_with_their_limits() -> None:
-    boxes = {box.name: box.lines for box in picture_of(verify(WRITER)).boxes}
-    assert boxes["revise"] == ("costs 1 of 2 revisions",)
-    assert boxes["write"] == ("costs 1 of 15 iterations",)
-    boxes = {box.name: box.lines for box in picture_of(verify(WRITER, Limits(iterations=None))).boxes}
-    assert boxes["write"] == ("counts iterations, without limit",)
-    assert {box.name: box.lines for box in picture_of(WRITER).boxes}["write"] == ("costs an iteration",)
+@cases(
+    "drawn, node, line",
+    [
+        (verify(WRITER), "revise", "costs 1 of 2 revisions"),
+        (verify(WRITER), "write", "costs 1 of 15 iterations"),
+        (verify(WRITER, Limits(iterations=None)), "write", "counts iterations, without limit"),
+        (WRITER, "write", "costs an iteration"),
+    ],
+)
+def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str) -> None:
+    assert {box.name: box.lines for box in picture_of(drawn).boxes}[node] == (line,)
     (arrow,) = [arrow for arrow in picture_of(WRITER).arrows if arrow.resets]
     assert arrow.lines == ("Chapter", "resets revisions")

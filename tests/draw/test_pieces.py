@@ -76,16 +76,14 @@ def test_folded_edges_are_the_paths_through_pieces(seed: int) -> None:
     assert shown == {name for name, _ in pieces}
 
 
-def test_boxes_hold_the_nodes_of_pieces() -> None:
-    tree = cluster_tree(picture_of(plugged(CRITIC, OUTPUT)))
-    inside = {one.name: [box[1].title for box in one.inside if isinstance(box, tuple)] for one in tree.clusters()}
-    assert inside == {"critic": ["judge", "revise"], "output_type": ["check_output"]}
-
-
 def test_default_view_depends_on_the_number_of_pieces() -> None:
     three, four = picture_of(plugged(CRITIC, OUTPUT, APPROVE)), picture_of(plugged(CRITIC, OUTPUT, APPROVE, REDACT))
     assert show_pieces(three) == three
     assert show_pieces(four) == fold_pieces(four)
+    # Boxes hold the nodes of pieces.
+    tree = cluster_tree(picture_of(plugged(CRITIC, OUTPUT)))
+    inside = {one.name: [box[1].title for box in one.inside if isinstance(box, tuple)] for one in tree.clusters()}
+    assert inside == {"critic": ["judge", "revise"], "output_type": ["check_output"]}
 
 
 def test_unknown_view_is_refused() -> None:
@@ -94,10 +92,9 @@ def test_unknown_view_is_refused() -> None:
         draw(ALL, "dot", pieces=loosely)
 
 
-def test_machine_without_pieces_has_one_view() -> None:
-    machine = plugged()
-    for name in FORMATS:
-        assert draw(machine, name, pieces="badges") == draw(machine, name, pieces="boxes")
+@cases("name", FORMATS)
+def test_machine_without_pieces_has_one_view(name: Any) -> None:
+    assert draw(plugged(), name, pieces="badges") == draw(plugged(), name, pieces="boxes")
 
 
 @cases("how", ["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"])
@@ -109,18 +106,13 @@ def test_every_format_names_every_piece(how: str) -> None:
             assert view == "badges" or all(one[0] in drawn for one in nodes)
 
 
-def test_badge_labels_are_short_lines() -> None:
+def test_badges_need_little_room() -> None:
     folded = fold_pieces(picture_of(ALL))
     assert max(len(line) for arrow in folded.arrows for line in arrow.lines) <= 34
     assert lay_out(folded).width < 1_000
-
-
-def test_terminal_drawing_is_at_most_100_columns_wide() -> None:
     for view in ("boxes", "badges"):
         assert max(map(len, draw(ALL, "text", pieces=view).splitlines())) <= 100
-
-
-def test_folded_picture_survives_json() -> None:
+    # A folded picture survives JSON.
     folded = fold_pieces(picture_of(ALL.verify(gx.Limits(iterations=2))))
     assert Picture.from_data(json.loads(json.dumps(folded.to_data()))) == folded
 
@@ -158,19 +150,23 @@ def run_with_a_piece() -> Any:
     return agent.plug(Piece("critic", (check,)), pass_on).run("?")
 
 
-def test_run_is_drawn_over_badges() -> None:
+@cases(
+    "view, count, rows",
+    [
+        (
+            "badges",
+            1,
+            [
+                "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |",
+                "| `parse` | `Ready` | `plan` | from critic; step 2; critic ×1 |",
+            ],
+        ),
+        ("boxes", 1, ["| `check` | `Ready` | `plan` | step 3 |"]),
+        ("badges", 2, ["| `parse` | `AgentFinish` | `END` | passes critic; ×2 in 2 of 2 runs; critic ×2 |"]),
+    ],
+)
+def test_runs_are_drawn_over_pieces(view: Any, count: int, rows: list[str]) -> None:
     result = run_with_a_piece()
-    drawn = draw(result.journal.graph, "markdown", runs=result, pieces="badges")
-    rows = [line for line in drawn.splitlines() if line.startswith("| `parse`")]
-    assert [row for row in rows if "END" in row] == [
-        "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |"
-    ]
-    assert "| `parse` | `Ready` | `plan` | from critic; step 2; critic ×1 |" in rows
-    boxes = draw(result.journal.graph, "markdown", runs=result, pieces="boxes")
-    assert "| `check` | `Ready` | `plan` | step 3 |" in boxes
-
-
-def test_several_runs_are_a_heat_map_of_badges() -> None:
-    result = run_with_a_piece()
-    drawn = draw(result.journal.graph, "markdown", runs=[result, result], pieces="badges")
-    assert "| `parse` | `AgentFinish` | `END` | passes critic; ×2 in 2 of 2 runs; critic ×2 |" in drawn
+    drawn = draw(result.journal.graph, "markdown", runs=[result] * count, pieces=view).splitlines()
+    assert [row for row in rows if row not in drawn] == []
+    assert view == "boxes" or len([row for row in drawn if row.startswith("| `parse`") and "END" in row]) == 1

@@ -35,22 +35,15 @@ def test_records_of_version_1_are_upgraded() -> None:
             assert "seconds" not in new
 
 
-def test_embedded_graphs_are_recorded_with_their_tasks() -> None:
+def test_moves_of_embedded_graphs_are_recorded_with_their_tasks() -> None:
     moves = [record for record in two_agents().records if record["event"] == "moved"]
     tasks = [(record["node"], record["task"]) for record in moves if "task" in record]
     assert tasks == [("research.enter", {"input": "elm trees"}), ("write.enter", {"input": "about the fungus"})]
     assert two_agents().records[0]["budgets"].keys() > {"research.iterations", "write.iterations"}
-
-
-def test_unread_reply_is_recorded_once() -> None:
-    moves = [record for record in two_agents().records if record["event"] == "moved"]
+    # An unread reply is recorded once, and outcomes within outcomes do not repeat the run.
     assert [record["node"] for record in moves if "steps" in record] == ["parse"]
-
-
-def test_outcomes_within_outcomes_do_not_repeat_the_run() -> None:
-    records = [record for record in two_agents().records if record["event"] == "moved"]
-    assert "Steps(" not in str(records)
-    task = next(record["value"] for record in records if record["outcome"] == "Task")
+    assert "Steps(" not in str(moves)
+    task = next(record["value"] for record in moves if record["outcome"] == "Task")
     assert task["acted"]["actions"][0]["tool_input"] == {"task": "elm trees"}
 
 
@@ -105,16 +98,14 @@ def test_continued_conversation_makes_only_new_messages() -> None:
     assert positions == list(range(50))
 
 
-def test_unparsed_replies_are_in_the_records() -> None:
-    moved = [record for record in sixty_steps().records if "steps" in record and record["event"] == "moved"]
-    [(node, [step])] = [(record["node"], record["steps"]) for record in moved]
-    assert (node, step["status"]) == ("parse", "parse_error")
-    assert "not a JSON object" in step["observation"]
-
-
 def test_requests_have_their_tools_once() -> None:
-    asked = [one["effects"][0] for one in sixty_steps().records if one["event"] == "asked"]
-    requests = [effect["request"] for effect in asked if "request" in effect]
-    [request] = requests
+    records = sixty_steps().records
+    effects = [one["effects"][0] for one in records if one["event"] == "asked"]
+    [request] = [effect["request"] for effect in effects if "request" in effect]
     assert [one["name"] for one in request["tools"]] == ["fetch", "search"]
     assert request["tools"][1]["parameters"]["properties"]["query"]["type"] == "string"
+    # Unparsed replies are in the records.
+    [moved] = [record for record in records if "steps" in record and record["event"] == "moved"]
+    [step] = moved["steps"]
+    assert (moved["node"], step["status"]) == ("parse", "parse_error")
+    assert "not a JSON object" in step["observation"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,6 +29,7 @@ from tests.draw.recorded import (
     sample_conversation,
     truncate_run,
 )
+from tests.kernel.machines import Landed, Left, Stopped, countdown
 from tests.parameters import cases
 
 widths = st.integers(40, 160)
@@ -231,43 +231,12 @@ def test_resumed_run_may_begin_within_a_node() -> None:
     assert [message.kind for message, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
 
 
-@final
-@dataclass(frozen=True)
-class Job:
-    left: int
-
-
-@final
-@dataclass(frozen=True)
-class Finished: ...
-
-
-@final
-@dataclass(frozen=True)
-class Stopped: ...
-
-
-def stopped(at: Job, spent: gx.Exhausted) -> Stopped:
-    """Stop: no iteration is left."""
-    return Stopped()
-
-
-@gx.metered(when_spent=stopped)
-@gx.node
-def work(at: Job) -> Job | Finished:
-    """Do a part of the job."""
-    return Job(at.left - 1) if at.left else Finished()
-
-
 def three_entries() -> Recording:
     """Record a run in which each visit consumes an iteration and its edge resets them."""
-    machine = gx.graph(
-        gx.edges(work, gx.on(Job, work, resets=[ITERATIONS]) | gx.on(Finished, gx.END) | gx.on(Stopped, gx.END)),
-        start=work,
-    )
-    limits = gx.Limits(iterations=2)
+    ways = gx.on(Left, countdown, resets=[ITERATIONS]) | gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)
+    machine, limits = gx.graph(gx.edges(countdown, ways), start=countdown), gx.Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
-    list(map(recorder, stream(machine, Job(2), make_run_context({}, limits=limits))))
+    list(map(recorder, stream(machine, Left(3), make_run_context({}, limits=limits))))
     return recorder.recording
 
 
