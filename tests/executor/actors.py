@@ -170,6 +170,19 @@ def caller_of(model: Any, *tools: AnyTool, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools, **options)
 
 
+def look_by(look: Callable[[CallContext[Any]], object]) -> tuple[AgentExecutor, list[Any]]:
+    """Return an executor whose tool is called once, and what it sees of its call."""
+    seen: list[Any] = []
+
+    @tool(name="look")
+    def look_at(text: str, call: CallContext[Any]) -> str:
+        """Look."""
+        seen.append(look(call))
+        return text
+
+    return caller_of(Caller(answers_after=1), look_at), seen
+
+
 def delegate_to(inner: Callable[[], AgentExecutor], *, is_async: bool) -> AnyTool:
     """Return a tool that runs another executor."""
 

@@ -13,45 +13,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, Asks, Snapshot, ask_all, charged, node, tool
-from graphexec.effects import RunGraph
+import graphexec as gx
+from graphexec import effects, kernel, models, testing, verify
 from graphexec.errors import CertificateError, InputError, ModelError, ServerError
 from graphexec.executor import Acted, limit_reached
 from graphexec.executor.as_tool import NestedGraph
 from graphexec.executor.plugging.piece import Piece
-from graphexec.kernel import Done, replay
-from graphexec.models import ScriptedModel
-from graphexec.testing import VirtualClock, on_loop_time, verify_termination
-from graphexec.verify import Certificate, UnprovedError, check
 from tests.executor.actors import HOW, Caller, Running, act, answer, caller_of, echo, scripted, snapshot_after
 
 
 def map_piece(child: NestedGraph, most: int = 3) -> Piece:
     """Return a piece that answers a turn's actions: each is a run of the child, all of them at once."""
 
-    @charged(when_spent=limit_reached, asks=(0, most))
-    @node
-    def fan(acted: Acted) -> Asks[RunGraph, Acted | AgentFinish]:
+    @gx.charged(when_spent=limit_reached, asks=(0, most))
+    @gx.node
+    def fan(acted: Acted) -> gx.Asks[effects.RunGraph, Acted | gx.AgentFinish]:
         if not all(action.tool.startswith("task") for action in acted.actions):
             return acted
-        results = yield from ask_all([child.effect({"input": action.tool}) for action in acted.actions])
-        return AgentFinish({"output": [[one.output, one.reason, one.error] for one in results]}, run=acted.run)
+        results = yield from gx.ask_all([child.effect({"input": action.tool}) for action in acted.actions])
+        return gx.AgentFinish({"output": [[one.output, one.reason, one.error] for one in results]}, run=acted.run)
 
     return Piece("fan", (dataclasses.replace(fan, effects=(child.effect,)),), handlers={child.effect: child.handler})
 
 
-def make_outer(child: AgentExecutor, count: int = 3, **options: Any) -> AgentExecutor:
+def make_outer(child: gx.AgentExecutor, count: int = 3, **options: Any) -> gx.AgentExecutor:
     agent = scripted([act(f"task {number}") for number in range(count)])
-    return AgentExecutor(agent=agent, tools=[], **options).plug(map_piece(child.as_effect("Research")))
+    return gx.AgentExecutor(agent=agent, tools=[], **options).plug(map_piece(child.as_effect("Research")))
 
 
-def proved(executor: AgentExecutor) -> dict[str, str]:
+def proved(executor: gx.AgentExecutor) -> dict[str, str]:
     """Return the bounds of an executor, whose certificate is checked, also when it is read again."""
     certificate = executor.verify().certificate
     assert certificate is not None
-    again = Certificate.from_json(certificate.to_json())
+    again = verify.Certificate.from_json(certificate.to_json())
     assert again == certificate
-    check(again, executor.graph)
+    verify.check(again, executor.graph)
     return {name: str(bound) for name, bound in certificate.bounds.meters.items()}
 
 
@@ -64,8 +60,8 @@ def test_runs_of_a_batch_are_counted(run: Running) -> None:
     result = run(make_outer(caller_of(model, echo, max_iterations=4)))
     assert [reason for _, reason, _ in result.output] == ["finished"] * 3
     assert (result.spent["model_calls"], model.calls, result.spent["nested_runs"]) == (1 + 9, 9, 3)
-    *_, last = replay(result.journal)
-    assert isinstance(last, Done)
+    *_, last = kernel.replay(result.journal)
+    assert isinstance(last, gx.Done)
     assert last.spent == result.spent
 
 
@@ -76,7 +72,7 @@ def test_failed_run_keeps_its_siblings(run: Running) -> None:
             raise ServerError("overloaded")
         return answer(inputs["input"])
 
-    result = run(make_outer(AgentExecutor(agent=decide, tools=[])))
+    result = run(make_outer(gx.AgentExecutor(agent=decide, tools=[])))
     assert result.output == [
         ["task 0", "finished", None],
         ["ServerError: overloaded", "failed", "graphexec.errors.ServerError"],
@@ -92,22 +88,22 @@ def test_stopped_run_says_so(run: Running) -> None:
 
 
 def test_deadline_cuts_the_runs() -> None:
-    @tool
+    @gx.tool
     async def wait(text: str) -> str:
         """Wait for an hour, once."""
         await asyncio.sleep(3600)
         return text
 
-    clock = VirtualClock()
+    clock = testing.VirtualClock()
     model = Caller()
-    child = on_loop_time(caller_of(model, wait), clock)
-    result = clock.run(on_loop_time(make_outer(child, max_execution_time=5), clock).arun("q"))
+    child = testing.on_loop_time(caller_of(model, wait), clock)
+    result = clock.run(testing.on_loop_time(make_outer(child, max_execution_time=5), clock).arun("q"))
     assert {reason for _, reason, _ in result.output} == {"seconds"}
     assert (clock.seconds, model.calls, result.spent["model_calls"]) == (5, 3, 4)
 
 
 def test_access_of_the_runs_is_checked_first() -> None:
-    class Locked(ScriptedModel):
+    class Locked(models.ScriptedModel):
         def check_access(self) -> None:
             raise ModelError("locked")
 
@@ -135,7 +131,7 @@ def test_all_runs_are_reserved_or_none_starts(run: Running, limit: int, calls: i
 def test_limits_of_outer_runs_are_reserved(run: Running) -> None:
     model = Caller()
     middle = make_outer(caller_of(model, echo, max_iterations=4)).as_tool("ask", "Ask.")
-    outer = AgentExecutor(agent=scripted(act("ask", input="?"), answer()), tools=[middle], max_model_calls=13)
+    outer = gx.AgentExecutor(agent=scripted(act("ask", input="?"), answer()), tools=[middle], max_model_calls=13)
     result = run(outer)
     assert model.calls == 0
     assert result.steps[0].observation == "Agent stopped due to model call limit."
@@ -173,11 +169,11 @@ def test_limit_is_a_cause_of_leaving_the_node() -> None:
     forged = dataclasses.replace(certificate.flow.transitions[0], reserves=(("model_calls", 1),))
     flow = dataclasses.replace(certificate.flow, transitions=(forged, *certificate.flow.transitions[1:]))
     with pytest.raises(CertificateError):
-        check(dataclasses.replace(certificate, flow=flow), make_outer(caller_of(Caller(), echo)).graph)
+        verify.check(dataclasses.replace(certificate, flow=flow), make_outer(caller_of(Caller(), echo)).graph)
 
 
 def test_executor_without_a_bound_is_refused() -> None:
-    for limit, errors in (("max_iterations", UnprovedError), ("max_fan_out", (UnprovedError, InputError))):
+    for limit, errors in (("max_iterations", gx.UnprovedError), ("max_fan_out", (gx.UnprovedError, InputError))):
         options: dict[str, Any] = {limit: None, "allow_nonterminating": True}
         with pytest.raises(errors):
             caller_of(Caller(), echo, **options).as_effect("Research")
@@ -187,7 +183,7 @@ def test_executor_without_a_bound_is_refused() -> None:
 
 @pytest.mark.medium
 def test_every_run_of_the_machine_ends() -> None:
-    verify_termination(make_outer(caller_of(Caller(), echo, max_iterations=2), max_model_calls=9), examples=10)
+    testing.verify_termination(make_outer(caller_of(Caller(), echo, max_iterations=2), max_model_calls=9), examples=10)
 
 
 # ---- snapshots
@@ -197,12 +193,12 @@ class Killed(BaseException):
     """The process is killed."""
 
 
-def store(snapshot: Snapshot, outer: AgentExecutor) -> Snapshot:
+def store(snapshot: gx.Snapshot, outer: gx.AgentExecutor) -> gx.Snapshot:
     """Return the snapshot of a restarted run as it is read again."""
-    return Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
+    return gx.Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
 
 
-def make_killed(number: int, *, count: int = 3, **options: Any) -> tuple[AgentExecutor, list[str]]:
+def make_killed(number: int, *, count: int = 3, **options: Any) -> tuple[gx.AgentExecutor, list[str]]:
     """Return an executor that is killed at a call of its runs, and the names of the calls that these answered."""
     answered: list[str] = []
     asked = itertools.count(1)
@@ -213,7 +209,7 @@ def make_killed(number: int, *, count: int = 3, **options: Any) -> tuple[AgentEx
         answered.append(f"{inputs['input']}, step {len(steps)}")
         return answer(inputs["input"]) if len(steps) == 2 else act("echo", text="a")
 
-    return make_outer(AgentExecutor(agent=decide, tools=[echo], max_iterations=4), count, **options), answered
+    return make_outer(gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=4), count, **options), answered
 
 
 TASKS = ["task 0", "task 1", "task 2"]
@@ -228,7 +224,7 @@ def test_killed_runs_are_resumed_where_they_were(run: Running, number: int, stor
     snapshot = snapshot_after(Killed, lambda: run(outer))
     snapshot = store(snapshot, outer) if stored else snapshot.restarted()
     if stored:
-        assert Snapshot.from_json(snapshot.to_json(), outer.graph).to_json() == snapshot.to_json()
+        assert gx.Snapshot.from_json(snapshot.to_json(), outer.graph).to_json() == snapshot.to_json()
     result = run(outer, snapshot)
     assert [output for output, _, _ in result.output] == TASKS
     assert sorted(answered) == CALLS
@@ -262,7 +258,7 @@ def test_only_run_of_a_request_is_resumed(run: Running) -> None:
 def test_effect_of_an_executor_is_copied_as_data() -> None:
     child = make_outer(caller_of(Caller(answers_after=2), echo)).as_effect("Research")
     effect = child.effect({"input": "a"})
-    assert pickle.loads(pickle.dumps(effect)) == RunGraph({"input": "a"})
+    assert pickle.loads(pickle.dumps(effect)) == effects.RunGraph({"input": "a"})
 
 
 @HOW
@@ -295,7 +291,7 @@ def check_counts(data: st.DataObject) -> None:
     options = {
         name: data.draw(st.none() | st.integers(0, 14), label=name) for name in ("max_model_calls", "max_tool_calls")
     }
-    child = AgentExecutor(agent=decide, tools=[echo], max_iterations=data.draw(small, label="child's iterations"))
+    child = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=data.draw(small, label="child's iterations"))
     count = data.draw(small, label="runs")
     outer = make_outer(child, count, max_iterations=3, **options)
     bounds = outer.verify().bounds

@@ -14,7 +14,7 @@ from graphexec import effects, errors, kernel, models, testing
 from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.memory import BufferMemory
 from graphexec.tools import AnyTool
-from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, run_sync, scripted
+from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, look_by, run_sync, scripted
 from tests.parameters import cases
 
 
@@ -33,8 +33,8 @@ def research(inner: gx.AgentExecutor) -> AnyTool:
 
 def test_tool_has_the_given_name_and_description() -> None:
     one = research(make_inner("done"))
-    assert (one.name, one.description) == ("research", "Find it out.")
-    assert one.signature == "research(input: string)"
+    facts = one.name, one.description, one.signature
+    assert facts == ("research", "Find it out.", "research(input: string)")
     assert one.spec.parameters == {
         "type": "object",
         "properties": {"input": {"type": "string"}},
@@ -143,29 +143,15 @@ def test_async_run_uses_no_thread() -> None:
 
 
 def test_sync_run_stays_in_its_thread() -> None:
-    threads: set[int] = set()
-
-    @gx.tool
-    def see(text: str) -> str:
-        """Note the thread."""
-        threads.add(threading.get_ident())
-        return text
-
-    run_sync(make_outer(research(caller_of(Caller(answers_after=1), see))))
-    assert threads == {threading.get_ident()}
+    inner, threads = look_by(lambda _: threading.get_ident())
+    run_sync(make_outer(research(inner)))
+    assert threads == [threading.get_ident()]
 
 
 @HOW
 def test_tool_passes_the_context_on(run: Running) -> None:
-    seen: list[Any] = []
-
-    @gx.tool
-    def see(text: str, call: gx.CallContext[str]) -> str:
-        """Note the context."""
-        seen.append(call.context)
-        return text
-
-    run(make_outer(research(caller_of(Caller(answers_after=1), see))), context="ada")
+    inner, seen = look_by(lambda call: call.context)
+    run(make_outer(research(inner)), context="ada")
     assert seen == ["ada"]
 
 
@@ -180,12 +166,10 @@ def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
         """Note the context."""
         return text
 
-    def see_effect(effect: effects.SaveMemory, call: gx.CallContext[int]) -> None:
-        """Note the context."""
+    def see_effect(effect: effects.SaveMemory, call: gx.CallContext[int]) -> None: ...
 
     @gx.node
     def see_node(acted: Acted, call: gx.CallContext[int]) -> Acted:
-        """Note the context."""
         return acted
 
     def decide(steps: Any, inputs: Any) -> Any:
@@ -243,7 +227,6 @@ def test_invalid_names_and_descriptions_are_refused(name: Any, description: Any,
 @cases("key", ["call", "class", "my-topic"])
 def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
     made = gx.chat_agent(lambda run: ..., lambda reply: ..., models.ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
-    with pytest.raises(
-        errors.ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"
-    ):
+    message = f"the input '{key}', an invalid argument name; rename the input"
+    with pytest.raises(errors.ToolDefinitionError, match=message):
         research(gx.AgentExecutor(agent=made, tools=[]))

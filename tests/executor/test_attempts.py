@@ -7,25 +7,21 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Asks, Done, Reported, Snapshot, advance, begin, metered, node
-from graphexec.actions import Run
-from graphexec.agents import Agent, create_tool_calling_agent
+import graphexec as gx
+from graphexec import actions, kernel, models, testing
 from graphexec.draw.model.picture import look_of
 from graphexec.effects import AttemptModel, CallAgent, CallModel, ModelFailure, attempt
 from graphexec.errors import InputError, MissingAPIKeyError, ModelError, ServerError
 from graphexec.executor import Ready, Replied, limit_reached
-from graphexec.kernel import PendingEffect, replay
 from graphexec.kernel.node import rename
 from graphexec.kernel.signatures import reply_classes
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
-from graphexec.models import ScriptedModel
-from graphexec.testing import verify_termination
 from tests.executor.actors import HOW, Running, call, echo
 
 
-@metered(when_spent=limit_reached, asks=(1, 2))
-@node
-def plan_again(ready: Ready, agent: Agent) -> Asks[AttemptModel, Replied]:
+@gx.metered(when_spent=limit_reached, asks=(1, 2))
+@gx.node
+def plan_again(ready: Ready, agent: gx.Agent) -> gx.Asks[AttemptModel, Replied]:
     """Ask the model; if it fails, ask it once more, and then apologise."""
     asked = agent.ask(ready.run)
     assert isinstance(asked, CallModel)
@@ -35,9 +31,9 @@ def plan_again(ready: Ready, agent: Agent) -> Asks[AttemptModel, Replied]:
     return Replied(ready.run, ModelReply(f"sorry: {reply.text}") if isinstance(reply, ModelFailure) else reply)
 
 
-def make_executor(*replies: Any, model: ScriptedModel | None = None, **options: Any) -> AgentExecutor:
-    model = model or ScriptedModel(replies, repeat_last=True)
-    made = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
+def make_executor(*replies: Any, model: models.ScriptedModel | None = None, **options: Any) -> gx.AgentExecutor:
+    model = model or models.ScriptedModel(replies, repeat_last=True)
+    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], **options)
     return made.replace(rename(plan_again, "plan"))
 
 
@@ -48,8 +44,8 @@ def test_failure_is_a_reply(run: Running) -> None:
     assert result.output == "sorry: down"
     assert [step.observation for step in result.steps] == ["a"]
     assert (result.spent["model_calls"], result.spent["tokens"]) == (4, 4)
-    *_, last = replay(result.journal)
-    assert isinstance(last, Done)
+    *_, last = kernel.replay(result.journal)
+    assert isinstance(last, gx.Done)
     assert last.spent == result.spent
 
 
@@ -80,17 +76,17 @@ def test_failures_are_charged_to_limits(run: Running) -> None:
 
 def test_attempt_is_stored_and_resumed() -> None:
     executor = make_executor("done")
-    snapshot = begin(executor.graph, Ready(Run({"input": "q"})))
+    snapshot = gx.begin(executor.graph, Ready(actions.Run({"input": "q"})))
     for reply in (ModelFailure("x.Error", "down", 500), ModelReply("done")):
-        pending = advance(executor.graph, snapshot, executor.limits)
-        assert isinstance(pending, PendingEffect)
+        pending = gx.advance(executor.graph, snapshot, executor.limits)
+        assert isinstance(pending, kernel.PendingEffect)
         assert isinstance(pending.effect, AttemptModel)
-        snapshot = Snapshot.from_json(pending.reply(reply).to_json(), executor.graph)
+        snapshot = gx.Snapshot.from_json(pending.reply(reply).to_json(), executor.graph)
     assert executor.run(snapshot).output == "done"
     assert executor.run(snapshot).spent["model_calls"] == 2
 
 
-class Streaming(ScriptedModel):
+class Streaming(models.ScriptedModel):
     """A scripted model that streams its replies letter by letter."""
 
     def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
@@ -100,11 +96,11 @@ class Streaming(ScriptedModel):
 
 
 def test_answers_are_streamed() -> None:
-    def make() -> AgentExecutor:
+    def make() -> gx.AgentExecutor:
         return make_executor(model=Streaming([ServerError("down"), "a fine day"]))
 
     assert "".join(make().stream_answer("q")) == "a fine day"
-    news = [event for event in make().stream("q", tokens=True) if isinstance(event, Reported)]
+    news = [event for event in make().stream("q", tokens=True) if isinstance(event, gx.Reported)]
     assert "".join(event.news.content for event in news if isinstance(event.news, ReplyDelta)) == "a fine day"
     assert all(isinstance(event.effect, AttemptModel) for event in news)
 
@@ -123,10 +119,10 @@ def test_attempts_are_bounded_and_drawn() -> None:
     assert bounds is not None
     assert str(bounds.model_calls) == "2*iterations = 6 (exact)"
     assert look_of(executor.graph["plan"]) == "model"
-    verify_termination(executor, examples=10)
+    testing.verify_termination(executor, examples=10)
 
 
 def test_only_model_calls_are_attempted() -> None:
-    effect: Any = CallAgent(Run({}))
+    effect: Any = CallAgent(actions.Run({}))
     with pytest.raises(InputError, match=r"attempt takes a CallModel, not .*; write attempt\(CallModel\(request\)\)"):
         attempt(effect)

@@ -11,17 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, AskHuman, Spent, create_react_agent, tool
-from graphexec.actions import NO_RUN, Run, Steps
-from graphexec.effects import CallTool
+import graphexec as gx
+from graphexec import actions, effects, messages, models, nodes, runtime
 from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
-from graphexec.kernel import Asked, Entered, Reported
-from graphexec.messages import ReplyDelta
-from graphexec.models import ScriptedModel
-from graphexec.nodes import stop_repeats
 from graphexec.nodes.tool_calls import WARNING
-from graphexec.runtime import report
 from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, scripted
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
@@ -51,16 +45,18 @@ def print_events(events: Iterable[Any], out: io.StringIO | None = None) -> str:
     return out.getvalue()
 
 
-def print_run(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
+def print_run(executor: gx.AgentExecutor, out: io.StringIO | None = None) -> str:
     return print_events(executor.stream("q"), out)
 
 
-def react(*replies: str, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo, fail]), tools=[echo, fail], **settings)
+def react(*replies: str, **settings: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(
+        agent=gx.create_react_agent(models.ScriptedModel(replies), [echo, fail]), tools=[echo, fail], **settings
+    )
 
 
-def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
+def make_executor(*turns: Any, **settings: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
 WHOLE = """\
@@ -85,7 +81,7 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 HOSTILE = "\x1b[2J\x07gone\rback\tand\non"
 NOT_READ = WHOLE.replace("-> echo(hi)\n", f"-> echo(hi)\n{UNREAD}ho\n").replace("hi it is\n", f"{UNREAD}he\nhi it is\n")
 STOP = "Stopped after 1 step: the limit of 1 iteration was reached (1 spent)."
-SAID, YES = [ACT, "-> echo(hi)", "<- hi"], {AskHuman: lambda _: "yes"}
+SAID, YES = [ACT, "-> echo(hi)", "<- hi"], {gx.AskHuman: lambda _: "yes"}
 A, B = act("echo", text="a"), act("fail", text="b")
 SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<- fail failed: ValueError: no b"
 
@@ -102,7 +98,7 @@ SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<-
         ),
         (lambda: make_executor(A, max_iterations=1), printed(SHOWN_A, "<- a", STOPPED, STOP)),
         # An answer of several values is printed whole.
-        (lambda: make_executor(AgentFinish({"answer": 42, "sure": True})), printed('{"answer":42,"sure":true}')),
+        (lambda: make_executor(gx.AgentFinish({"answer": 42, "sure": True})), printed('{"answer":42,"sure":true}')),
         # Long text is cut.
         (lambda: make_executor(answer("x" * 3_500)), printed(f"{'x' * 2_000} [... 1,500 more characters]")),
         (lambda: make_executor(answer("y" * 2_000)), printed("y" * 2_000)),
@@ -113,14 +109,14 @@ SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<-
         # Actions that a node asks about are printed once, and the text that a node adds is a note.
         (lambda: react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
         (
-            lambda: react(ACT, ACT, DONE).plug(stop_repeats()),
+            lambda: react(ACT, ACT, DONE).plug(nodes.stop_repeats()),
             printed(*SAID, *SAID, "<- hi", WARNING.format(times=2), "hi it is"),
         ),
         # Control characters are replaced.
         (lambda: make_executor(answer(HOSTILE)), printed("\ufffd[2J\ufffdgone\ufffdback\tand\non")),
     ],
 )
-def test_run_is_printed_from_start_to_end(make: Callable[[], AgentExecutor], output: str) -> None:
+def test_run_is_printed_from_start_to_end(make: Callable[[], gx.AgentExecutor], output: str) -> None:
     assert print_run(make()) == output
 
 
@@ -131,22 +127,22 @@ def test_only_a_verbose_executor_prints_to_stderr(run: Any, verbose: bool, capsy
     assert capsys.readouterr() == ("", WHOLE if verbose else "")
 
 
-@tool
+@gx.tool
 def careful(text: str) -> str:
     """Report the work."""
-    report("looking it up")
-    report(ReplyDelta("a piece"))
+    runtime.report("looking it up")
+    runtime.report(messages.ReplyDelta("a piece"))
     return text
 
 
 def test_reports_are_printed_without_reply_pieces() -> None:
-    executor = AgentExecutor(agent=scripted(act("careful", text="a"), answer()), tools=[careful])
+    executor = gx.AgentExecutor(agent=scripted(act("careful", text="a"), answer()), tools=[careful])
     assert "   looking it up\n<- a\n" in print_run(executor)
     assert "a piece" not in print_run(executor)
 
 
-BEGUN = Entered("plan", Ready(NO_RUN), Spent())
-CALL = CallTool("echo", "a")
+BEGUN = gx.Entered("plan", Ready(actions.NO_RUN), gx.Spent())
+CALL = effects.CallTool("echo", "a")
 
 
 # Effects other than tool calls are not printed, and notices of any node are.
@@ -154,8 +150,8 @@ CALL = CallTool("echo", "a")
     ("events", "output"),
     [
         ([BEGUN], "> the run begins\n"),
-        ([BEGUN, Asked("plan", CALL), Entered("of my own", object(), Spent())], "> the run begins\n"),
-        ([Reported("plan", CALL, "again in 2 s")], "   again in 2 s\n"),
+        ([BEGUN, gx.Asked("plan", CALL), gx.Entered("of my own", object(), gx.Spent())], "> the run begins\n"),
+        ([gx.Reported("plan", CALL, "again in 2 s")], "   again in 2 s\n"),
     ],
 )
 def test_other_events_are_printed_or_ignored(events: list[Any], output: str) -> None:
@@ -191,14 +187,14 @@ def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str,
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp", "L"]), max_size=30))
 def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
-    executor = AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])
+    executor = gx.AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])
     output = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", print_run(executor, Terminal()))
     assert all(letter.isprintable() or letter in "\n\t" for letter in output)
 
 
 def test_resumed_run_prints_new_steps_only() -> None:
     events = list(react(ACT, DONE).stream("q"))
-    plans = [place for place, event in enumerate(events) if isinstance(event, Entered) and event.node == "plan"]
+    plans = [place for place, event in enumerate(events) if isinstance(event, gx.Entered) and event.node == "plan"]
     assert print_events(events[plans[1] :]) == "<- hi\nhi it is\n> the run ends\n"
 
 
@@ -206,7 +202,7 @@ def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[
     turns = react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True).iter("q")
     for _ in turns:
         if not turns.ended:
-            turns.run = Run({"input": "r"}, Steps(turns.run.steps))
+            turns.run = actions.Run({"input": "r"}, actions.Steps(turns.run.steps))
     output = capsys.readouterr().err
     assert output == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
 

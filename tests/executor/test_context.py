@@ -16,20 +16,8 @@ import pytest
 
 import graphexec as gx
 from graphexec import draw, kernel, runtime
-from tests.executor.actors import (
-    HOW,
-    MIXED,
-    WAYS,
-    AnyTool,
-    Caller,
-    Running,
-    act,
-    answer,
-    caller_of,
-    delegate_to,
-    run_by,
-    scripted,
-)
+from tests.executor import actors
+from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, run_by, scripted
 from tests.parameters import cases
 
 # Seconds that a test waits for something that must happen immediately.
@@ -190,19 +178,11 @@ def test_failed_has_the_context(run: Running) -> None:
     assert (seen[-1].call.context, seen[-1].call.node) == (ADA, "dispatch_tools")
 
 
-@MIXED
+@actors.MIXED
 def test_inner_run_gets_it_only_by_the_tool(run: Running, is_async: bool) -> None:
-    seen: list[Any] = []
-
-    @gx.tool
-    def look(text: str, call: gx.CallContext[object]) -> str:
-        """Look."""
-        seen.append(call.context)
-        return text
-
-    inner = caller_of(Caller(answers_after=1), look)
-    delegate = delegate_to(lambda: inner, is_async=is_async)
-    run(caller_of(Caller(answers_after=1), delegate), context=ADA)
+    inner, seen = actors.look_by(lambda call: call.context)
+    delegate = actors.delegate_to(lambda: inner, is_async=is_async)
+    run(actors.caller_of(actors.Caller(answers_after=1), delegate), context=ADA)
     assert seen == [None]
 
 
