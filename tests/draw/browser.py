@@ -60,13 +60,11 @@ def shared_browser() -> Browser:
 
 
 def close_shared_browser() -> None:
-    """Close the browser of this process, if it has started one."""
     _shared.clear()
     _closing.close()
 
 
 def shown(page: Page, selector: str) -> str:
-    """Return the visible text of an element."""
     return page.locator(selector).inner_text()
 
 
@@ -83,12 +81,10 @@ def box_of(element: Locator) -> FloatRect:
 
 
 def classes(element: Locator) -> list[str]:
-    """Return the names of the classes of an element."""
     return (element.get_attribute("class") or "").split()
 
 
 def press(page: Page, *keys: str) -> None:
-    """Press keys, one after the other."""
     for key in keys:
         page.keyboard.press(key)
 
@@ -128,7 +124,6 @@ def chromium() -> Generator[Browser]:
 
 
 def refuse(one: Opened, dialog: Dialog) -> None:
-    """Record a dialog as an error, and close it."""
     one.faults.append(dialog.message)
     dialog.dismiss()
 
@@ -185,5 +180,4 @@ class Pages:
         return self.text(html(recording.machine, recording), address, **options)
 
     def close(self) -> None:
-        """Close the page, if there is one."""
         self._opened.close()

@@ -58,13 +58,11 @@ TOOLS: Sequence[AnyTool] = [fetch, search]
 
 
 def calling(*calls: tuple[str, dict[str, Any]], text: str = "") -> ModelReply:
-    """Return a reply with these calls."""
     made = [ToolCall(f"call_{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls)]
     return ModelReply(text, tuple(made), usage=Usage(300, 24), finish_reason="tool_calls")
 
 
 def answering(text: str) -> ModelReply:
-    """Return a final answer."""
     return ModelReply(text, usage=Usage(400, 20), finish_reason="stop")
 
 

@@ -40,7 +40,6 @@ def read_back(run: AnyRun) -> Recording:
 
 
 def scripted(replies: Iterable[ScriptedReply], tools: Iterable[AnyTool], **options: Any) -> AgentExecutor:
-    """Return an executor whose model gives these replies."""
     known = list(tools)
     agent = create_tool_calling_agent(ScriptedModel(replies), known)
     options = {"handle_parsing_errors": True, **options}
@@ -48,7 +47,6 @@ def scripted(replies: Iterable[ScriptedReply], tools: Iterable[AnyTool], **optio
 
 
 def requests_of(executor: AgentExecutor) -> int:
-    """Return how often a scripted model was asked."""
     model = executor.agent.model
     assert isinstance(model, ScriptedModel)
     return len(model.requests)
@@ -70,7 +68,6 @@ def record_fork(forked: Fork) -> Recording:
 
 
 def steps_of(recording: Recording) -> list[list[Any]]:
-    """Return the records of each step."""
     steps: list[list[Any]] = []
     for record in recording.records:
         if record["event"] == "entered":

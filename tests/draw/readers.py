@@ -39,14 +39,12 @@ _BRANCH = re.compile(
 
 
 def read_mermaid(text: str) -> list[Edge]:
-    """Return the edges of a Mermaid flowchart."""
     names = mermaid_names(text)
     found = [_FLOW_EDGE.fullmatch(line) for line in _mermaid_lines(text)]
     return [(names[one[1]], _first(one[2]), names[one[3]]) for one in found if one]
 
 
 def read_mermaid_state(text: str) -> list[Edge]:
-    """Return the edges of a Mermaid state diagram."""
     names = mermaid_names(text) | {"[*]": "END"}
     found = [_STATE_EDGE.fullmatch(line) for line in _mermaid_lines(text)]
     return [(names[one[1]], _first(one[3]), names[one[2]]) for one in found if one]
@@ -97,7 +95,6 @@ def read_dot_with_graphviz(text: str) -> list[Edge]:
 
 
 def read_dot(text: str) -> list[Edge]:
-    """Return the edges of a DOT graph, by pydot's parser."""
     found: list[Edge] = []
     for edge in parsed_dot(text).get_edges():
         source, target = _unquoted(str(edge.get_source())), _unquoted(str(edge.get_destination()))
@@ -108,7 +105,6 @@ def read_dot(text: str) -> list[Edge]:
 
 
 def parsed_dot(text: str) -> pydot.Dot:
-    """Parse DOT with pydot."""
     with warnings.catch_warnings():
         # pydot uses deprecated names of its parser library.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -133,7 +129,6 @@ def read_markdown(text: str) -> list[Edge]:
 
 
 def _code(cell: str) -> str:
-    """Return the text of a code span."""
     span = cell.strip()
     ticks = len(span) - len(span.lstrip("`"))
     assert ticks, f"{span} is not code"
@@ -143,7 +138,6 @@ def _code(cell: str) -> str:
 
 
 def read_terminal(text: str) -> list[Edge]:
-    """Return the edges of a drawing for the terminal."""
     return list(_branches([re.sub(r"\A(?:┊ ?)*", "", line) for line in text.splitlines()]))
 
 

@@ -56,7 +56,6 @@ def recording_in(
 
 
 def record_script(script: AgentScript, within: gx.Limits) -> Recording:
-    """Record a run of a scripted agent."""
     executor = gx.AgentExecutor(agent=script.agent(), tools=TOOLS, handle_parsing_errors=True).with_limits(within)
     return recording_in(on_loop_time(executor))
 
@@ -88,7 +87,6 @@ def records_of_version_1(recording: Recording) -> list[dict[str, Any]]:
 
 
 def truncate_run(recording: Recording, records: int) -> Recording:
-    """Return the first records of a run."""
     return Recording(recording.records[: max(records, 1)])
 
 

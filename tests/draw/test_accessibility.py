@@ -75,7 +75,6 @@ by_page = pytest.mark.parametrize("name", mark_except(PAGES, "60 steps", mark=fu
 
 @cache
 def page_text(name: str) -> str:
-    """Return a page of `PAGES`, made once."""
     return PAGES[name]()
 
 

@@ -28,7 +28,6 @@ def changed() -> Picture:
 
 
 def changes(picture: Picture) -> dict[str, str]:
-    """Return the changes of the nodes and of the edges."""
     nodes = {box.name: box.change for box in picture.boxes if box.change}
     lines = {f"{one.source} --{one.outcome}--> {one.target}": one.change for one in picture.arrows if one.change}
     return {**nodes, **lines}

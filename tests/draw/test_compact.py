@@ -50,7 +50,6 @@ RECORDS = st.lists(OBJECTS | ALIKE, max_size=8)
 
 
 def as_lines(records: Sequence[Record]) -> list[str]:
-    """Return the lines of a trace."""
     lines: list[str] = []
     writer = TraceWriter(lines.append)
     for record in records:
@@ -287,7 +286,6 @@ def test_objects_of_page_records_are_their_own(reading: Page) -> None:
 
 
 def texts_of(page: Page) -> list[str]:
-    """Return what a page shows of each step."""
     shown: list[str] = []
     for step in range(int(page.locator("#slider").get_attribute("max") or 0) + 1):
         page.locator("#slider").fill(str(step))

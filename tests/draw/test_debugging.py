@@ -249,7 +249,6 @@ def test_call_that_took_most_of_the_time_is_remarked(pages: Pages) -> None:
 
 
 def listed(page: Page, words: str) -> list[int]:
-    """Return the positions that the list shows for a filter."""
     page.locator("#search").fill(words)
     return [int(row.get_attribute("data-position") or -1) for row in page.locator(".row").all()]
 

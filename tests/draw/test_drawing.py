@@ -34,7 +34,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 @cache
 def page_text(name: str) -> str:
-    """Return a page of `PAGES`, made once."""
     return PAGES[name]()
 
 

@@ -17,14 +17,12 @@ from tests.parameters import cases, mark_except
 
 
 def with_start(recording: Recording, **fields: Any) -> Recording:
-    """Return a run whose start has other fields."""
     first, *others = recording.records
     return Recording(({**first, **fields}, *others))
 
 
 @cache
 def kinds() -> dict[str, Recording]:
-    """Return runs of each outcome."""
     return {
         "long": with_start(sixty_steps(), model="openai:gpt-5", began="2026-11-01T10:00:00.000Z"),
         "wide": with_start(twelve_tools(), began="2026-11-03T10:00:00.000Z"),
@@ -41,7 +39,6 @@ def fifty() -> str:
 
 
 def open_index(pages: Pages, text: str, address: str = "", **options: Any) -> Page:
-    """Open the page of runs, and wait for its table."""
     page = pages.text(text, address, **options)
     page.locator("#table-rows tr").first.wait_for()
     return page
@@ -56,7 +53,6 @@ def matches(page: Page) -> str:
 
 
 def select_runs(page: Page, words: str) -> list[str]:
-    """Return the runs that the page lists for a filter."""
     page.locator("#search").fill(words)
     return names_in(page)
 

@@ -53,7 +53,6 @@ Act = Callable[[Page], str]
 
 
 def from_30(page: Page, *keys: str, place: str = "#detail") -> None:
-    """Press keys in a place of the page at step 30."""
     go(page, 30)
     page.locator(place).focus()
     press(page, *keys)

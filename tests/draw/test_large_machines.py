@@ -44,7 +44,6 @@ def cycle() -> Picture:
 
 
 def endless() -> Picture:
-    """Return a cycle that nothing leaves."""
     return machine(NAMES, [Arrow(name, "Done", after) for name, after in pairwise([*NAMES, NAMES[0]])])
 
 
@@ -119,7 +118,6 @@ SCATTERED: dict[str, Callable[[], Picture]] = {f"scattered {seed}": partial(scat
     scope="module", params=mark_except([*MACHINES, *SCATTERED], "retries", "agents", "embedded", "scattered 0")
 )
 def name(request: pytest.FixtureRequest) -> str:
-    """The name of a machine."""
     return str(request.param)
 
 
@@ -129,7 +127,6 @@ def laid_out(name: str) -> tuple[Picture, Layout]:
 
 
 def away(point: tuple[float, float], place: Rectangle) -> float:
-    """Return the distance of a point from a rectangle."""
     across, down = abs(point[0] - place.x) - place.width / 2, abs(point[1] - place.y) - place.height / 2
     return max(across, down, 0.0)
 

@@ -18,7 +18,6 @@ def cell(pages: Pages) -> Page:
 
 @pytest.fixture
 def frame(cell: Page) -> Frame:
-    """Return the frame of the cell."""
     frame = cell.frames[1]
     frame.wait_for_selector("#position:not(:empty)")
     return frame

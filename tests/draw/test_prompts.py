@@ -35,7 +35,6 @@ def with_memory(count: int) -> Recording:
 
 
 def asking(*requests: ms.ModelRequest) -> Recording:
-    """Record a run that makes these requests to a model."""
     events: list[gx.Event[Any]] = []
     for request in requests:
         events += asked_and_answered(CallModel(request), ModelReply("Yes."), node="plan")

@@ -105,7 +105,6 @@ def test_modules_follow_what_they_import(entry: str) -> None:
 
 
 def loading_part(module: str) -> str:
-    """Return the part of a module that runs when it is loaded."""
     return LATER.sub("", SOURCES[module])
 
 

@@ -102,7 +102,6 @@ def ends_of(group: ET.Element) -> tuple[str, Point, Point]:
 
 
 def away(point: Point, place: Rectangle) -> float:
-    """Return the distance of a point from a rectangle."""
     across, down = abs(point[0] - place.x) - place.width / 2, abs(point[1] - place.y) - place.height / 2
     return max(across, down, 0.0)
 

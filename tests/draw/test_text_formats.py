@@ -72,7 +72,6 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
 
 
 def without_groups(picture: Picture) -> Picture:
-    """Return the picture without the frames of pieces."""
     return replace(picture, boxes=tuple(replace(box, group="") for box in picture.boxes))
 
 

@@ -46,7 +46,6 @@ def all_rows_of(text: str) -> list[str]:
 
 
 def rows_of(text: str) -> list[str]:
-    """Return the rows of visits."""
     return [row for row in all_rows_of(text) if not CALL.fullmatch(row)]
 
 
@@ -128,7 +127,6 @@ def test_truncate_and_pad_count_cells(text: str, room: int) -> None:
 
 
 def echoed(result: str = "b", status: Any = "ok", **options: Any) -> list[Any]:
-    """Return the events of a call of a tool."""
     return asked_and_answered(CallTool("echo", "a"), ToolResult(result, status), **options)
 
 

@@ -25,7 +25,6 @@ TOKEN = "0123456789-abcdef_~."
 
 
 def client_of(source: Source) -> TestClient:
-    """Return a client of the live page that has its token."""
     return TestClient(
         live_page(source, token=TOKEN), base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {TOKEN}"}
     )
@@ -49,7 +48,6 @@ class Reader:
     events: Iterator[ServerSentEvent]
 
     def take(self, count: int) -> list[tuple[str, Any]]:
-        """Return the next records, each with its id."""
         taken: list[tuple[str, Any]] = []
         for event in self.events:
             assert event.event == "message", event
@@ -76,13 +74,11 @@ def credentials(url: str) -> tuple[str, dict[str, str]]:
 
 
 def fetch(url: str) -> httpx.Response:
-    """Open an address as a browser does."""
     return httpx.get(url, trust_env=False, timeout=PATIENCE, follow_redirects=True)
 
 
 @contextmanager
 def reading(url: str, last: str | None = None, run: str | None = None) -> Generator[Reader]:
-    """Read the events of a live page."""
     url, headers = credentials(url)
     if last is not None:
         headers["Last-Event-ID"] = last

@@ -60,7 +60,6 @@ def test_growing_file_is_read_once(places: list[int], tmp_path_factory: pytest.T
 
 
 def written(file: Path, text: str = RECORDED) -> Feed:
-    """Write a file, and return the feed that has read it."""
     file.write_text(text, encoding="utf-8")
     feed = feed_of(file)
     assert records(feed) == read_trace(text)

@@ -38,7 +38,6 @@ class Response(Protocol):
 
 
 def open_client(port: int = 80, scheme: str = "http") -> TestClient:
-    """Return a client without a token."""
     app = live_page(recorder_of(), token=TOKEN)
     return TestClient(app, base_url=f"{scheme}://127.0.0.1:{port}", follow_redirects=False)
 

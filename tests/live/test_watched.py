@@ -28,7 +28,6 @@ QUESTION = "Is it <b>done</b>?"
 
 
 def wait_for_text(page: Page, selector: str, text: str) -> None:
-    """Wait until the page shows the text."""
     page.locator(selector, has_text=text).first.wait_for(timeout=PATIENCE * 1000)
 
 
