@@ -1,4 +1,4 @@
-"""Invalid options raise an error of one line with the option, the value and the remedy."""
+"""Invalid options, of whatever takes options, raise an error of one line with the option, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,8 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import InputError
-from graphexec.memory import MemoryHistory
+from graphexec import AgentExecutor, Budget, Limits, create_tool_calling_agent
+from graphexec.errors import InputError, LimitsError
+from graphexec.memory import (
+    BufferMemory,
+    FileHistory,
+    MemoryHistory,
+    SQLiteHistory,
+    SummaryMemory,
+    TokenWindowMemory,
+    WindowMemory,
+)
 from graphexec.messages import UserMessage
 from graphexec.models import (
     Anthropic,
@@ -34,6 +44,7 @@ from graphexec.models import (
     with_fallbacks,
 )
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
+from graphexec.testing import verify_termination
 from tests.models.actors import HELLO
 from tests.parameters import cases
 
@@ -45,6 +56,9 @@ A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a ne
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"
+A_HISTORY = "give MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)"
+SUMMARY = partial(SummaryMemory, MODEL)
+VERIFY = partial(verify_termination, AgentExecutor(agent=create_tool_calling_agent(MODEL, []), tools=[]))
 
 WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (cached, (ScriptedModel, MemoryCache()), {}, f"cached has model=ScriptedModel, a class; {A_MODEL}"),
@@ -109,6 +123,51 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (LocalModel, (), {"threads": 0}, f"LocalModel has threads=0; {A_COUNT}"),
     (LocalModel, (), {"context": "big"}, f"LocalModel has context='big'; {A_COUNT}"),
     (LocalModel, (), {"download": "no"}, "LocalModel has download='no'; give True or False"),
+    *(
+        (make, (), {option: wrong}, f"{owner} has {option}={wrong!r}; give a whole number, 0 or more")
+        for wrong in (-1, True, 2.0, "3")
+        for make, owner, option in [
+            (WindowMemory, "WindowMemory", "turns"),
+            (TokenWindowMemory, "TokenWindowMemory", "max_tokens"),
+            (SUMMARY, "SummaryMemory", "keep_turns"),
+        ]
+    ),
+    *(
+        (BufferMemory, (), {"history": wrong}, f"BufferMemory has history={wrong!r}; {A_HISTORY}")
+        for wrong in ("chat_history", list[Any](), None, Path("turns.jsonl"), MemoryCache())
+    ),
+    (BufferMemory, (), {"history": MemoryHistory}, f"BufferMemory has history=MemoryHistory, a class; {A_HISTORY}"),
+    *(
+        (BufferMemory, (), {option: 3}, f"BufferMemory has {option}=3; give a string")
+        for option in ("key", "input_key", "output_key", "human", "ai")
+    ),
+    (BufferMemory, (), {"as_messages": "yes"}, "BufferMemory has as_messages='yes'; give True or False"),
+    (TokenWindowMemory, (9,), {"count": "gpt-4o"}, "TokenWindowMemory has count='gpt-4o'; give a function from"),
+    (SummaryMemory, (), {"model": "gpt-4o"}, "SummaryMemory has model='gpt-4o'; give a model, such as create_model("),
+    (SummaryMemory, (), {"model": OpenAICompatible}, "SummaryMemory has model=OpenAICompatible, a class; give a model"),
+    (SummaryMemory, (), {"model": MemoryHistory()}, "SummaryMemory has model=<MemoryHistory: 0 turns>; give a model"),
+    (SUMMARY, (), {"prompt": 3}, "the prompt is 3; give a string"),
+    (SUMMARY, (), {"timeout": 0}, "SummaryMemory has timeout=0; give seconds above 0, or None for none"),
+    (SUMMARY, (), {"summaries": None}, f"SummaryMemory has summaries=None; {A_HISTORY}"),
+    *(
+        (make, (), {"path": wrong}, f"{owner} has path={wrong!r}; give a path, as a string or a Path")
+        for wrong in (3, None, b"turns", "")
+        for make, owner in [(FileHistory, "FileHistory"), (partial(SQLiteHistory, conversation="me"), "SQLiteHistory")]
+    ),
+    (SQLiteHistory, ("turns",), {"conversation": 7}, "SQLiteHistory has conversation=7; give a string"),
+    *((VERIFY, (), {"examples": n}, f"examples is {n!r}; {A_COUNT}") for n in ("5", 0)),
+    *(
+        (Budget, (name,), {}, f"a budget cannot be named {name!r}; give it a name that a variable could have")
+        for name in (3, None, ["revisions"])
+    ),
+    *(
+        (Limits, (), {"budgets": wrong}, f"budgets is {wrong!r}; give a dict of names and limits")
+        for wrong in (3, "revisions", ["revisions"])
+    ),
+    *(
+        (Limits, (), {"budgets": {name: 2}}, f"budgets has {name!r}, which is not a budget name; give names and limits")
+        for name in (3, "", Budget("revisions"))
+    ),
 ]
 
 WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
@@ -129,7 +188,8 @@ WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
 def test_invalid_option_is_named_with_its_remedy(
     make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+    error = LimitsError if make in (Budget, Limits) else InputError
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
         make(*given, **options)
 
 
