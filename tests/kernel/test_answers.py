@@ -133,12 +133,9 @@ def hesitate(topic: Topic) -> gx.Asks[Question, Interview]:
     return Interview((answer, str(last)))
 
 
-def test_no_limit_stops_an_empty_batch() -> None:
+def test_empty_batch_is_answered_at_once() -> None:
     limits = agent_limits(seconds=0, fan_out=0, tool_calls=0)
     assert finish(machine_of(idle), Topic("tea"), limits).outcome == Survey(())
-
-
-def test_node_may_ask_after_an_empty_batch() -> None:
     result = run_machine(machine_of(hesitate), Topic("tea"), reporter())
     assert result.outcome == Interview(("re: tea ()", "()"))
     assert [type(effect) for effect in result.asked] == [Question]

@@ -132,12 +132,9 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
     assert len(called) == sum(batches[:-1] if asked > most else batches)
 
 
-def test_stopped_visit_may_ask_for_fewer_effects() -> None:
+def test_stopped_or_resumed_visit_keeps_its_count() -> None:
     expected = cut(1, 1, 1, limit="tool_calls", most=2, reached=2)
     assert fetch_all(3, 1, 1, 1, tool_calls=2).outcome == expected
-
-
-def test_resumed_visit_keeps_its_count() -> None:
     answered = reload(pending(fetch_graph(2), Plan((1, 2))).reply(ToolResult("")), fetch_graph(2))
     assert "asked for 3 effects" in error_message(UndeclaredCountError, finish, fetch_graph(2), answered)
     state = pending(fetch_graph(3), answered)
@@ -172,9 +169,12 @@ def test_visit_may_ask_for_fan_out_effects(limit: int, batches: Any, stopped: tu
     assert result.spent["tool_calls"] == reached
 
 
-def test_fan_out_limits_each_visit() -> None:
+def test_fan_out_limits_each_visit_that_asks() -> None:
     result = fetch_all(None, 1, 1, visits=10, fan_out=2)
     assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
+    context = machines.without_handlers(gx.Limits(fan_out=0))
+    looking = machine_of(gx.charged(when_spent=machines.Stopped)(look))
+    assert run_machine(looking, machines.Left(1), context).outcome == machines.Landed()
 
 
 ENDLESS = machines.GaveUp(machines.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))
@@ -227,16 +227,12 @@ def test_fan_out_is_reported_before_other_limits(limits: dict[str, int], reporte
     assert fetch_all(None, 2, **limits).outcome.limit.limit == reported
 
 
-def test_resumed_visit_keeps_its_fan_out() -> None:
+def test_resumed_or_retried_visit_keeps_its_fan_out() -> None:
     machine, limits = fetch_graph(), gx.Limits(fan_out=3)
     state = pending(machine, Plan((2, 2)), limits)
     done = finish(machine, reload(state.reply([ToolResult(""), ToolResult("")]), machine), limits)
     assert done.outcome == cut(2, 2, limit="fan_out", most=3, reached=2)
     assert done.spent == gx.Spent(meters={"tool_calls": 2})
-
-
-def test_retried_batch_counts_toward_fan_out() -> None:
-    """One call of three is answered before the crash; the other two are asked for again under a lower limit."""
     machine = fetch_graph()
     state = pending(machine, Plan((3,)), gx.Limits(fan_out=3))
     interrupted = state.reply_member(0, ToolResult("")).restarted()
@@ -307,9 +303,3 @@ def test_effects_without_charges_are_counted(steps: int) -> None:
         assert run_machine(*arguments).outcome == machines.Landed()
     else:
         assert error_message(UndeclaredCountError, run_machine, *arguments)
-
-
-def test_opaque_node_ignores_a_fan_out_of_zero() -> None:
-    context = machines.without_handlers(gx.Limits(fan_out=0))
-    looking = machine_of(gx.charged(when_spent=machines.Stopped)(look))
-    assert run_machine(looking, machines.Left(1), context).outcome == machines.Landed()

@@ -219,21 +219,16 @@ def both(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
     return Reply(first + second)
 
 
-def test_reply_without_a_time_takes_no_time() -> None:
+def test_question_and_batch_are_answered() -> None:
     assert pending_question().reply("because").spent.seconds == 0
+    state = pending(machine_of(both), Asked("?"))
+    assert finish(machine_of(both), state.reply(["y", "n"])).outcome == Reply("yn")
 
-
-def test_async_function_in_a_lambda_is_awaited() -> None:
     async def fetched(question: str) -> str:
         return question.upper()
 
     behind = make_run_context({gx.AskHuman: lambda asked: fetched(asked.question)})
     assert run_machine(machine_of(inquire), Asked("why"), behind).outcome == Reply("WHY")
-
-
-def test_batch_is_answered_by_a_list() -> None:
-    state = pending(machine_of(both), Asked("?"))
-    assert finish(machine_of(both), state.reply(["y", "n"])).outcome == Reply("yn")
 
 
 @final

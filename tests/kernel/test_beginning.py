@@ -41,14 +41,11 @@ def test_run_begins_at_the_start_with_nothing_spent() -> None:
     assert begin(DIAMOND, Number(3)) == Snapshot("split", Number(3))
 
 
-def test_value_of_a_wrong_class_is_refused() -> None:
+def test_run_needs_a_value_and_settings() -> None:
     assert input_error(DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
     bound = bind(MEASURING, Metric())
     assert input_error(bound, Number(3)) == "measure takes Even | Odd, not Number; start the run with one"
     assert begin(bound, Odd(3)).value == Odd(3)
-
-
-def test_unbound_setting_is_reported_with_its_classes() -> None:
     assert input_error(MEASURING, Odd(3)) == (
         "measure needs a Metric | Imperial for units; run bind(machine, ...) with one"
     )

@@ -261,15 +261,12 @@ def test_too_many_restarts_refuse_a_metered_entry(limits: Any, reported: gx.Exha
     assert result.spent == gx.Spent(restarts=1)
 
 
-def test_seconds_are_checked_before_the_restarts_of_an_effect() -> None:
-    assert resume_interview(1, restarts=0, seconds=0).outcome.limit.limit == "seconds"
-
-
-def test_restart_changes_nothing_else() -> None:
+def test_restart_changes_nothing_else_and_may_be_limited() -> None:
     before = restarted_interview(0)
     after = before.restarted()
     assert dataclasses.replace(after, spent=before.spent, open=before.open) == before
     assert (before.spent.restarts, after.spent.restarts) == (0, 1)
+    assert resume_interview(1, restarts=0, seconds=0).outcome.limit.limit == "seconds"
 
 
 # ---- invalid budgets
@@ -308,15 +305,14 @@ def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: 
     assert error_message(LimitsError, make) == text
 
 
-def test_zero_and_none_are_limits_of_a_budget() -> None:
+def test_limits_are_values() -> None:
     assert gx.Budget("revisions", 0).limit == 0
     assert gx.Limits(budgets={"revisions": None, "other": 0}).budgets == {"revisions": None, "other": 0}
-
-
-def test_limits_with_different_budgets_are_unequal() -> None:
     assert gx.Limits(budgets={"revisions": 1}) != gx.Limits(budgets={"revisions": 2})
     assert hash(gx.Limits(budgets={"revisions": 1})) == hash(gx.Limits(budgets={"revisions": 1}))
     assert hash(gx.Spent(budgets={"revisions": 1})) == hash(gx.Spent(budgets={"revisions": 1}))
+    assert gx.Exhausted("tool_calls", 3, 2, wanted=2) == gx.Exhausted("tool_calls", 3, 2, wanted=5)
+    assert gx.Exhausted("tool_calls", 3, 2) != gx.Exhausted("tool_calls", 3, 3)
 
 
 @cases(
@@ -365,11 +361,6 @@ MANY = 10**17 + 1
 )
 def test_exhausted_limit_has_a_readable_text(limit: gx.Exhausted, text: str) -> None:
     assert str(limit) == text
-
-
-def test_exhausted_limits_compare_without_the_wanted_amount() -> None:
-    assert gx.Exhausted("tool_calls", 3, 2, wanted=2) == gx.Exhausted("tool_calls", 3, 2, wanted=5)
-    assert gx.Exhausted("tool_calls", 3, 2) != gx.Exhausted("tool_calls", 3, 3)
 
 
 # ---- a budget and the effects of its node

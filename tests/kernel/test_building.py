@@ -314,13 +314,10 @@ def test_self_loop_is_drawn_in_every_format(draw: Callable[[object], str]) -> No
 # ---- routes
 
 
-def test_routes_return_only_outcomes_that_end_the_run() -> None:
+def test_routes_need_on_and_end_a_run() -> None:
     routes = on(Even, END) | on(Odd, triple)
     assert routes(Even(2)) == Even(2)
     with pytest.raises(LookupError, match="Odd does not end the run"):
         routes(Odd(1))
-
-
-def test_routes_without_on_are_refused() -> None:
     text = "the routes of join are 'somewhere'; write on(Outcome, target) | on(...)"
     assert error_message(TypeError, row, join, "somewhere") == text

@@ -63,17 +63,17 @@ def test_invalid_cost_is_refused(cost: Any) -> None:
         run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), cost))
 
 
-def test_cost_never_decreases() -> None:
+def test_cost_is_counted_and_never_decreases() -> None:
     with pytest.raises(InvalidReplyError) as caught:
         run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=5), 1.0, -10.0))
     snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
-
-
-def test_call_without_a_cost_costs_nothing() -> None:
     done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0))
     assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
+    result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5)))
+    assert result.outcome == Stopped(Topics(("tea", "milk")), gx.Exhausted("cost", 1, 1.0))
+    assert result.spent["cost"] == 1.0
 
 
 @given(
@@ -116,12 +116,6 @@ def poll(topics: Topics) -> gx.Asks[CallModel, Tick]:
 
 
 POLL = machine_of(poll)
-
-
-def test_every_reply_of_a_batch_is_charged() -> None:
-    result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5)))
-    assert result.outcome == Stopped(Topics(("tea", "milk")), gx.Exhausted("cost", 1, 1.0))
-    assert result.spent["cost"] == 1.0
 
 
 def test_cost_survives_serialization() -> None:

@@ -22,11 +22,19 @@ def incomplete_diamond() -> Any:
     return draft(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
 
 
-def test_incomplete_table_can_be_drafted() -> None:
+def test_draft_runs_until_an_edge_is_missing() -> None:
     machine = incomplete_diamond()
     assert (str(machine), machine.start) == ("split --Even--> halve\nhalve --Sum--> join", "split")
     with pytest.raises(GraphError):
         graph(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
+    with pytest.raises(UnhandledOutcomeError) as caught:
+        run_script(lambda: Script(incomplete_diamond(), Number(3), without_handlers()))
+    error = caught.value
+    assert (error.node, error.outcome) == ("split", Odd(3))
+    assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
+    assert error.__cause__ is None
+    with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
+        run_script(lambda: Script(incomplete_diamond(), Number(4), without_handlers()))
 
 
 def test_draft_of_a_total_table_equals_its_graph() -> None:
@@ -39,17 +47,6 @@ def test_draft_of_a_total_table_equals_its_graph() -> None:
     drafted, checked = draft(table, start=split), graph(table, start=split)
     assert (str(drafted), list(drafted.nodes)) == (str(checked), list(checked.nodes))
     assert run_script(lambda: Script(drafted, Number(3), without_handlers())).outcome == Total("tripled to 10")
-
-
-def test_draft_runs_until_an_edge_is_missing() -> None:
-    with pytest.raises(UnhandledOutcomeError) as caught:
-        run_script(lambda: Script(incomplete_diamond(), Number(3), without_handlers()))
-    error = caught.value
-    assert (error.node, error.outcome) == ("split", Odd(3))
-    assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
-    assert error.__cause__ is None
-    with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
-        run_script(lambda: Script(incomplete_diamond(), Number(4), without_handlers()))
 
 
 def test_draft_keeps_rowless_and_unreachable_nodes() -> None:
@@ -77,15 +74,16 @@ def test_edge_of_a_missing_node_leads_nowhere() -> None:
         run_script(lambda: Script(machine, Number(3), without_handlers()))
 
 
-def test_verification_reports_the_faults_of_a_draft() -> None:
+def test_faults_of_a_draft_are_reported() -> None:
     verdict = incomplete_diamond().verify()
     assert not verdict.proved
     assert {(finding.code, finding.node) for finding in verdict.findings} >= {("GX002", "split"), ("GX005", "join")}
-
-
-def test_draft_with_faults_cannot_be_bound() -> None:
     with pytest.raises(GraphError, match="split may return Odd, which no edge takes"):
         bind(incomplete_diamond())
+    with pytest.raises(NodeError, match=r"the table is \[\]; write edges"):
+        lax([], start=split)
+    with pytest.raises(NodeError, match="is not a node; decorate the function with @node"):
+        lax(row(split, on(Even, END)), start=print)
 
 
 def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +102,3 @@ def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checks == []
     assert bind(drafted).verify().proved
     assert checks == ["table"]
-
-
-def test_draft_of_an_invalid_table_is_refused() -> None:
-    with pytest.raises(NodeError, match=r"the table is \[\]; write edges"):
-        lax([], start=split)
-    with pytest.raises(NodeError, match="is not a node; decorate the function with @node"):
-        lax(row(split, on(Even, END)), start=print)

@@ -151,7 +151,7 @@ class TestFrame:
             "file_unknown --Minutes--> END",
         ]
 
-    def test_snapshot_stores_the_frame(self) -> None:
+    def test_frame_is_stored_and_dropped(self) -> None:
         job = Job(("elms", "oaks"))
         first, second = pauses_of(office(survey()), job)
         assert first.frames == {"look": job}
@@ -159,16 +159,12 @@ class TestFrame:
         assert json.loads(first.to_json())["frames"] == {
             "look": {"class": "Job", "data": {"subjects": ["elms", "oaks"], "notes": []}}
         }
-
-    def test_frame_is_dropped_behind_leave(self) -> None:
         machine = office(survey())
         elms = Job(("elms",))
         assert run_machine(machine, elms, answering()).done.snapshot.frames == {"look": elms}
         table: Any = gx.edges(file_minutes, gx.on(Filed, gx.END))
         filed = gx.splice(machine, table, after=machine["look.leave"], on=Minutes)
         assert run_machine(filed, elms, answering()).done.snapshot.frames == {}
-
-    def test_snapshot_without_frames_has_none_in_json(self) -> None:
         stored = gx.Snapshot("look.enter", Job(())).to_json()
         assert "frames" not in json.loads(stored)
         assert gx.Snapshot.from_json(stored, office(survey())).frames == {}
@@ -189,18 +185,13 @@ class TestFrame:
         with pytest.raises(SnapshotError):
             gx.Snapshot.from_json(json.dumps(stored), machine)
 
-    def test_frame_survives_a_spliced_node(self) -> None:
+    def test_surgery_keeps_the_frame(self) -> None:
         machine = office(survey())
         loosely: Any = gx.edges(underline, gx.on(Known, machine["look.leave"]))
         changed = gx.splice(machine, loosely, after=machine["look.inquire"], on=Known)
         assert minutes_of(changed, "elms", "oaks") == ("re: elms!", "re: oaks!")
-
-    def test_leave_can_be_wrapped(self) -> None:
-        machine = office(survey())
         wrapped = gx.wrap(machine, machine["look.leave"], before=lambda known: Known(known.fact.upper()))
         assert minutes_of(wrapped, "elms") == ("RE: ELMS",)
-
-    def test_leave_can_be_replaced(self) -> None:
         forgetful = dataclasses.replace(forget, name="look.leave")
         changed = gx.replace(office(survey()), forgetful, narrowed=True)
         assert minutes_of(changed, "elms", "oaks") == ("re: elms",)
@@ -412,12 +403,10 @@ class TestRefusals:
     def test_unfitting_functions(self, options: dict[str, Any], message: str) -> None:
         assert error_message(NodeError, lambda: gx.embed(INQUIRY, "look", **options)).startswith(message)
 
-    def test_taken_names(self) -> None:
+    def test_names_and_budget_are_checked(self) -> None:
         child = machine_of(rename(inquire, "leave"))
         with pytest.raises(NodeError, match="look has a node of its own that is named enter or leave; rename it"):
             gx.embed(child, "look", enter=take_first, leave=write_down)
-
-    def test_loop_without_a_budget_is_not_proved(self) -> None:
         machine = machine_of(gx.embed(INQUIRY, "look", enter=take_first, leave=write_down))
         assert not machine.verify().proved
         with pytest.raises(gx.UnprovedError):

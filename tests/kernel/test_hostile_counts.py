@@ -96,13 +96,10 @@ def test_other_measured_amounts_are_refused(amounts: Any, remedy: str) -> None:
     assert remedy in message
 
 
-def test_amounts_are_counted_beyond_what_is_prepaid() -> None:
+def test_amounts_beyond_what_is_prepaid_are_counted() -> None:
     done = run_scales((2, 0.5), count=1)
     assert (done.spent[COINS], done.spent[GRAMS]) == (4, 1.0)
     assert run_scales((0, 0), count=1).spent.meters == {"coins": 2}
-
-
-def test_sum_of_fractions_stays_finite() -> None:
     done = run_scales((0, 1.7e308), count=3)
     assert done.spent[GRAMS] == add_counts(1.7e308, 1.7e308) < math.inf
     assert math.isfinite(json.loads(done.snapshot.to_json())["spent"]["meters"]["grams"])
@@ -164,14 +161,11 @@ def test_spent_refuses_invalid_counts(kind: Callable[..., object], fields: Any, 
     assert text in error_message(SnapshotError, kind, **fields)
 
 
-def test_spent_copies_the_dict_given() -> None:
+def test_spent_is_a_copy_and_checked_by_its_meters() -> None:
     meters = {"coins": 2}
     spent = Spent(meters=meters)
     meters["coins"] = -5
     assert spent[COINS] == 2
-
-
-def test_stored_fraction_of_a_whole_meter_is_refused() -> None:
     at = Snapshot("weigh", Left(1), spent=Spent(meters={"coins": 0.5}))
     with pytest.raises(SnapshotError, match=r"Spent has coins=0.5; give a whole number, 0 or more"):
         SCALES.run(at, handlers={}, limits=COINS_ONLY)
@@ -262,15 +256,12 @@ def test_any_snapshot_field_is_read_or_refused(field: str, text: str) -> None:
         assert snapshot_error(whole)
 
 
-def test_integers_of_any_size_are_stored_and_read() -> None:
+def test_integers_of_any_size_are_stored_and_resumed() -> None:
     spent = Spent(iterations=HUGE, restarts=3 * HUGE + 7, meters={"coins": HUGE - 1, "#0": 1, "##": 2})
     at = Snapshot("weigh", Left(1), (Exhausted("coins", HUGE, HUGE, wanted=HUGE),), spent, sequence=HUGE)
     read = Snapshot.from_json(at.to_json(), SCALES)
     assert read == at
     assert (read.spent.iterations, read.sequence) == (HUGE, HUGE)
-
-
-def test_run_resumes_with_integers_of_any_size() -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=HUGE))
     done = CLOCK.run(at, handlers={}, limits=Limits(iterations=HUGE + 2), allow_nonterminating=True)
     assert done.spent.iterations == HUGE + 2

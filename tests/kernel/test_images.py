@@ -69,11 +69,14 @@ def test_data_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decoded == [CAT.data]
 
 
-def test_image_is_bytes_or_an_address() -> None:
+def test_image_is_bytes_or_an_address_also_in_json() -> None:
     assert CAT.url == CAT_URL
     assert (CAT.is_data, ADDRESS.is_data) == (True, False)
     assert (ADDRESS.media_type, ADDRESS.data) == ("", "")
     assert Image.from_bytes(b"BM1234", "image/bmp").media_type == "image/bmp"
+    assert image_from_json({"url": CAT.url, "kind": "graphexec.image"}) == CAT
+    assert image_from_json({"url": CAT.url}) is None
+    assert image_from_json({"url": CAT.url, "kind": "graphexec.image", "more": 1}) is None
 
 
 @cases("spelling", ["image/jpg", "image/JPEG", "IMAGE/jpeg;charset=utf-8"])
@@ -163,12 +166,9 @@ def test_label_shows_type_and_size(size: int, shown: str) -> None:
     assert repr(image) == f"<Image image/png, {shown}>"
 
 
-def test_label_of_an_address_is_short() -> None:
+def test_labels_are_short_and_shown() -> None:
     assert ADDRESS.label(1) == "[image 1: https://example.com/cat.png]"
     assert len(str(Image(f"https://example.com/{'a' * 500}"))) == 100
-
-
-def test_transcript_shows_labels() -> None:
     label = "[image 1: image/png, 70 bytes]"
     conversation: list[Message] = [
         UserMessage("Who?", (CAT, ADDRESS)),
@@ -178,18 +178,9 @@ def test_transcript_shows_labels() -> None:
     assert transcript(conversation) == (
         f"Human: Who?\n{label}\n[image 2: https://example.com/cat.png]\nTool: Look:\n{label}\nHuman: {label}"
     )
-
-
-def test_images_of_a_request() -> None:
     messages: list[Message] = [UserMessage("", (CAT,)), AssistantMessage(""), ToolMessage("c", "", (ADDRESS, DOG))]
     assert list(images_of(ChatRequest(messages))) == [CAT, ADDRESS, DOG]
     assert list(images_of(CompletionRequest("a"))) == []
-
-
-def test_image_is_read_from_its_json() -> None:
-    assert image_from_json({"url": CAT.url, "kind": "graphexec.image"}) == CAT
-    assert image_from_json({"url": CAT.url}) is None
-    assert image_from_json({"url": CAT.url, "kind": "graphexec.image", "more": 1}) is None
 
 
 class Shot(BaseModel):

@@ -26,21 +26,21 @@ def imported_modules(*lines: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_import_loads_errors_alone() -> None:
+def test_name_loads_its_package_alone() -> None:
     own = {name for name in imported_modules("import graphexec") if name.startswith("graphexec.")}
     assert {name for name in own if not name.startswith("graphexec._mistakes")} == {"graphexec.errors"}
-
-
-def test_name_loads_its_package_alone() -> None:
     modules = imported_modules("from graphexec import Graph, Limits, node")
     packages = {name.split(".")[1] for name in modules if name.startswith("graphexec.")}
     assert packages == {"_mistakes", "errors", "kernel"}
 
 
-def test_scripted_model_loads_no_provider() -> None:
+def test_models_load_no_client() -> None:
     modules = imported_modules("from graphexec.models import ScriptedModel")
     assert not any(name.startswith(("graphexec.models.http", "graphexec.models.providers")) for name in modules)
     assert modules & {"asyncio", "pydantic"} == set()
+    modules = imported_modules("from graphexec.models import *")
+    assert "graphexec.models.http.remote" in modules
+    assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
 
 
 def test_all_names_load_few_modules() -> None:
@@ -58,12 +58,6 @@ def test_import_compiles_no_pattern() -> None:
     # These modules of Python do.
     modules = imported_modules("import dataclasses, json, re, string", "re.compile = None", ALL_NAMES)
     assert "graphexec.executor.executor" in modules
-
-
-def test_models_load_no_client_before_the_first_call() -> None:
-    modules = imported_modules("from graphexec.models import *")
-    assert "graphexec.models.http.remote" in modules
-    assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
 
 
 def test_drawing_is_imported_by_the_first_picture() -> None:

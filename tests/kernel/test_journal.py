@@ -106,10 +106,13 @@ def test_incomplete_journal_is_replayed_to_its_end() -> None:
     assert 0 < len(part) < len(whole)
 
 
-def test_journal_is_not_copied() -> None:
+def test_journal_is_compact_and_not_copied() -> None:
     journal = journal_of(executor([FINISH]).run("?"))
     assert copy.copy(journal) is journal
     assert copy.deepcopy(journal) is journal
+    assert CompactReply.part_of(Decided((ACTION,))) == (Decided, ACTION)
+    assert CompactReply.part_of(ToolResult("found")) == (ToolResult, "found")
+    assert CompactReply.part_of("found") == (None, "found")
 
 
 ACTION = AgentAction("look_up", {"what": "a"})
@@ -149,9 +152,3 @@ def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
     assert (type(restored), restored, at, seconds) == (type(reply), reply, 1.0, 0.5)
     # `traceback` is not compared.
     assert getattr(restored, "traceback", None) == getattr(reply, "traceback", None)
-
-
-def test_journal_keeps_the_part_of_a_usual_reply() -> None:
-    assert CompactReply.part_of(Decided((ACTION,))) == (Decided, ACTION)
-    assert CompactReply.part_of(ToolResult("found")) == (ToolResult, "found")
-    assert CompactReply.part_of("found") == (None, "found")

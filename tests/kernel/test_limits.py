@@ -36,10 +36,16 @@ def counts_of(given: Mapping[str, float]) -> Counts:
 # ---- meters
 
 
-def test_meters_are_equal_by_name() -> None:
+def test_meters_and_effects_have_defaults() -> None:
     assert (str(PAYMENTS), PAYMENTS.whole, FEES.whole) == ("payments", True, False)
     assert Meter("payments", unit="payments", remedy="count them") == PAYMENTS
     assert Meter("payments", whole=False) != PAYMENTS
+
+    class Pay(Effect[bool]):
+        charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 2}
+
+    assert Pay().measure(True) == ()
+    assert (Pay.charges, Pay.measures) == ({PAYMENTS: 2}, ())
 
 
 @cases("kind", [Meter, Budget])
@@ -107,22 +113,24 @@ def test_invalid_charges_are_refused(attributes: Any, facts: list[str]) -> None:
     check_refusal(NodeError, facts, type, "Pay", (Effect,), attributes)
 
 
-def test_effect_measures_nothing_by_default() -> None:
-    class Pay(Effect[bool]):
-        charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 2}
-
-    assert Pay().measure(True) == ()
-    assert (Pay.charges, Pay.measures) == ({PAYMENTS: 2}, ())
-
-
 # ---- limits
 
 
-def test_limits_are_found_by_meter_and_by_name() -> None:
+def test_limits_are_values() -> None:
     limits = Limits({PAYMENTS: 3, FEES: 2})
     assert (limits[PAYMENTS], limits["payments"], limits[FEES]) == (3, 3, 2.0)
     assert isinstance(limits[FEES], float)
     assert Limits({PAYMENTS: None})[PAYMENTS] is limits["parcels"] is None
+    one = Limits({PAYMENTS: 3, FEES: 2}, budgets={"revisions": None, "drafts": 1})
+    other = Limits({FEES: 2.0, PAYMENTS: 3}, budgets={"drafts": 1, "revisions": None})
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({one, other, Limits({PAYMENTS: 3}), Limits({PAYMENTS: 4})}) == 3
+    limits = Limits({PAYMENTS: 3, FEES: 2}, iterations=4, budgets={"revisions": 2})
+    later = dataclasses.replace(limits, seconds=60)
+    assert later == Limits({PAYMENTS: 3, FEES: 2}, iterations=4, seconds=60, budgets={"revisions": 2})
+    replaced: Any = {PAYMENTS: 5}
+    assert dataclasses.replace(limits, meters=replaced).meters == {"payments": 5}
 
 
 @cases(
@@ -164,30 +172,19 @@ def test_limits_copy_their_arguments() -> None:
     assert limits == Limits({PAYMENTS: 3}, budgets={"revisions": 2})
 
 
-def test_equal_limits_hash_equally() -> None:
-    one = Limits({PAYMENTS: 3, FEES: 2}, budgets={"revisions": None, "drafts": 1})
-    other = Limits({FEES: 2.0, PAYMENTS: 3}, budgets={"drafts": 1, "revisions": None})
-    assert one == other
-    assert hash(one) == hash(other)
-    assert len({one, other, Limits({PAYMENTS: 3}), Limits({PAYMENTS: 4})}) == 3
-
-
-def test_one_limit_is_replaced() -> None:
-    limits = Limits({PAYMENTS: 3, FEES: 2}, iterations=4, budgets={"revisions": 2})
-    later = dataclasses.replace(limits, seconds=60)
-    assert later == Limits({PAYMENTS: 3, FEES: 2}, iterations=4, seconds=60, budgets={"revisions": 2})
-    replaced: Any = {PAYMENTS: 5}
-    assert dataclasses.replace(limits, meters=replaced).meters == {"payments": 5}
-
-
 # ---- counts and mappings
 
 
-def test_missing_count_is_zero() -> None:
+def test_counts_default_to_zero() -> None:
     counts = counts_of({"payments": 2})
     assert (counts["payments"], counts["fees"], list(counts), len(counts)) == (2, 0, ["payments"], 1)
     assert Spent(meters=counts)[FEES] == Spent()["payments"] == 0
     assert Spent(meters=counts)[PAYMENTS] == 2
+    unlike: Any = 0
+    assert counts_of({}) != unlike
+    assert counts_of({"payments": 0}) == NOTHING
+    with pytest.raises(KeyError, match="fees"):
+        FrozenMapping(("payments",), (3,))["fees"]
 
 
 @given(amounts, amounts)
@@ -199,17 +196,6 @@ def test_counts_compare_without_zeros(one: dict[str, int], other: dict[str, int]
     assert (counts_of(one) == counts_of(other)) is equal
     assert (counts_of(one) == other) is equal
     assert not equal or hash(counts_of(one)) == hash(counts_of(other))
-
-
-def test_counts_do_not_equal_a_number() -> None:
-    unlike: Any = 0
-    assert counts_of({}) != unlike
-    assert counts_of({"payments": 0}) == NOTHING
-
-
-def test_unknown_name_is_a_key_error() -> None:
-    with pytest.raises(KeyError, match="fees"):
-        FrozenMapping(("payments",), (3,))["fees"]
 
 
 @given(amounts)

@@ -52,13 +52,19 @@ def test_order_of_replies_does_not_matter() -> None:
         assert len(ends) == 1
 
 
-def test_answered_members_are_not_asked_again() -> None:
+def test_answered_members_are_kept() -> None:
     state = pending(Topics(NAMES))
     ids = {call.member: call.id for call in state.calls}
     state = pending(reload(state.reply_member(3, ToolResult("d"))))
     assert [call.member for call in state.calls] == [0, 1, 2, 4, 5]
     assert {call.member: call.id for call in state.calls} == {member: ids[member] for member in (0, 1, 2, 4, 5)}
     assert state.snapshot.spent[TOOL_CALLS] == 6
+    state = pending(Topics(("a", "b", "c")))
+    state = pending(reload(state.reply_member(1, ToolResult("b"))))
+    assert state.snapshot.open[0] is PAID
+    outcome = finish(reload(state.cut(at=10.0))).outcome
+    assert isinstance(outcome, Survey)
+    assert [result.status for result in outcome.results] == ["cut", "ok", "cut"]
 
 
 def test_retry_charges_the_open_members_again() -> None:
@@ -71,9 +77,6 @@ def test_retry_charges_the_open_members_again() -> None:
     assert finish(first.reply_member(2, ToolResult("again 2"))).outcome == Survey(
         (ToolResult("again 0"), ToolResult("b"), ToolResult("again 2"))
     )
-
-
-def test_retry_beyond_the_limit_is_refused() -> None:
     limits = agent_limits(tool_calls=4)
     state = pending(Topics(("a", "b", "c")), limits)
     outcome = finish(reload(state.reply_member(1, ToolResult("b"))).retried(), limits).outcome
@@ -91,15 +94,6 @@ def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
     assert isinstance(outcome, Survey)
     assert [result.status for result in outcome.results] == ["cut", "error", "ok"]
     assert outcome.results[1].error == "ValueError"
-
-
-def test_cut_keeps_answered_members() -> None:
-    state = pending(Topics(("a", "b", "c")))
-    state = pending(reload(state.reply_member(1, ToolResult("b"))))
-    assert state.snapshot.open[0] is PAID
-    outcome = finish(reload(state.cut(at=10.0))).outcome
-    assert isinstance(outcome, Survey)
-    assert [result.status for result in outcome.results] == ["cut", "ok", "cut"]
 
 
 @cases(

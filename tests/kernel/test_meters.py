@@ -71,8 +71,17 @@ def test_limit_bounds_the_entries_of_a_metered_node(
     assert (result.outcome, result.spent.iterations) == (outcome, iterations)
 
 
-def test_default_limit_is_fifteen_iterations() -> None:
+def test_defaults_of_limits_and_counts() -> None:
     assert gx.Limits().iterations == make_run_context({}).limits.iterations == 15
+    assert agent_limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != gx.Limits(iterations=None)
+    assert gx.Limits(seconds=0.5).seconds == 0.5
+    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
+    assert reported_tokens(gx.Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
+
+    class Look(gx.Effect[str]):
+        pass
+
+    assert (dict(Look.charges), Look.measures) == ({}, ())
 
 
 @gx.metered(when_spent=Stopped)
@@ -82,10 +91,11 @@ def call(left: Left) -> gx.Asks[CallTool, Landed]:
     return Landed()
 
 
-def test_stopped_node_has_paid_for_its_entry() -> None:
+def test_limit_stops_only_what_it_counts() -> None:
     result = run_machine(machine_of(call), Left(1), surveyors(agent_limits(tool_calls=0)))
     assert result.outcome == Stopped(Left(1), gx.Exhausted("tool_calls", 0, 0))
     assert (result.spent.iterations, result.spent["tool_calls"]) == (1, 0)
+    assert isinstance(run_machine(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))).outcome, Survey)
 
 
 # ---- calls
@@ -161,10 +171,6 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
-def test_token_limit_does_not_stop_a_tool_call() -> None:
-    assert isinstance(run_machine(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))).outcome, Survey)
-
-
 # ---- the order of limits
 
 
@@ -179,13 +185,6 @@ def test_token_limit_does_not_stop_a_tool_call() -> None:
 def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: str) -> None:
     result = run_machine(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits)))
     assert result.outcome.limit.limit == reported
-
-
-def test_effect_without_charges_is_free() -> None:
-    class Look(gx.Effect[str]):
-        pass
-
-    assert (dict(Look.charges), Look.measures) == ({}, ())
 
 
 # ---- limits as values
@@ -224,13 +223,3 @@ def test_invalid_limit_is_refused(name: str, value: Any, text: str) -> None:
 )
 def test_invalid_limits_are_reported_precisely(limits: dict[str, Any], text: str) -> None:
     assert error_message(LimitsError, lambda: agent_limits(**limits)) == text
-
-
-def test_zero_and_none_are_valid_limits() -> None:
-    assert agent_limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != gx.Limits(iterations=None)
-    assert gx.Limits(seconds=0.5).seconds == 0.5
-
-
-def test_tokens_include_input_and_output() -> None:
-    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
-    assert reported_tokens(gx.Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7

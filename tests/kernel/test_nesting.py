@@ -278,16 +278,13 @@ def test_only_own_budgets_get_the_prefix(machine: gx.Graph[Any, Any], budgets: d
     assert {one.name: one.limit for node in machine for one in node.meters if one != ITERATIONS} == budgets
 
 
-def test_inlined_nodes_belong_to_a_piece() -> None:
+def test_embedded_node_has_types_and_a_piece() -> None:
     """They belong to the piece of the node that they replace or, if it has none, to their own one, with the prefix."""
     inner = gx.replace(solver(TRIES), dataclasses.replace(look, group="peek"))
     embedded = gx.embed(inner, "solve", own=[TRIES])
     assert {one.name: one.group for one in office(embedded) if one.group} == {"solve.look": "solve.peek"}
     owned = dataclasses.replace(embedded, group="helper")
     assert {one.group for one in office(owned) if one.name.startswith("solve.")} == {"helper"}
-
-
-def test_embedded_node_has_the_types_of_its_graph() -> None:
     assert repr(SOLVE) == "<node solve: Task -> Solved | Failed>"
     assert (SOLVE.returns, SOLVE.kind, SOLVE.metered) == ((Solved, Failed), "pure", False)
     assert (SOLVE.least, SOLVE.most) == (0, None)
@@ -344,13 +341,17 @@ def test_run_spends_the_budgets_of_its_subgraphs(
     assert result.spent == gx.Spent(iterations=spent.get("iterations", 0), budgets=own)
 
 
-def test_subgraph_may_lead_to_itself() -> None:
+def test_loops_can_be_embedded() -> None:
     turning: Any = gx.graph(
         gx.edges(turn, gx.on(Task, gx.END) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=turn
     )
     loop = machine_of(gx.embed(turning, "turning"))
     assert str(loop).splitlines()[0] == "turning.turn --Task--> turning.turn"
     assert run_machine(loop, Task((2,))).outcome == Solved(())
+    alone, nested = (
+        run_machine(machine, Tick(), limited(iterations=3)) for machine in (CLOCK, machine_of(gx.embed(CLOCK, "clock")))
+    )
+    assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
 
 
 def test_run_in_a_subgraph_can_be_resumed() -> None:
@@ -366,13 +367,6 @@ def test_run_in_a_subgraph_can_be_resumed() -> None:
     assert (state.snapshot.node, state.effect) == ("asking.consult", Question("how?"))
     again = reload(state.reply("so"), machine)
     assert run_machine(machine, again, reporter()).outcome == Report("all solved")
-
-
-def test_embedded_clock_runs_as_it_does_alone() -> None:
-    alone, nested = (
-        run_machine(machine, Tick(), limited(iterations=3)) for machine in (CLOCK, machine_of(gx.embed(CLOCK, "clock")))
-    )
-    assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
 
 
 # ---- proofs

@@ -93,9 +93,13 @@ def test_node_is_read_from_its_annotations(one: Any, kind: str, takes: Any, effe
     assert (one.metered, one.when_spent, one.spent_outcome) == (False, None, None)
 
 
-def test_node_has_the_name_of_its_function() -> None:
+def test_node_has_a_name_and_a_function() -> None:
     assert node(sort).name == "sort"
     assert repr(node(sort)) == "<node sort: Number -> Even | Odd>"
+    other = rename(halve, "cut_in_half")
+    assert (other.name, other.function, halve.name) == ("cut_in_half", halve.function, "halve")
+    assert halve.function(Even(8)) == Sum(4, "halved")
+    assert asyncio.run(node(fetch).function(Number(1))) == Total("fetched")
 
 
 def test_other_parameters_without_default_are_settings() -> None:
@@ -106,7 +110,7 @@ def test_other_parameters_without_default_are_settings() -> None:
     assert translate.settings == {"translator": (Translator,)}
 
 
-def test_metered_and_charged_add_the_when_spent_outcome() -> None:
+def test_decorators_add_the_when_spent_outcome() -> None:
     assert (countdown.metered, countdown.spent_outcome, countdown.when_spent) == (True, Stopped, Stopped)
     assert countdown.outcomes[-1] is Stopped
 
@@ -118,17 +122,10 @@ def test_metered_and_charged_add_the_when_spent_outcome() -> None:
     assert (asks.metered, asks.outcomes) == (False, (Total, Stopped))
     assert charged(when_spent=Stopped)(countdown).metered
 
-
-def test_when_spent_may_be_a_function() -> None:
     def give_up(value: object, limit: Exhausted) -> Total:
         return Total(str(limit))
 
     assert metered(when_spent=give_up)(halve).outcomes == (Sum, Total)
-
-
-def test_rename_changes_only_the_name() -> None:
-    other = rename(halve, "cut_in_half")
-    assert (other.name, other.function, halve.name) == ("cut_in_half", halve.function, "halve")
 
 
 # ---- invalid functions
@@ -344,8 +341,3 @@ def test_effect_defaults_to_no_cost_or_cut_reply() -> None:
     charged = [{meter.name: amount for meter, amount in kind.charges.items()} for kind in kinds]
     assert charged == [{"model_calls": 1, "tokens": 1}, {"tool_calls": 1}, {}]
     assert All((Question("?"),)).effects == (Question("?"),)
-
-
-def test_function_of_a_node_remains_callable() -> None:
-    assert halve.function(Even(8)) == Sum(4, "halved")
-    assert asyncio.run(node(fetch).function(Number(1))) == Total("fetched")

@@ -118,13 +118,10 @@ class _Uncopied:
         raise OSError("it cannot be copied")
 
 
-def test_what_cannot_be_copied_is_shared() -> None:
+def test_copy_shares_what_cannot_be_copied() -> None:
     error = GraphexecError("it failed")
     error.__dict__["held"] = held = _Uncopied()
     assert vars(copy.deepcopy(error)) == {"held": held}
-
-
-def test_verdict_is_its_own_copy() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=3))
     assert copy.copy(verdict) is copy.deepcopy(verdict) is verdict
     restored = pickle.loads(pickle.dumps(verdict))
@@ -139,9 +136,16 @@ class _Own(GraphexecError):
         super().__init__(f"{name}: {code}")
 
 
-def test_exception_of_a_user_can_be_pickled() -> None:
+def test_exception_is_pickled_with_what_it_holds() -> None:
     same = pickle.loads(pickle.dumps(_Own("a", code=3)))
     assert (str(same), same.name, same.code) == ("a: 3", "a", 3)
+    error = ModelError("the server is away")
+    error.__cause__ = _OnlyOut("a", "b")
+    same = pickle.loads(pickle.dumps(error))
+    assert (str(same), same.__cause__) == ("the server is away", None)
+    assert pickle.loads(pickle.dumps(ToolRaisedError(_OnlyOut("a", "b")))).error == "_OnlyOut('ab')"
+    attach_snapshot(error, Snapshot("plan", 3))
+    assert snapshot_of(pickle.loads(pickle.dumps(error))) == Snapshot("plan", 3)
 
 
 class _OnlyOut(Exception):
@@ -149,20 +153,6 @@ class _OnlyOut(Exception):
 
     def __init__(self, one: str, other: str) -> None:
         super().__init__(f"{one}{other}")
-
-
-def test_cause_of_another_library_may_be_left_out() -> None:
-    error = ModelError("the server is away")
-    error.__cause__ = _OnlyOut("a", "b")
-    same = pickle.loads(pickle.dumps(error))
-    assert (str(same), same.__cause__) == ("the server is away", None)
-    assert pickle.loads(pickle.dumps(ToolRaisedError(_OnlyOut("a", "b")))).error == "_OnlyOut('ab')"
-
-
-def test_snapshot_goes_with_the_exception() -> None:
-    error = ModelError("the server is away")
-    attach_snapshot(error, Snapshot("plan", 3))
-    assert snapshot_of(pickle.loads(pickle.dumps(error))) == Snapshot("plan", 3)
 
 
 class _WithoutNotes(Exception):

@@ -125,9 +125,6 @@ def test_replacement_must_keep_the_meters() -> None:
         "GX025 advance None: advance is metered by patience in the graph and not in its replacement; decorate it with "
         "@metered(...)"
     )
-
-
-def test_replacement_may_have_more_meters() -> None:
     costly = gx.metered(when_spent=Halted)(gx.metered(when_spent=Halted, budget=PATIENCE)(advance))
     result = run_machine(gx.replace(machine(PATIENCE), costly), Step(0), limited(iterations=2))
     assert result.outcome == Halted(Step(2), gx.Exhausted("iterations", 2, 2))
@@ -201,13 +198,10 @@ def rest(halted: Halted) -> Step | Halted:
     return halted.at if halted.at.number else halted
 
 
-def test_loop_made_by_one_limit_is_spliced() -> None:
-    machine = gx.splice(machine_of(inquire), gx.edges(retry, gx.on(Step, inquire)), after=inquire, on=Halted)
-    assert machine.verify().proved
-    assert not machine.verify(gx.Limits({CALLS: 3})).proved
-
-
-def test_loop_made_by_every_limit_is_refused() -> None:
+def test_loop_made_by_limits_is_checked() -> None:
+    changed = gx.splice(machine_of(inquire), gx.edges(retry, gx.on(Step, inquire)), after=inquire, on=Halted)
+    assert changed.verify().proved
+    assert not changed.verify(gx.Limits({CALLS: 3})).proved
     bounded = gx.metered(when_spent=Halted, budget=PATIENCE)(advance)
     rows = gx.edges(rest, gx.on(Step, bounded) | gx.on(Halted, gx.END))
     with pytest.raises(gx.GraphError, match="it is taken when a limit is reached, and spends nothing"):

@@ -28,11 +28,16 @@ def test_exported_class_is_named_by_its_package(package: ModuleType) -> None:
     assert {public_module(one) for one in classes} == {package.__name__}
 
 
-def test_class_is_named_by_a_package_that_has_not_used_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_is_named_by_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert graphexec.Limits.__module__ != "graphexec"
     limits = graphexec.Limits
     monkeypatch.delitem(vars(graphexec), "Limits")
     assert public_module(limits) == "graphexec"
+    assert module_of_outer(Outer, ("Outer",), monkeypatch) == ["tests.kernel"] * 2
+    assert module_of_outer(Outer, (), monkeypatch) == [__name__] * 2
+    assert module_of_outer(int, ("Outer",), monkeypatch) == [__name__] * 2
+    monkeypatch.setattr(Outer, "__module__", "tests.kernel.not_loaded")
+    assert module_of_outer(None, ("Outer",), monkeypatch)[0] == "tests.kernel.not_loaded"
 
 
 @cases(
@@ -67,22 +72,8 @@ def module_of_outer(exported: object, names: tuple[str, ...], monkeypatch: pytes
     return [public_module(Outer), public_module(Outer.Inner)]
 
 
-def test_package_exports_the_same_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert module_of_outer(Outer, ("Outer",), monkeypatch) == ["tests.kernel"] * 2
-    assert module_of_outer(Outer, (), monkeypatch) == [__name__] * 2
-    assert module_of_outer(int, ("Outer",), monkeypatch) == [__name__] * 2
-
-
-def test_module_that_is_not_loaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Outer, "__module__", "tests.kernel.not_loaded")
-    assert module_of_outer(None, ("Outer",), monkeypatch)[0] == "tests.kernel.not_loaded"
-
-
-def test_stored_message_names_its_public_module() -> None:
+def test_stored_class_names_its_public_module(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Original(AssistantMessage("hi")).dump()["class"] == "graphexec.messages:AssistantMessage"
-
-
-def test_stored_class_of_another_library_keeps_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module_of_outer(Outer, ("Outer",), monkeypatch)[0] == "tests.kernel"
     assert Original(Outer()).dump()["class"] == f"{__name__}:Outer"
 

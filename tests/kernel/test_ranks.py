@@ -79,9 +79,16 @@ def test_falling_rank_changes_nothing(
         assert result.spent == gx.Spent(iterations=int(outcome.limit.reached))
 
 
-def test_manual_stepping_checks_ranks() -> None:
+def test_no_step_follows_a_rank_error() -> None:
     with pytest.raises(CertificateError, match="the rank does not fall from halve"):
         gx.advance(DIAMOND, gx.begin(DIAMOND, Number(4)), gx.Limits(), ranks={**WAY, "join": ((4, ()),)})
+    within = with_ranks({**WAY, "halve": ((3, ()),)})
+    events = stream(DIAMOND, Number(4), within)
+    assert [type(next(events)).__name__ for _ in range(2)] == ["Entered", "Moved"]
+    with pytest.raises(CertificateError):
+        next(events)
+    # A run that does not reach the node is not checked there.
+    assert run(DIAMOND, Number(3), within).outcome == Total("tripled to 10")
 
 
 ANOTHER = (
@@ -119,16 +126,6 @@ def test_ranks_that_are_changed_after_a_run_are_checked() -> None:
     assert run(DIAMOND, Number(4), within).outcome == Total("halved to 2")
     ranks["join"] = ((4, ()),)
     assert "the rank does not fall from halve" in rank_error(DIAMOND, Number(4), within)
-
-
-def test_no_step_follows_a_rank_error() -> None:
-    within = with_ranks({**WAY, "halve": ((3, ()),)})
-    events = stream(DIAMOND, Number(4), within)
-    assert [type(next(events)).__name__ for _ in range(2)] == ["Entered", "Moved"]
-    with pytest.raises(CertificateError):
-        next(events)
-    # A run that does not reach the node is not checked there.
-    assert run(DIAMOND, Number(3), within).outcome == Total("tripled to 10")
 
 
 def stop_halving(even: Even, limit: gx.Exhausted) -> Total:

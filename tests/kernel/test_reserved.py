@@ -156,10 +156,12 @@ def first_reserved_call() -> PendingEffect:
 def test_grace_extends_the_deadline() -> None:
     assert first_reserved_call().deadline == 12
     assert pending(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN).deadline == 12
-
-
-def test_grace_needs_a_deadline() -> None:
     assert pending(LAST_WORDS, Prompt(), agent_limits(model_calls=0)).deadline is None
+    second = pending(LAST_WORDS, first_reserved_call().reply(ModelReply("a"), at=11.0), TEN)
+    mails = pending(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
+    done = finish(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
+    cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
+    assert done.outcome == Summary(("a", "b", "sent", cut))
 
 
 @cases(
@@ -175,14 +177,6 @@ def test_reserved_calls_stop_after_the_grace(settle: Callable[[PendingEffect], g
     settled = settle(first_reserved_call())
     done = finish(LAST_WORDS, reload(settled, LAST_WORDS) if stored else settled, TEN)
     assert (done.outcome, done.spent.seconds, done.spent["model_calls"]) == (GIVEN_UP, 12, 2)
-
-
-def test_cut_batch_keeps_finished_replies() -> None:
-    second = pending(LAST_WORDS, first_reserved_call().reply(ModelReply("a"), at=11.0), TEN)
-    mails = pending(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
-    done = finish(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
-    cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
-    assert done.outcome == Summary(("a", "b", "sent", cut))
 
 
 def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContext:
@@ -493,7 +487,7 @@ def build_graph(*nodes: DrawnNode) -> gx.Graph[Any, Any]:
     return DrawnGraph(nodes).graph
 
 
-def test_explorer_tries_replies_within_the_grace() -> None:
+def test_explorer_knows_the_grace() -> None:
     """Regression: the explorer tried late replies only at the end of the grace, and missed runs that continue."""
     # A node that only the deadline stops leads back to the reserved node.
     machine = build_graph(
@@ -502,9 +496,6 @@ def test_explorer_tries_replies_within_the_grace() -> None:
     )
     assert explore_table(machine, FIVE_SECONDS).endless is not None
     assert {one.code for one in machine.verify(FIVE_SECONDS).findings if one.severity == "error"} == {"GX012"}
-
-
-def test_explorer_distinguishes_states_by_remaining_grace() -> None:
     machine = build_graph(
         # A cut call returns at once, when the grace is over; a late reply takes a detour, and is in time.
         DrawnNode((DrawnEdge("Red", 1),), **GRACE, spent=2),

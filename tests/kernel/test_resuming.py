@@ -80,15 +80,12 @@ def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
         assert result.outcome == Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
 
 
-def test_opaque_node_with_a_stored_outcome_is_skipped() -> None:
+def test_stored_replies_are_not_asked_again() -> None:
     *_, last = texts(Script(ERRAND, Errand(), without_handlers()))
     data = json.loads(last)
     assert (data["node"], len(data["replies"])) == ("come_back", 1)
     # There is no handler that could perform it.
     assert finish(ERRAND, Snapshot.from_json(last, ERRAND)).outcome == Home(("left", "back"))
-
-
-def test_answered_batch_is_not_asked_again() -> None:
     whole = drive_from_text(Script(SURVEY, Topics(("a", "b")), surveyors()))
     done = run(SURVEY, Snapshot.from_json(whole.texts[-1], SURVEY), without_handlers())
     assert (done.outcome, done.spent["tool_calls"]) == (whole.outcome, 2)
@@ -119,8 +116,6 @@ def test_crash_after_a_charge_is_counted() -> None:
         assert snapshot.spent["model_calls"] == attempt + 1
     assert finish(PROMPTS, snapshot, limits).outcome == Stopped(Prompt(), Exhausted("model_calls", 3, 3))
 
-
-def test_crash_loop_ends() -> None:
     def failing(call: CallModel) -> ModelReply:
         raise OSError("the line is dead")
 
@@ -200,6 +195,11 @@ def test_snapshot_is_plain_data() -> None:
         "sequence": 0,
         "run": "",
     }
+    text = pending(INTERVIEW, Topic("tea"), Limits(seconds=1)).cut(at=2.0).to_json()
+    assert json.loads(text)["replies"] == [
+        {"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0, "wanted": 1, "outer": False}}
+    ]
+    assert Snapshot.from_json(text, INTERVIEW).replies == (Exhausted("seconds", 1, 2),)
 
 
 @cases(
@@ -214,14 +214,6 @@ def test_snapshot_is_plain_data() -> None:
 def test_snapshot_from_json_can_be_stored_again(machine: Any, value: object, context: RunContext) -> None:
     for text in texts(Script(machine, value, context)):
         assert Snapshot.from_json(text, machine).to_json() == text
-
-
-def test_cut_is_stored() -> None:
-    text = pending(INTERVIEW, Topic("tea"), Limits(seconds=1)).cut(at=2.0).to_json()
-    assert json.loads(text)["replies"] == [
-        {"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0, "wanted": 1, "outer": False}}
-    ]
-    assert Snapshot.from_json(text, INTERVIEW).replies == (Exhausted("seconds", 1, 2),)
 
 
 GOOD = Snapshot("interview", Topic("tea")).to_json()

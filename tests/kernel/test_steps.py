@@ -48,12 +48,19 @@ def test_steps_are_indexed_like_a_tuple(steps: list[AgentStep], data: st.DataObj
             made[index]
 
 
-def test_steps_equal_only_steps() -> None:
+def test_extended_steps_share_their_storage() -> None:
     step = AgentStep(AgentAction("x", ""), "x")
     assert Steps([step]) == Steps([step])
     assert Steps([step]) != [step]
     assert Steps([step]) != Steps()
     assert step in Steps([step])
+    base = Steps([AgentStep(AgentAction("a", ""), 0)])
+    longest = base.extended([AgentStep(AgentAction("b", ""), 0)])
+    other = base.extended([AgentStep(AgentAction("c", ""), 0)])
+    assert [step.action.tool for step in longest] == ["a", "b"]
+    assert [step.action.tool for step in other] == ["a", "c"]
+    first, second = Run({}).with_steps([step]), Run({}).with_steps([])
+    assert (len(first.steps), len(second.steps), len(AgentFinish({}).steps)) == (1, 0, 0)
 
 
 def test_threads_can_extend_the_same_steps() -> None:
@@ -79,20 +86,6 @@ def test_threads_can_extend_the_same_steps() -> None:
         assert [step.action.tool for step in steps] == ["base", *[str(number)] * 3]
 
 
-def test_extending_the_longest_steps_shares_storage() -> None:
-    base = Steps([AgentStep(AgentAction("a", ""), 0)])
-    longest = base.extended([AgentStep(AgentAction("b", ""), 0)])
-    other = base.extended([AgentStep(AgentAction("c", ""), 0)])
-    assert [step.action.tool for step in longest] == ["a", "b"]
-    assert [step.action.tool for step in other] == ["a", "c"]
-
-
-def test_empty_steps_are_never_extended_in_place() -> None:
-    step = AgentStep(AgentAction("x", ""), "x")
-    first, second = Run({}).with_steps([step]), Run({}).with_steps([])
-    assert (len(first.steps), len(second.steps), len(AgentFinish({}).steps)) == (1, 0, 0)
-
-
 @given(steps=STEPS)
 def test_steps_are_stored_as_a_list(steps: Sequence[AgentStep]) -> None:
     adapter = TypeAdapter(Run)
@@ -101,12 +94,9 @@ def test_steps_are_stored_as_a_list(steps: Sequence[AgentStep]) -> None:
     assert adapter.validate_python(data) == Run({"input": "x"}, Steps(steps))
 
 
-def test_step_unpacks_into_action_and_observation() -> None:
+def test_step_and_answer_have_parts() -> None:
     action, observation = AgentStep(AgentAction("x", ""), 3)
     assert (action, observation) == (AgentAction("x", ""), 3)
-
-
-def test_answer_is_the_output_or_the_only_value() -> None:
     assert AgentFinish({"output": 1, "log": 2}).output == 1
     assert AgentFinish({"answer": 1}).output == 1
     with pytest.raises(KeyError):

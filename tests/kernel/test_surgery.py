@@ -71,14 +71,11 @@ def round_down(even: Even) -> Sum:
     return Sum(even.value // 10 * 10, "rounded")
 
 
-def test_replace_changes_the_function_of_a_node() -> None:
+def test_replace_keeps_edges_and_groups() -> None:
     machine = gx.replace(DIAMOND, rename(round_down, "halve"))
     assert run_to(machine, Number(46)) == Total("rounded to 40")
     assert run_to(DIAMOND, Number(46)) == Total("halved to 23")
     assert machine.edges == DIAMOND.edges
-
-
-def test_surgery_keeps_the_groups_of_nodes() -> None:
     grouped = gx.replace(DIAMOND, dataclasses.replace(halve, group="rounding"))
     again = bind(gx.wrap(gx.replace(grouped, halve), halve, after=lambda value: value))
     assert {one.name: one.group for one in again if one.group} == {"halve": "rounding"}
@@ -211,14 +208,13 @@ def skip(tock: Tock) -> Tock:
     return Tock(tock.count + 100)
 
 
-def test_spliced_node_may_ask() -> None:
+def test_splice_changes_an_asking_node_or_a_loop() -> None:
     machine = gx.splice(INTERVIEW, DOUBT, after=interview, on=Interview)
     assert run_to(machine, Topic("tea", 1), reporter()) == Interview(("re: tea 0 0", "re: sure?"))
-
-
-def test_splice_into_a_loop() -> None:
     machine = gx.splice(CLOCK, gx.edges(skip, gx.on(Tock, tock)), after=tick, on=Tock)
     assert run_machine(machine, Tick(), limited(iterations=2)).outcome.at == Tick(202)
+    faults = faults_of(gx.splice, DIAMOND, gx.edges(count, gx.on(Sum, join)), after=split, on=[Even, Odd])
+    assert {fault.split()[1] for fault in faults} == {"halve", "triple"}
 
 
 @gx.node
@@ -324,11 +320,6 @@ def test_change_with_faults_is_refused(change: Callable[[], object], faults: str
 )
 def test_change_of_an_invalid_edge_is_refused(change: Callable[[], object], text: str) -> None:
     assert text in error_message(InputError, change)
-
-
-def test_splice_reports_nodes_that_are_cut_off() -> None:
-    faults = faults_of(gx.splice, DIAMOND, gx.edges(count, gx.on(Sum, join)), after=split, on=[Even, Odd])
-    assert {fault.split()[1] for fault in faults} == {"halve", "triple"}
 
 
 # ---- drop_edge

@@ -188,13 +188,6 @@ def sneak(effect: Any) -> gx.Graph[Left, Any]:
     return machine_of(sneaking)
 
 
-def test_yield_without_from_is_reported() -> None:
-    message = error_message(
-        errors.UndeclaredEffectError, run_machine, sneak(gx.ask(Question("?"))), Left(1), answering([]), LIVE[:1]
-    )
-    assert "sneaking yielded a generator instead of an effect; write reply = yield from" in message
-
-
 @cases("driver", ALL_DRIVERS)
 @cases(
     ("effect", "asked"),
@@ -217,13 +210,17 @@ def test_undeclared_effect_is_not_carried_out(effect: Any, asked: str, driver: D
     )
 
 
-def test_missing_handler_is_reported_with_a_remedy() -> None:
+def test_missing_handler_is_reported_before_any_call() -> None:
     with pytest.raises(errors.MissingHandlerError) as caught:
         run_machine(INTERVIEW, Topic("tea"))
     assert caught.value.effect == Question("tea 0 0")
     assert str(caught.value) == (
         "no handler answers Question; pass handlers={Question: a function from Question to its reply}"
     )
+    calls: list[object] = []
+    with pytest.raises(errors.MissingHandlerError, match="no handler answers Fetch"):
+        run_machine(BOTH, Left(1), answering(calls))
+    assert calls == []
 
 
 @dataclass(frozen=True)
@@ -242,22 +239,12 @@ def both(left: Left) -> gx.Asks[Question | Fetch, Total]:
 BOTH = machine_of(both)
 
 
-def test_batch_with_a_missing_handler_does_not_start() -> None:
-    calls: list[object] = []
-    with pytest.raises(errors.MissingHandlerError, match="no handler answers Fetch"):
-        run_machine(BOTH, Left(1), answering(calls))
-    assert calls == []
-
-
-def test_cut_batch_of_mixed_effects_leaves_the_node() -> None:
-    limits = gx.Limits(seconds=5)
-    done = finish(BOTH, pending(BOTH, Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
-    assert done.outcome == Stopped(Left(1), gx.Exhausted("seconds", 5, 5))
-
-
 def test_batch_may_mix_effects() -> None:
     answers = make_run_context({Question: lambda _: "yes", Fetch: lambda _: "page"})
     assert run_machine(BOTH, Left(1), answers).outcome == Total("yes, page")
+    limits = gx.Limits(seconds=5)
+    done = finish(BOTH, pending(BOTH, Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
+    assert done.outcome == Stopped(Left(1), gx.Exhausted("seconds", 5, 5))
 
 
 # ---- exceptions
@@ -353,11 +340,15 @@ def test_run_refuses_an_invalid_start(kind: type[Exception], start: Callable[[],
     assert text in error_message(kind, start)
 
 
-def test_advance_raises_before_the_step() -> None:
+def test_undeclared_effect_stops_before_its_step() -> None:
     machine = sneak(CallTool("rm", "everything"))
     after = pending(machine, Left(1)).reply("yes", at=0.0)
     assert "a CallTool" in error_message(errors.UndeclaredEffectError, finish, machine, after)
     assert after.spent["tool_calls"] == 0
+    message = error_message(
+        errors.UndeclaredEffectError, run_machine, sneak(gx.ask(Question("?"))), Left(1), answering([]), LIVE[:1]
+    )
+    assert "sneaking yielded a generator instead of an effect; write reply = yield from" in message
 
 
 def test_tool_call_replies_with_a_tool_result() -> None:

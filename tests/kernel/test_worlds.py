@@ -81,40 +81,37 @@ def observations(executor: gx.AgentExecutor) -> list[Any]:
 
 
 class TestAnswers:
-    def test_own_model_and_tools(self) -> None:
+    def test_own_model_tools_and_memory(self) -> None:
         def script() -> Script[Ready, Any]:
             executor = delegating(archivist(CALLS, "Final Answer: I have found it"))
             return Script(executor.graph, START, executor.run_context)
 
         assert [step.observation for step in run_script(script).outcome.run.steps] == ["I have found it"]
-
-    def test_own_tools_are_called(self) -> None:
         inner = archivist(CALLS, "Final Answer: found")
         assert observations(delegating(inner)) == ["found"]
         assert isinstance(inner.agent.model, ScriptedModel)
         assert "A lot about elms." in str(inner.agent.model.requests[1])
+        agent = gx.create_tool_calling_agent(ScriptedModel(["remembered"]), [])
+        inner = gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True))
+        assert observations(delegating(inner)) == ["remembered"]
+        assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
 
     def test_own_handlers(self) -> None:
         assert observations(delegating(asking("inner"), handlers={AskHuman: answer_outer})) == ["inner"]
         assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
 
-    def test_inner_world_wins(self) -> None:
+    def test_world_of_a_node(self) -> None:
         middle = delegating(archivist("Final Answer: innermost"))
         assert observations(delegating(middle)) == ["done"]
         first = next(one for one in middle.graph if one.name == "inner.plan").world
         embedded = next(one for one in delegating(middle).graph if one.name == "inner.inner.plan")
         assert embedded.world is first
-
-    def test_graph_has_no_world(self) -> None:
         assert all(one.world is None for one in archivist().graph)
         assert all(one.world is not None for one in delegating(archivist()).graph if one.name == "inner.plan")
         assert not compile_program(archivist().graph, gx.Limits()).worlds
-
-    def test_own_memory(self) -> None:
-        agent = gx.create_tool_calling_agent(ScriptedModel(["remembered"]), [])
-        inner = gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True))
-        assert observations(delegating(inner)) == ["remembered"]
-        assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
+        executor, other = delegating(archivist()), embed_graph(archivist().graph)
+        with pytest.raises(InputError, match=r"embed its executor, as in embed\(inner, name\)"):
+            executor.with_graph(other)
 
     def test_run_context_answers_the_rest(self) -> None:
         inner = asking("")
@@ -128,11 +125,6 @@ class TestAnswers:
 
         executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: answer_outer})
         assert observations(executor) == ["outer"]
-
-    def test_embedded_graph_of_an_executor_is_refused(self) -> None:
-        executor, other = delegating(archivist()), embed_graph(archivist().graph)
-        with pytest.raises(InputError, match=r"embed its executor, as in embed\(inner, name\)"):
-            executor.with_graph(other)
 
     def test_surgery_keeps_the_world(self) -> None:
         executor = delegating(archivist("Final Answer: found"))
