@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from graphexec.errors import ModelError
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.models import WrappedModel
 from graphexec.models.http.remote import RemoteModel
@@ -36,6 +37,19 @@ def stream_async(model: Called, request: ModelRequest = HELLO, *, timeout: float
 
 
 MODES: tuple[Ask, ...] = (call_blocking, call_async, stream_blocking, stream_async)
+
+
+def check_reply_or_error(call: Callable[[], object]) -> None:
+    """Assert that a call returns, or raises a readable model error. Any other exception fails the test."""
+    message = ""
+    try:
+        call()
+    except ModelError as error:
+        message = str(error)
+    assert message.isprintable()
+    assert len(message) < 1000
+
+
 # The modes of calling a model, as cases of a test.
 all_modes = cases("ask", MODES)
 both_calls = cases("ask", MODES[:2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage
+from tests.models.recorded import CALLS, CALLS_REPLY, CALLS_STREAM, CHAT, CHAT_REPLY, STREAM
 
 MESSAGE = (
     b'{"id":"msg_01","type":"message","role":"assistant","model":"claude-9","content":['
@@ -167,3 +168,6 @@ CLAUDE_TEXT = Recording(MESSAGE, MESSAGE_STREAM, MESSAGE_REPLY)
 CLAUDE_CALLS = Recording(TOOL_USE, TOOL_USE_STREAM, TOOL_USE_REPLY)
 GPT_TEXT = Recording(RESPONSE, RESPONSE_STREAM, RESPONSE_REPLY)
 GPT_CALL = Recording(RESPONSE_CALL, RESPONSE_CALL_STREAM, RESPONSE_CALL_REPLY)
+
+CHAT_TEXT = Recording(CHAT, STREAM, CHAT_REPLY)
+CHAT_CALLS = Recording(CALLS, CALLS_STREAM, CALLS_REPLY)

@@ -10,19 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import ContextOverflowError, InvalidReplyError, ModelError, RateLimitError, ServerError
+from graphexec import errors, messages
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
-    CompletionRequest,
     Message,
     ModelReply,
     ReplyDelta,
     SystemMessage,
     ToolCall,
-    ToolMessage,
-    ToolSpec,
-    Usage,
     UserMessage,
 )
 from graphexec.models.http.dialect import Sampling
@@ -35,11 +31,12 @@ from tests.models.test_anthropic_wire import MESSAGES
 from tests.parameters import cases
 
 PEER = Endpoint("gpt-9", "https://api.example/v1")
-ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
+PARAMETERS = {"type": "object", "required": ("a", "b")}
+ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType(PARAMETERS))
 
 
 # Any: a request's JSON.
-def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False, limit: int | None = None) -> Any:
+def encode_body(request: messages.ModelRequest, *, stream: bool = False, limit: int | None = None) -> Any:
     return json.loads(write(encode(request, Sampling("gpt-9", max_tokens=limit), stream=stream)))
 
 
@@ -55,11 +52,11 @@ def say(text: str) -> dict[str, Any]:
 
 
 def call(index: int | None, **item: Any) -> dict[str, Any]:
-    return {
-        "type": "response.output_item.added",
-        "output_index": index,
-        "item": {"type": "function_call", **item},
-    }
+    return {"type": "response.output_item.added", "output_index": index, "item": {"type": "function_call", **item}}
+
+
+def more(index: int | None, delta: str, **item: Any) -> dict[str, Any]:
+    return {"type": "response.function_call_arguments.delta", "output_index": index, "delta": delta, **item}
 
 
 def end(status: str = "completed", kind: str | None = None, **response: Any) -> dict[str, Any]:
@@ -80,12 +77,11 @@ def test_messages_are_encoded_as_items() -> None:
             SystemMessage("be brief"),
             UserMessage("1 + 1?"),
             AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),)),
-            ToolMessage("c1", "2"),
+            messages.ToolMessage("c1", "2"),
             AssistantMessage("2", (ToolCall("c2", "add", "{"),)),
             SystemMessage("answer now"),
         ]
     )
-    assistant_message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "2"}]}
     assert encode_body(request) == {
         "model": "gpt-9",
         "store": False,
@@ -94,7 +90,7 @@ def test_messages_are_encoded_as_items() -> None:
             {"role": "user", "content": "1 + 1?"},
             {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
             {"type": "function_call_output", "call_id": "c1", "output": "2"},
-            assistant_message,
+            {"role": "assistant", **message("2")},
             {"type": "function_call", "call_id": "c2", "name": "add", "arguments": "{}"},
         ],
     }
@@ -103,16 +99,10 @@ def test_messages_are_encoded_as_items() -> None:
 def test_only_set_options_are_sent_without_stop() -> None:
     assert set(encode_body(HELLO)) == {"model", "input", "store"}
     full = encode_body(ChatRequest(HELLO.messages, (ADD,), ("STOP",), {"type": "object"}), stream=True, limit=9)
-    tool = {
-        "type": "function",
-        "name": "add",
-        "description": "Add two numbers.",
-        "parameters": {"type": "object", "required": ["a", "b"]},
-        "strict": False,
-    }
+    described = {"name": "add", "description": "Add two numbers.", "parameters": {**PARAMETERS, "required": ["a", "b"]}}
     assert full == {
         **encode_body(HELLO),
-        "tools": [tool],
+        "tools": [{"type": "function", "strict": False, **described}],
         "include": ["reasoning.encrypted_content"],
         "text": {"format": {"type": "json_schema", "name": "reply", "schema": {"type": "object"}}},
         "max_output_tokens": 9,
@@ -122,7 +112,7 @@ def test_only_set_options_are_sent_without_stop() -> None:
 
 
 def test_completion_is_a_user_message() -> None:
-    request = CompletionRequest("One two", stop=("three",))
+    request = messages.CompletionRequest("One two", stop=("three",))
     assert route(request) == route(HELLO) == "responses"
     assert encode_body(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
 
@@ -148,17 +138,16 @@ def contents_of(message: Message) -> list[object]:
             return [("user", content)]
         case AssistantMessage(content, calls):
             return [*([("assistant", content)] if content or not calls else []), *calls]
-        case ToolMessage(call_id, content):
+        case messages.ToolMessage(call_id, content):
             return [(call_id, content)]
 
 
 @given(st.lists(MESSAGES, max_size=8))
-def test_messages_are_sent_in_order(messages: list[Message]) -> None:
-    body = encode_body(ChatRequest(messages))
-    assert [part for item in body["input"] for part in read_back(item)] == [
-        part for m in messages for part in contents_of(m)
-    ]
-    system = [m.content for m in messages if isinstance(m, SystemMessage) and m.content.strip()]
+def test_messages_are_sent_in_order(listed: list[Message]) -> None:
+    body = encode_body(ChatRequest(listed))
+    sent = [part for item in body["input"] for part in read_back(item)]
+    assert sent == [part for one in listed for part in contents_of(one)]
+    system = [one.content for one in listed if isinstance(one, SystemMessage) and one.content.strip()]
     assert body.get("instructions", "") == "\n\n".join(system)
 
 
@@ -168,15 +157,14 @@ def test_messages_are_sent_in_order(messages: list[Message]) -> None:
         ("completed", None, "stop"),
         ("incomplete", "max_output_tokens", "length"),
         ("incomplete", "content_filter", "other"),
-        ("incomplete", None, "other"),
-        ("cancelled", None, "other"),
+        *((status, None, "other") for status in ("incomplete", "cancelled")),
     ],
 )
-def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: str) -> None:
-    assert whole(message("a"), status=status, incomplete_details={"reason": reason}).finish_reason == finish
-    _, reply = decode_stream(say("a"), end(status, "incomplete", incomplete_details={"reason": reason}))
-    assert reply == ModelReply("a", finish_reason=reply.finish_reason)
-    assert reply.finish_reason == finish
+def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: messages.FinishReason) -> None:
+    details = {"reason": reason}
+    assert whole(message("a"), status=status, incomplete_details=details).finish_reason == finish
+    _, reply = decode_stream(say("a"), end(status, "incomplete", incomplete_details=details))
+    assert reply == ModelReply("a", finish_reason=finish)
 
 
 def test_truncated_arguments_are_unchanged() -> None:
@@ -186,7 +174,7 @@ def test_truncated_arguments_are_unchanged() -> None:
     assert reply == ModelReply("", (ToolCall("c", "add", '{"a'),), finish_reason="length")
     _, streamed = decode_stream(
         call(0, id="i", call_id="c", name="add", arguments=""),
-        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a'},
+        more(0, '{"a'),
         {"type": "response.output_item.done", "output_index": 0, "item": cut},
         end("incomplete", output=[cut], incomplete_details=details),
     )
@@ -202,25 +190,17 @@ def test_refusal_is_the_text_of_the_reply() -> None:
 @cases("indexes", [(0, 1), (3, 7), (None, None)])
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
-
-    def more(index: int | None, item_id: str, delta: str) -> dict[str, Any]:
-        kind = "response.function_call_arguments.delta"
-        return {"type": kind, "output_index": index, "item_id": item_id, "delta": delta}
-
     deltas, reply = decode_stream(
         call(first, id="i1", call_id="a", name="add"),
         call(second, id="i2", call_id="b", name="sub"),
-        more(second, "i2", "{}"),
-        more(first, "i1", "{"),
-        more(first, "i1", "}"),
+        more(second, "{}", item_id="i2"),
+        more(first, "{", item_id="i1"),
+        more(first, "}", item_id="i1"),
         end(output=[{"type": "function_call", "call_id": "a", "name": "add", "arguments": "{}"}]),
     )
     assert reply.tool_calls == (ToolCall("a", "add", "{}"), ToolCall("b", "sub", "{}"))
-    assert deltas[:3] == [
-        ReplyDelta(index=0, call_id="a", name="add"),
-        ReplyDelta(index=1, call_id="b", name="sub"),
-        ReplyDelta(index=1, arguments="{}"),
-    ]
+    begun = [ReplyDelta(index=0, call_id="a", name="add"), ReplyDelta(index=1, call_id="b", name="sub")]
+    assert deltas[:3] == [*begun, ReplyDelta(index=1, arguments="{}")]
 
 
 def test_unstreamed_output_is_read_from_final_event() -> None:
@@ -235,7 +215,7 @@ def test_text_is_cut_before_a_stop_string() -> None:
     output = [message("Thought: so\nObs", "ervation: 4"), item]
     usage = {"input_tokens": 5, "output_tokens": 9}
     reply = whole(*output, stop=("\nObservation",), usage=usage, status="incomplete")
-    assert reply == ModelReply("Thought: so", (), Usage(5, 9), "stop")
+    assert reply == ModelReply("Thought: so", (), messages.Usage(5, 9), "stop")
     events = [say("Thought:"), say(" so\nObs"), say("ervation: 4"), call(1, **item), end(output=output, usage=usage)]
     deltas, streamed = decode_stream(*events, stop=("\nObservation",))
     assert streamed == reply
@@ -269,7 +249,7 @@ def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, .
     ],
 )
 def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
-    with pytest.raises(InvalidReplyError) as caught:
+    with pytest.raises(errors.InvalidReplyError) as caught:
         decode(body, PEER)
     assert fault in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -278,22 +258,17 @@ def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
 @cases(
     ("code", "error"),
     [
-        ("server_error", ServerError),
-        ("server_is_overloaded", ServerError),
-        ("rate_limit_exceeded", RateLimitError),
-        ("context_length_exceeded", ContextOverflowError),
-        ("invalid_prompt", InvalidReplyError),
+        *((code, errors.ServerError) for code in ("server_error", "server_is_overloaded")),
+        ("rate_limit_exceeded", errors.RateLimitError),
+        ("context_length_exceeded", errors.ContextOverflowError),
+        ("invalid_prompt", errors.InvalidReplyError),
     ],
 )
-def test_reported_errors_have_their_class(code: str, error: type[ModelError]) -> None:
+def test_reported_errors_have_their_class(code: str, error: type[errors.ModelError]) -> None:
     reported = {"code": code, "message": "Sorry"}
-    for event in (
-        {"type": "error", **reported},
-        {"type": "error", "error": reported},
-        {"error": reported},
-        end("failed", error=reported),
-    ):
-        with pytest.raises(ModelError) as caught:
+    ways = ({"type": "error", **reported}, {"type": "error", "error": reported}, {"error": reported})
+    for event in (*ways, end("failed", error=reported)):
+        with pytest.raises(errors.ModelError) as caught:
             decode_stream(event)
         assert type(caught.value) is error
     with pytest.raises(error):
@@ -301,5 +276,5 @@ def test_reported_errors_have_their_class(code: str, error: type[ModelError]) ->
 
 
 def test_incomplete_stream_is_an_error() -> None:
-    with pytest.raises(InvalidReplyError, match="before the reply was complete"):
+    with pytest.raises(errors.InvalidReplyError, match="before the reply was complete"):
         decode_stream(say("a"))

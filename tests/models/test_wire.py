@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -15,24 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import messages
-from graphexec.errors import BadRequestError, ContextOverflowError, InvalidReplyError, ModelError
+from graphexec.errors import BadRequestError, ContextOverflowError, InvalidReplyError
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.openai_compatible import encode, route
 from graphexec.models.providers.openai_reply import ChatStream, decode
-from tests.models.actors import HELLO, aread_stream, asse, read_stream, scripted_server, sse
-from tests.models.recorded import (
-    CALLS,
-    CALLS_REPLY,
-    CALLS_STREAM,
-    CHAT,
-    CHAT_REPLY,
-    COMPLETION,
-    COMPLETION_REPLY,
-    OVERFLOW,
-    STREAM,
-)
+from tests.models import recorded
+from tests.models.actors import HELLO, scripted_server, sse
+from tests.models.call_modes import call_blocking, check_reply_or_error, stream_blocking
+from tests.models.recorded import CALLS, CALLS_REPLY, CALLS_STREAM, CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
@@ -40,7 +29,7 @@ ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "ob
 
 
 # Any: a request's JSON.
-def encode_body(request: messages.ChatRequest | messages.CompletionRequest, *, stream: bool = False) -> Any:
+def encode_body(request: messages.ModelRequest, *, stream: bool = False) -> Any:
     return json.loads(write(encode(request, Sampling("tiny"), stream=stream)))
 
 
@@ -53,26 +42,23 @@ def decode_stream(*chunks: object) -> messages.ModelReply:
 
 
 def test_messages_are_encoded_for_openai() -> None:
+    arguments = '{"a": 1, "b": 1}'
     request = messages.ChatRequest(
         [
             messages.SystemMessage("be brief"),
             messages.UserMessage("1 + 1?"),
-            messages.AssistantMessage("", (messages.ToolCall("c1", "add", '{"a": 1, "b": 1}'),)),
+            messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),)),
             messages.ToolMessage("c1", "2"),
             messages.AssistantMessage("2"),
         ]
     )
-    function = {"name": "add", "arguments": '{"a": 1, "b": 1}'}
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}}
     assert encode_body(request) == {
         "model": "tiny",
         "messages": [
             {"role": "system", "content": "be brief"},
             {"role": "user", "content": "1 + 1?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-            },
+            {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c1", "content": "2"},
             {"role": "assistant", "content": "2"},
         ],
@@ -80,17 +66,13 @@ def test_messages_are_encoded_for_openai() -> None:
 
 
 def test_only_set_options_are_sent() -> None:
-    bare = encode_body(HELLO)
-    assert set(bare) == {"model", "messages"}
+    assert set(encode_body(HELLO)) == {"model", "messages"}
     full = encode_body(messages.ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
     parameters = {"type": "object", "required": ["a", "b"]}
-    assert full["tools"] == [
-        {"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": parameters}}
-    ]
-    assert full["response_format"] == {
-        "type": "json_schema",
-        "json_schema": {"name": "reply", "schema": {"type": "object"}},
-    }
+    function = {"name": "add", "description": "Add two numbers.", "parameters": parameters}
+    assert full["tools"] == [{"type": "function", "function": function}]
+    schema = {"name": "reply", "schema": {"type": "object"}}
+    assert full["response_format"] == {"type": "json_schema", "json_schema": schema}
     assert full["stop"] == ["\nObservation"]
 
 
@@ -102,21 +84,20 @@ def test_completions_have_their_own_route() -> None:
 
 def test_stream_requests_the_usage() -> None:
     body = encode_body(HELLO, stream=True)
-    assert body["stream"] is True
-    assert body["stream_options"] == {"include_usage": True}
+    assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
 
 
-@cases("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
-def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
-    message = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
-    assert encode_body(messages.ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
-
-
-@cases("arguments", ["{'a': 1}", '{"a": 1,}'])
-def test_readable_arguments_are_sent_back_as_json(arguments: str) -> None:
+@cases(
+    ("arguments", "sent"),
+    [
+        *((invalid, {}) for invalid in ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"]),
+        *((readable, {"a": 1}) for readable in ["{'a': 1}", '{"a": 1,}']),
+    ],
+)
+def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, int]) -> None:
     message = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
     function = encode_body(messages.ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
-    assert json.loads(function["arguments"]) == {"a": 1}
+    assert json.loads(function["arguments"]) == sent
 
 
 def test_schema_must_be_json() -> None:
@@ -124,27 +105,9 @@ def test_schema_must_be_json() -> None:
         encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
 
 
-def failure(call: Callable[[], object]) -> ModelError | None:
-    """Return the model error that a call raises, or `None`. Any other exception fails the test."""
-    try:
-        call()
-    except ModelError as error:
-        return error
-    return None
-
-
-def is_readable(error: ModelError | None) -> bool:
-    return error is None or (str(error).isprintable() and len(str(error)) < 1000)
-
-
-@given(st.text(st.characters()))
-def test_any_text_is_sent_unchanged(text: str) -> None:
-    assert encode_body(messages.ChatRequest([messages.UserMessage(text)]))["messages"][0]["content"] == text
-
-
 @cases(
     ("body", "chat", "reply"),
-    [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (COMPLETION, False, COMPLETION_REPLY)],
+    [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (recorded.COMPLETION, False, recorded.COMPLETION_REPLY)],
 )
 def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool, reply: messages.ModelReply) -> None:
     assert decode(body, PEER, chat=chat) == reply
@@ -153,57 +116,25 @@ def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool
             decode(body[:end], PEER, chat=chat)
 
 
-@pytest.mark.medium
-@cases(("body", "reply"), [(STREAM, CHAT_REPLY), (CALLS_STREAM, CALLS_REPLY)])
-def test_stream_is_a_reply_only_when_complete(body: bytes, reply: messages.ModelReply) -> None:
-    complete = False
-    for end in range(len(body) + 1):
-        try:
-            got = read_stream(scripted_server(sse(body[:end])).stream(HELLO))
-        except InvalidReplyError:
-            assert not complete
-        else:
-            assert got == reply
-            complete = True
-    assert complete
-
-
-@given(st.lists(st.integers(0, len(CALLS_STREAM))))
-def test_chunks_may_be_cut_anywhere(cuts: list[int]) -> None:
-    ends = [0, *sorted(cuts), len(CALLS_STREAM)]
-    pieces = [CALLS_STREAM[begin:end] for begin, end in pairwise(ends)]
-    assert read_stream(scripted_server(sse(pieces)).stream(HELLO)) == CALLS_REPLY
-    streamed = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=asse(pieces))
-    assert asyncio.run(aread_stream(scripted_server(streamed))) == CALLS_REPLY
+@given(st.text(st.characters()))
+def test_any_text_is_sent_unchanged(text: str) -> None:
+    assert encode_body(messages.ChatRequest([messages.UserMessage(text)]))["messages"][0]["content"] == text
 
 
 @cases("newline", [b"\n", b"\r\n", b"\r"])
 def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
     body = STREAM.replace(b"\n", newline)
-    assert read_stream(scripted_server(sse([body[i : i + 1] for i in range(len(body))])).stream(HELLO)) == CHAT_REPLY
-
-
-@given(st.binary(max_size=200), st.sampled_from([200, 201, 204, 301, 400, 401, 404, 429, 500, 503]))
-def test_any_response_is_reply_or_model_error(body: bytes, status: int) -> None:
-    # Some errors are retried, so the response is repeated.
-    model = scripted_server(*(httpx.Response(status, content=body) for _ in range(3)))
-    assert is_readable(failure(lambda: model.complete(HELLO)))
-
-
-@given(st.integers(0, len(CALLS_STREAM) - 1), st.binary(min_size=1, max_size=3))
-def test_damaged_stream_is_reply_or_model_error(position: int, damage: bytes) -> None:
-    body = CALLS_STREAM[:position] + damage + CALLS_STREAM[position + 1 :]
-    assert is_readable(failure(lambda: read_stream(scripted_server(sse(body)).stream(HELLO))))
+    assert stream_blocking(scripted_server(sse([body[i : i + 1] for i in range(len(body))]))) == CHAT_REPLY
 
 
 KEYS = ["error", "message", "code", "choices", "tool_calls", "function", "usage", "detail", "n_ctx", "n_prompt_tokens"]
 SCALARS = st.none() | st.booleans() | st.integers() | st.text()
 
 
-@given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner)))
-def test_any_json_is_reply_or_model_error(body: object) -> None:
-    assert is_readable(failure(lambda: scripted_server(httpx.Response(200, json=body)).complete(HELLO)))
-    assert is_readable(failure(lambda: scripted_server(httpx.Response(400, json=body)).complete(HELLO)))
+@cases("status", [200, 400])
+@given(body=st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner)))
+def test_any_json_is_reply_or_model_error(status: int, body: object) -> None:
+    check_reply_or_error(lambda: call_blocking(scripted_server(httpx.Response(status, json=body))))
 
 
 @cases(
@@ -229,21 +160,26 @@ def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
     assert str(caught.value).startswith("tiny at http://127.0.0.1:1/v1 ")
 
 
-def test_optional_members_have_defaults() -> None:
-    assert decode(b'{"choices": [{"message": {"content": null}}]}', PEER, chat=True) == messages.ModelReply(
-        "", (), messages.Usage(), "other"
-    )
-    refused = b'{"choices": [{"message": {"content": null, "refusal": "I cannot"}, "finish_reason": "stop"}]}'
-    assert decode(refused, PEER, chat=True).content == "I cannot"
-    nameless = b'{"choices": [{"message": {"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}}]}'
-    assert decode(nameless, PEER, chat=True).tool_calls == (messages.ToolCall("call_0", "add", '{"a": 1}'),)
+ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
+
+
+@cases(
+    ("message", "content", "calls"),
+    [
+        ('{"content": null}', "", ()),
+        ('{"content": null, "refusal": "I cannot"}', "I cannot", ()),
+        ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
+    ],
+)
+def test_optional_members_have_defaults(message: str, content: str, calls: tuple[messages.ToolCall, ...]) -> None:
+    body = f'{{"choices": [{{"message": {message}}}]}}'.encode()
+    assert decode(body, PEER, chat=True) == messages.ModelReply(content, calls, messages.Usage(), "other")
 
 
 def test_truncated_arguments_are_unchanged() -> None:
     body = CALLS.replace(b'"{\\"a\\": 17, \\"b\\": 25}"', b'"{"').replace(b'"tool_calls","index"', b'"length","index"')
     reply = decode(body, PEER, chat=True)
-    assert reply.tool_calls[0].arguments == "{"
-    assert reply.finish_reason == "length"
+    assert (reply.tool_calls[0].arguments, reply.finish_reason) == ("{", "length")
 
 
 # Any: a chunk's JSON.
@@ -268,16 +204,16 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
 
 
 def test_deltas_of_a_call_have_its_position() -> None:
-    deltas = [
-        piece for piece in scripted_server(sse(CALLS_STREAM)).stream(HELLO) if isinstance(piece, messages.ReplyDelta)
-    ]
+    pieces = scripted_server(sse(CALLS_STREAM)).stream(HELLO)
+    deltas = [piece for piece in pieces if isinstance(piece, messages.ReplyDelta)]
     assert deltas[0] == messages.ReplyDelta(index=0, call_id="yO5m", name="add", arguments="{")
     assert "".join(delta.arguments for delta in deltas) == CALLS_REPLY.tool_calls[0].arguments
 
 
 def test_done_completes_a_stream_without_usage() -> None:
     body = b'data: {"choices":[{"text":"hi","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    assert read_stream(scripted_server(sse(body)).stream(messages.CompletionRequest("a"))) == messages.ModelReply("hi")
+    asked = messages.CompletionRequest("a")
+    assert stream_blocking(scripted_server(sse(body)), asked) == messages.ModelReply("hi")
 
 
 def test_error_in_a_stream_is_an_invalid_reply() -> None:
@@ -290,9 +226,4 @@ def test_error_in_a_stream_is_an_invalid_reply() -> None:
 
 def test_overflow_with_status_200_is_an_overflow() -> None:
     with pytest.raises(ContextOverflowError):
-        decode(OVERFLOW, PEER, chat=True)
-
-
-def test_server_without_streaming_sends_the_whole_reply() -> None:
-    assert list(scripted_server(httpx.Response(200, content=CHAT)).stream(HELLO)) == [CHAT_REPLY]
-    assert asyncio.run(aread_stream(scripted_server(httpx.Response(200, content=CHAT)))) == CHAT_REPLY
+        decode(recorded.OVERFLOW, PEER, chat=True)
