@@ -114,8 +114,7 @@ def tock(at: Tock) -> Tick:
 
 
 CLOCK: Graph[Tick, Stopped] = graph(
-    edges(tick, on(Tock, tock) | on(Stopped, END)) | edges(tock, on(Tick, tick)),
-    start=tick,
+    edges(tick, on(Tock, tock) | on(Stopped, END)) | edges(tock, on(Tick, tick)), start=tick
 )
 
 
@@ -198,8 +197,7 @@ def countdown(left: Left) -> Left | Landed:
 
 
 SELF_LOOP: Graph[Left, Landed | Stopped] = graph(
-    edges(countdown, on(Left, countdown) | on(Landed, END) | on(Stopped, END)),
-    start=countdown,
+    edges(countdown, on(Left, countdown) | on(Landed, END) | on(Stopped, END)), start=countdown
 )
 
 
@@ -227,8 +225,7 @@ def interview(topic: Topic) -> Asks[Question, Interview]:
 
 
 INTERVIEW: Graph[Topic, Interview | Stopped] = graph(
-    edges(interview, on(Interview, END) | on(Stopped, END)),
-    start=interview,
+    edges(interview, on(Interview, END) | on(Stopped, END)), start=interview
 )
 
 
@@ -253,10 +250,7 @@ def survey(topics: Topics) -> Asks[CallTool, Survey]:
     return Survey(results)
 
 
-SURVEY: Graph[Topics, Survey | Stopped] = graph(
-    edges(survey, on(Survey, END) | on(Stopped, END)),
-    start=survey,
-)
+SURVEY: Graph[Topics, Survey | Stopped] = graph(edges(survey, on(Survey, END) | on(Stopped, END)), start=survey)
 
 
 def surveyors(limits: Limits | None = None) -> RunContext:
@@ -274,10 +268,7 @@ def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
     return Prompt(given.calls + 1)
 
 
-PROMPTS: Graph[Prompt, Stopped] = graph(
-    edges(prompt, on(Prompt, prompt) | on(Stopped, END)),
-    start=prompt,
-)
+PROMPTS: Graph[Prompt, Stopped] = graph(edges(prompt, on(Prompt, prompt) | on(Stopped, END)), start=prompt)
 
 
 @charged(when_spent=Stopped)
@@ -289,8 +280,7 @@ def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
 
 # Each round of its loop asks for two calls at once.
 BRAINSTORM: Graph[Prompt, Stopped] = graph(
-    edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
-    start=brainstorm,
+    edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)), start=brainstorm
 )
 
 
@@ -329,8 +319,7 @@ def travel(trip: Trip) -> Asks[Travel, Trip | Arrived]:
 
 
 ROAD: Graph[Trip, Arrived | Stopped] = graph(
-    edges(travel, on(Trip, travel) | on(Arrived, END) | on(Stopped, END)),
-    start=travel,
+    edges(travel, on(Trip, travel) | on(Arrived, END) | on(Stopped, END)), start=travel
 )
 
 

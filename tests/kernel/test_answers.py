@@ -11,53 +11,30 @@ from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import Cut
 from graphexec.messages import ModelReply, Usage
 from graphexec.runtime import make_run_context, run
-from tests.kernel.machines import (
-    BRAINSTORM,
-    INTERVIEW,
-    PROMPTS,
-    SURVEY,
-    Interview,
-    Left,
-    Number,
-    Prompt,
-    Question,
-    Stopped,
-    Survey,
-    Topic,
-    Topics,
-    Total,
-    error_message,
-    finish,
-    machine_of,
-    model_of,
-    pending,
-    reporter,
-    run_machine,
-    surveyors,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def look(left: Left) -> gx.Asks[CallTool, Total]:
+def look(left: m.Left) -> gx.Asks[CallTool, m.Total]:
     result = yield from gx.ask(CallTool("look", ""))
-    return Total(f"{result.status}: {result.observation}")
+    return m.Total(f"{result.status}: {result.observation}")
 
 
-LOOK = machine_of(look)
+LOOK = m.machine_of(look)
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def both(left: Left) -> gx.Asks[CallTool | Question, Total]:
+def both(left: m.Left) -> gx.Asks[CallTool | m.Question, m.Total]:
     # Any: the type checkers cannot distinguish the replies of the two effects.
-    mixed: Any = [CallTool("look", ""), Question("?")]
+    mixed: Any = [CallTool("look", ""), m.Question("?")]
     first, second = yield from gx.ask_all(mixed)
-    return Total(f"{first.status}, {second}")
+    return m.Total(f"{first.status}, {second}")
 
 
-BOTH = machine_of(both)
+BOTH = m.machine_of(both)
 TWO_SECONDS = gx.Limits(seconds=2)
 LATE = gx.Exhausted("seconds", 2, 2)
 
@@ -72,18 +49,18 @@ def cut(name: str) -> ToolResult:
     ("machine", "value", "at", "answers", "outcome"),
     [
         # An effect with a reply of its own continues its node, and another one leaves it.
-        (LOOK, Left(1), 2.5, (), Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")),
-        (INTERVIEW, Topic("tea"), 2.5, (), Stopped(Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
+        (LOOK, m.Left(1), 2.5, (), m.Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")),
+        (m.INTERVIEW, m.Topic("tea"), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
         # A cut effect used all remaining time.
-        (INTERVIEW, Topic("tea"), 1.999, (), Stopped(Topic("tea"), LATE)),
+        (m.INTERVIEW, m.Topic("tea"), 1.999, (), m.Stopped(m.Topic("tea"), LATE)),
         # An unfinished batch is cut as a whole, and cut members keep their place in the replies.
-        (SURVEY, Topics(("a", "b")), 2.0, (), Survey((cut("a"), cut("b")))),
+        (m.SURVEY, m.Topics(("a", "b")), 2.0, (), m.Survey((cut("a"), cut("b")))),
         (
-            SURVEY,
-            Topics(("a", "b", "c")),
+            m.SURVEY,
+            m.Topics(("a", "b", "c")),
             2.0,
             (ToolResult("A"), Cut(), ToolResult("C")),
-            Survey(
+            m.Survey(
                 (
                     ToolResult("A"),
                     ToolResult("b was cut off: the limit of 2 seconds was reached (2 spent).", "cut"),
@@ -92,14 +69,14 @@ def cut(name: str) -> ToolResult:
             ),
         ),
         # A cut member without a reply of its own leaves the node, which continues if that one has finished.
-        (BOTH, Left(1), 2.0, (), Stopped(Left(1), LATE)),
-        (BOTH, Left(1), 2.0, (ToolResult("A"), Cut()), Stopped(Left(1), LATE)),
-        (BOTH, Left(1), 2.0, (Cut(), Cut()), Stopped(Left(1), LATE)),
-        (BOTH, Left(1), 2.0, (Cut(), "yes"), Total("cut, yes")),
+        (BOTH, m.Left(1), 2.0, (), m.Stopped(m.Left(1), LATE)),
+        (BOTH, m.Left(1), 2.0, (ToolResult("A"), Cut()), m.Stopped(m.Left(1), LATE)),
+        (BOTH, m.Left(1), 2.0, (Cut(), Cut()), m.Stopped(m.Left(1), LATE)),
+        (BOTH, m.Left(1), 2.0, (Cut(), "yes"), m.Total("cut, yes")),
     ],
 )
 def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answers: Any, outcome: object) -> None:
-    done = finish(machine, pending(machine, value, TWO_SECONDS).cut(at=at, answers=answers), TWO_SECONDS)
+    done = m.finish(machine, m.pending(machine, value, TWO_SECONDS).cut(at=at, answers=answers), TWO_SECONDS)
     assert done.outcome == outcome
     assert done.spent.seconds == max(at, 2)
 
@@ -110,66 +87,60 @@ def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answe
     + [((Cut(), ModelReply("so", usage=Usage(2, 3))), Usage(2, 3))],
 )
 def test_finished_calls_of_a_cut_batch_are_charged(finished: tuple[object, ...], reported: Usage) -> None:
-    state = pending(BRAINSTORM, Prompt(), TWO_SECONDS)
-    done = finish(BRAINSTORM, state.cut(at=2.0, answers=finished), TWO_SECONDS)
-    assert done.outcome == Stopped(Prompt(), LATE)
+    state = m.pending(m.BRAINSTORM, m.Prompt(), TWO_SECONDS)
+    done = m.finish(m.BRAINSTORM, state.cut(at=2.0, answers=finished), TWO_SECONDS)
+    assert done.outcome == m.Stopped(m.Prompt(), LATE)
     assert Usage(int(done.spent["prompt_tokens"]), int(done.spent["completion_tokens"])) == reported
     assert (reported_tokens(done.spent), silent_calls(done.spent)) == (reported.total_tokens, 1)
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def idle(topic: Topic) -> gx.Asks[CallTool, Survey]:
+def idle(topic: m.Topic) -> gx.Asks[CallTool, m.Survey]:
     results = yield gx.All(())
-    return Survey(results)
+    return m.Survey(results)
 
 
-@gx.charged(when_spent=Stopped, asks=1)
+@gx.charged(when_spent=m.Stopped, asks=1)
 @gx.node
-def hesitate(topic: Topic) -> gx.Asks[Question, Interview]:
+def hesitate(topic: m.Topic) -> gx.Asks[m.Question, m.Interview]:
     first = yield gx.All(())
-    answer = yield from gx.ask(Question(f"{topic.name} {first}"))
+    answer = yield from gx.ask(m.Question(f"{topic.name} {first}"))
     last = yield gx.All(())
-    return Interview((answer, str(last)))
+    return m.Interview((answer, str(last)))
 
 
 def test_empty_batch_is_answered_at_once() -> None:
     limits = agent_limits(seconds=0, fan_out=0, tool_calls=0)
-    assert finish(machine_of(idle), Topic("tea"), limits).outcome == Survey(())
-    result = run_machine(machine_of(hesitate), Topic("tea"), reporter())
-    assert result.outcome == Interview(("re: tea ()", "()"))
-    assert [type(effect) for effect in result.asked] == [Question]
+    assert m.finish(m.machine_of(idle), m.Topic("tea"), limits).outcome == m.Survey(())
+    result = m.run_machine(m.machine_of(hesitate), m.Topic("tea"), m.reporter())
+    assert result.outcome == m.Interview(("re: tea ()", "()"))
+    assert [type(effect) for effect in result.asked] == [m.Question]
 
 
 # ---- outcomes of opaque nodes
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.opaque
-def fetch(left: Left) -> Total:
-    return Total("")
+def fetch(left: m.Left) -> m.Total:
+    return m.Total("")
 
 
 def test_undeclared_opaque_outcome_is_not_stored() -> None:
-    state = pending(machine_of(fetch), Left(1))
-    assert "fetch returned a Number" in error_message(UndeclaredOutcomeError, state.reply, Number(3))
-    assert finish(machine_of(fetch), state.reply(Total("so"))).outcome == Total("so")
+    state = m.pending(m.machine_of(fetch), m.Left(1))
+    assert "fetch returned a Number" in m.error_message(UndeclaredOutcomeError, state.reply, m.Number(3))
+    assert m.finish(m.machine_of(fetch), state.reply(m.Total("so"))).outcome == m.Total("so")
 
 
 # ---- tokens
 
 
 @cases(
-    ("usage", "tokens", "silent"),
-    [
-        (Usage(0, 0), 0, 1),
-        (Usage(1, 0), 1, 0),
-        (Usage(0, 1), 1, 0),
-        (Usage(2, 3), 5, 0),
-    ],
+    ("usage", "tokens", "silent"), [(Usage(0, 0), 0, 1), (Usage(1, 0), 1, 0), (Usage(0, 1), 1, 0), (Usage(2, 3), 5, 0)]
 )
 def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silent: int) -> None:
-    state = pending(PROMPTS, Prompt())
+    state = m.pending(m.PROMPTS, m.Prompt())
     # The cost of a call is unknown until its reply.
     assert state.snapshot.spent == gx.Spent(meters={"model_calls": 1, "tokens": 1})
     spent = state.reply(ModelReply("so", usage=usage)).spent
@@ -179,32 +150,32 @@ def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silen
 
 @cases(("usage", "limit", "calls"), [(Usage(1, 0), 3, 3), (Usage(), 3, 3), (Usage(0, 2), 3, 2)])
 def test_call_is_charged_at_least_one_token(usage: Usage, limit: int, calls: int) -> None:
-    result = run_machine(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit)))
-    assert isinstance(result.outcome, Stopped)
-    assert result.outcome.at == Prompt(calls)
+    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(usage, agent_limits(tokens=limit)))
+    assert isinstance(result.outcome, m.Stopped)
+    assert result.outcome.at == m.Prompt(calls)
     reached = max(1, usage.total_tokens) * calls
     assert result.outcome.limit == gx.Exhausted("tokens", limit, reached)
 
 
 @cases(("limit", "calls", "reached", "wanted"), [(0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2)])
 def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, reached: int, wanted: int) -> None:
-    result = run_machine(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(tokens=limit)))
-    assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("tokens", limit, reached))
+    result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(), agent_limits(tokens=limit)))
+    assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("tokens", limit, reached))
     assert result.outcome.limit.wanted == wanted
     assert (silent_calls(result.spent), result.spent["tokens"]) == (calls, calls)
 
 
 def test_tokens_of_every_member_are_counted() -> None:
     replies = ModelReply("so", usage=Usage(2, 3)), ModelReply("so", usage=Usage(10, 0))
-    spent = pending(BRAINSTORM, Prompt()).reply(replies).spent
+    spent = m.pending(m.BRAINSTORM, m.Prompt()).reply(replies).spent
     assert (spent["prompt_tokens"], spent["completion_tokens"], silent_calls(spent)) == (12, 3, 0)
 
 
 # ---- replies
 
 
-PAIR = pending(SURVEY, Topics(("a", "b")))
-TEA, TIMED = pending(INTERVIEW, Topic("tea")), pending(SURVEY, Topics(("a", "b")), TWO_SECONDS)
+PAIR = m.pending(m.SURVEY, m.Topics(("a", "b")))
+TEA, TIMED = m.pending(m.INTERVIEW, m.Topic("tea")), m.pending(m.SURVEY, m.Topics(("a", "b")), TWO_SECONDS)
 GIVE_TWO = "a batch of 2 effects was cut with {} replies; give a reply or a Cut() for each"
 ASKED = "interview asked for Question and was answered with"
 OF_TWO = "a batch of 2 effects was answered with {!r}; give a tuple with a reply to each"
@@ -219,13 +190,13 @@ reply_pair: Any = PAIR.reply
         (lambda: TEA.cut(at=2.5), f"{ASKED} a Cut, but the run has no deadline; give a reply"),
         (lambda: TEA.reply(LATE), f"{ASKED} an Exhausted, which only the engine creates; give a reply"),
         (
-            lambda: run(INTERVIEW, Topic("tea"), make_run_context({Question: lambda question: LATE})),
+            lambda: run(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda question: LATE})),
             f"{ASKED} an Exhausted, which only the engine creates; give a reply",
         ),
         (lambda: TIMED.cut(at=2.0, answers=(ToolResult("A"),)), GIVE_TWO.format(1)),
         (lambda: TIMED.cut(at=2.0, answers=(ToolResult("A"), Cut(), Cut())), GIVE_TWO.format(3)),
         (
-            lambda: pending(LOOK, Left(1), TWO_SECONDS).cut(at=2.0, answers=(Cut(),)),
+            lambda: m.pending(LOOK, m.Left(1), TWO_SECONDS).cut(at=2.0, answers=(Cut(),)),
             "CallTool is not a batch; leave out answers=",
         ),
         *(
@@ -237,25 +208,25 @@ reply_pair: Any = PAIR.reply
     ],
 )
 def test_invalid_answer_is_refused(answer: Callable[[], object], text: str) -> None:
-    assert error_message(InputError, answer) == text
+    assert m.error_message(InputError, answer) == text
 
 
 @cases("replies", [(ToolResult("A"), ToolResult("B")), [ToolResult("A"), ToolResult("B")]])
 def test_replies_are_a_tuple_or_a_list(replies: Any) -> None:
     assert isinstance(PAIR.effect, gx.All)
-    assert finish(SURVEY, PAIR.reply(replies)).outcome == Survey((ToolResult("A"), ToolResult("B")))
+    assert m.finish(m.SURVEY, PAIR.reply(replies)).outcome == m.Survey((ToolResult("A"), ToolResult("B")))
 
 
 @cases(("at", "seconds"), [(None, 3.0), (1.0, 3.0), (4.0, 4.0)])
 def test_clock_never_goes_back(at: float | None, seconds: float) -> None:
     first = TEA.reply("a", at=3.0)
     assert first.spent.seconds == 3.0
-    assert pending(INTERVIEW, first).reply("b", at=at).spent.seconds == seconds
+    assert m.pending(m.INTERVIEW, first).reply("b", at=at).spent.seconds == seconds
 
 
 @cases(("limits", "deadline"), [(gx.Limits(), None), (gx.Limits(seconds=5), 5)])
 def test_deadline_of_an_effect_is_that_of_the_run(limits: gx.Limits, deadline: float | None) -> None:
-    state = pending(INTERVIEW, Topic("tea"), limits)
+    state = m.pending(m.INTERVIEW, m.Topic("tea"), limits)
     assert state.deadline == deadline
     assert state.reply("a", at=0).spent.seconds == 0
 
@@ -264,23 +235,23 @@ def test_deadline_of_an_effect_is_that_of_the_run(limits: gx.Limits, deadline: f
     ("machine", "value", "context", "outcome", "wanted"),
     [
         (
-            BRAINSTORM,
-            Prompt(),
-            model_of(Usage(), agent_limits(model_calls=3)),
-            Stopped(Prompt(2), gx.Exhausted("model_calls", 3, 2)),
+            m.BRAINSTORM,
+            m.Prompt(),
+            m.model_of(Usage(), agent_limits(model_calls=3)),
+            m.Stopped(m.Prompt(2), gx.Exhausted("model_calls", 3, 2)),
             2,
         ),
         (
-            SURVEY,
-            Topics(("a", "b", "c")),
-            surveyors(agent_limits(tool_calls=2)),
-            Stopped(Topics(("a", "b", "c")), gx.Exhausted("tool_calls", 2, 0)),
+            m.SURVEY,
+            m.Topics(("a", "b", "c")),
+            m.surveyors(agent_limits(tool_calls=2)),
+            m.Stopped(m.Topics(("a", "b", "c")), gx.Exhausted("tool_calls", 2, 0)),
             3,
         ),
     ],
 )
 def test_refused_batch_reports_how_many_it_wanted(
-    machine: Any, value: object, context: Any, outcome: Stopped, wanted: int
+    machine: Any, value: object, context: Any, outcome: m.Stopped, wanted: int
 ) -> None:
-    result = run_machine(machine, value, context)
+    result = m.run_machine(machine, value, context)
     assert (result.outcome, result.outcome.limit.wanted) == (outcome, wanted)

@@ -11,16 +11,8 @@ from graphexec.errors import NodeError, UndeclaredCountError
 from graphexec.kernel import Node, PendingEffect
 from graphexec.kernel.node import Count
 from graphexec.runtime import RunContext, make_run_context
-from tests.drivers import (
-    LIVE,
-    Driver,
-    DriverResult,
-    Script,
-    drive_sync,
-    run_script,
-)
-from tests.kernel import machines
-from tests.kernel.machines import error_message, finish, machine_of, pending, reload, run_machine
+from tests.drivers import LIVE, Driver, DriverResult, Script, drive_sync, run_script
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 
@@ -59,7 +51,7 @@ def fetch(plan: Plan) -> gx.Asks[CallTool, Fetched | Plan]:
 
 
 def fetch_graph(asks: Count | None = None) -> gx.Graph[Plan, Fetched | Cut]:
-    return machine_of(gx.charged(when_spent=Cut, asks=asks)(fetch))
+    return m.machine_of(gx.charged(when_spent=Cut, asks=asks)(fetch))
 
 
 def tools(**limits: Any) -> RunContext:
@@ -67,7 +59,7 @@ def tools(**limits: Any) -> RunContext:
 
 
 def fetch_all(asks: Count | None, *batches: int, visits: int = 1, **limits: Any) -> DriverResult[Any]:
-    return run_machine(fetch_graph(asks), Plan(batches, visits), tools(**limits))
+    return m.run_machine(fetch_graph(asks), Plan(batches, visits), tools(**limits))
 
 
 def cut(*batches: int, limit: str, most: float, reached: float) -> Cut:
@@ -135,10 +127,10 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
 def test_stopped_or_resumed_visit_keeps_its_count() -> None:
     expected = cut(1, 1, 1, limit="tool_calls", most=2, reached=2)
     assert fetch_all(3, 1, 1, 1, tool_calls=2).outcome == expected
-    answered = reload(pending(fetch_graph(2), Plan((1, 2))).reply(ToolResult("")), fetch_graph(2))
-    assert "asked for 3 effects" in error_message(UndeclaredCountError, finish, fetch_graph(2), answered)
-    state = pending(fetch_graph(3), answered)
-    assert finish(fetch_graph(3), state.reply([ToolResult(""), ToolResult("")])).outcome == Fetched(3)
+    answered = m.reload(m.pending(fetch_graph(2), Plan((1, 2))).reply(ToolResult("")), fetch_graph(2))
+    assert "asked for 3 effects" in m.error_message(UndeclaredCountError, m.finish, fetch_graph(2), answered)
+    state = m.pending(fetch_graph(3), answered)
+    assert m.finish(fetch_graph(3), state.reply([ToolResult(""), ToolResult("")])).outcome == Fetched(3)
 
 
 # ---- fan_out, for nodes without a declared count
@@ -172,12 +164,12 @@ def test_visit_may_ask_for_fan_out_effects(limit: int, batches: Any, stopped: tu
 def test_fan_out_limits_each_visit_that_asks() -> None:
     result = fetch_all(None, 1, 1, visits=10, fan_out=2)
     assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
-    context = machines.without_handlers(gx.Limits(fan_out=0))
-    looking = machine_of(gx.charged(when_spent=machines.Stopped)(look))
-    assert run_machine(looking, machines.Left(1), context).outcome == machines.Landed()
+    context = m.without_handlers(gx.Limits(fan_out=0))
+    looking = m.machine_of(gx.charged(when_spent=m.Stopped)(look))
+    assert m.run_machine(looking, m.Left(1), context).outcome == m.Landed()
 
 
-ENDLESS = machines.GaveUp(machines.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))
+ENDLESS = m.GaveUp(m.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))
 
 
 @cases("drive", LIVE)
@@ -189,16 +181,16 @@ def test_endless_asking_is_stopped(drive: Driver) -> None:
         asked.append(effect.question)
         return "no"
 
-    result = drive(Script(machines.INSISTENT, machines.Asking("ok?"), make_run_context({AskHuman: refuse})))
+    result = drive(Script(m.INSISTENT, m.Asking("ok?"), make_run_context({AskHuman: refuse})))
     assert (len(asked), result.outcome) == (1_000, ENDLESS)
 
 
 def test_endless_asking_is_stopped_in_manual_stepping() -> None:
-    state = gx.advance(machines.INSISTENT, gx.begin(machines.INSISTENT, machines.Asking("ok?")), gx.Limits())
+    state = gx.advance(m.INSISTENT, gx.begin(m.INSISTENT, m.Asking("ok?")), gx.Limits())
     asked = 0
     while isinstance(state, PendingEffect):
         asked += 1
-        state = gx.advance(machines.INSISTENT, state.reply("no"), gx.Limits())
+        state = gx.advance(m.INSISTENT, state.reply("no"), gx.Limits())
     assert (asked, state.outcome) == (1_000, ENDLESS)
 
 
@@ -229,29 +221,29 @@ def test_fan_out_is_reported_before_other_limits(limits: dict[str, int], reporte
 
 def test_resumed_or_retried_visit_keeps_its_fan_out() -> None:
     machine, limits = fetch_graph(), gx.Limits(fan_out=3)
-    state = pending(machine, Plan((2, 2)), limits)
-    done = finish(machine, reload(state.reply([ToolResult(""), ToolResult("")]), machine), limits)
+    state = m.pending(machine, Plan((2, 2)), limits)
+    done = m.finish(machine, m.reload(state.reply([ToolResult(""), ToolResult("")]), machine), limits)
     assert done.outcome == cut(2, 2, limit="fan_out", most=3, reached=2)
     assert done.spent == gx.Spent(meters={"tool_calls": 2})
     machine = fetch_graph()
-    state = pending(machine, Plan((3,)), gx.Limits(fan_out=3))
+    state = m.pending(machine, Plan((3,)), gx.Limits(fan_out=3))
     interrupted = state.reply_member(0, ToolResult("")).restarted()
-    outcome = finish(machine, interrupted, gx.Limits(fan_out=2)).outcome
+    outcome = m.finish(machine, interrupted, gx.Limits(fan_out=2)).outcome
     assert (outcome, outcome.limit.wanted) == (cut(3, limit="fan_out", most=2, reached=1), 2)
-    assert len(pending(machine, interrupted, gx.Limits(fan_out=3)).calls) == 2
+    assert len(m.pending(machine, interrupted, gx.Limits(fan_out=3)).calls) == 2
 
 
 # ---- declarations
 
 
 @gx.node
-def land(left: machines.Left) -> machines.Landed:
-    return machines.Landed()
+def land(left: m.Left) -> m.Landed:
+    return m.Landed()
 
 
 @gx.opaque
-def look(left: machines.Left) -> machines.Landed:
-    return machines.Landed()
+def look(left: m.Left) -> m.Landed:
+    return m.Landed()
 
 
 COUNTED = gx.charged(when_spent=Cut, asks=(1, 3))(fetch)
@@ -269,7 +261,7 @@ COUNTED = gx.charged(when_spent=Cut, asks=(1, 3))(fetch)
         # Pure and opaque nodes have fixed counts.
         (land, (0, 0)),
         (look, (1, 1)),
-        (machines.leave, (1, 1)),
+        (m.leave, (1, 1)),
     ],
 )
 def test_node_has_its_declared_count(one: Node[Any, Any], count: tuple[int, int | None]) -> None:
@@ -279,27 +271,27 @@ def test_node_has_its_declared_count(one: Node[Any, Any], count: tuple[int, int 
 @cases("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
 def test_invalid_count_is_refused(asks: Any) -> None:
     text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
-    assert error_message(NodeError, lambda: gx.charged(when_spent=Cut, asks=asks)(fetch)) == text
+    assert m.error_message(NodeError, lambda: gx.charged(when_spent=Cut, asks=asks)(fetch)) == text
 
 
 @cases("one", [land, look])
 def test_count_of_a_node_without_effects_is_refused(one: Node[Any, Any]) -> None:
-    assert error_message(NodeError, lambda: gx.metered(when_spent=machines.Stopped, asks=1)(one)) == (
+    assert m.error_message(NodeError, lambda: gx.metered(when_spent=m.Stopped, asks=1)(one)) == (
         f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
     )
 
 
 @cases("steps", [0, 1, 2])
 def test_effects_without_charges_are_counted(steps: int) -> None:
-    @gx.charged(when_spent=machines.Stopped, asks=1)
+    @gx.charged(when_spent=m.Stopped, asks=1)
     @gx.node
-    def wonder(left: machines.Left) -> gx.Asks[machines.Question, machines.Landed]:
+    def wonder(left: m.Left) -> gx.Asks[m.Question, m.Landed]:
         for number in range(left.steps):
-            yield from gx.ask(machines.Question(str(number)))
-        return machines.Landed()
+            yield from gx.ask(m.Question(str(number)))
+        return m.Landed()
 
-    arguments = machine_of(wonder), machines.Left(steps), machines.reporter()
+    arguments = m.machine_of(wonder), m.Left(steps), m.reporter()
     if steps == 1:
-        assert run_machine(*arguments).outcome == machines.Landed()
+        assert m.run_machine(*arguments).outcome == m.Landed()
     else:
-        assert error_message(UndeclaredCountError, run_machine, *arguments)
+        assert m.error_message(UndeclaredCountError, m.run_machine, *arguments)

@@ -12,8 +12,7 @@ from graphexec.errors import LimitsError
 from graphexec.kernel import ITERATIONS
 from graphexec.runtime import RunContext
 from tests.drivers import DriverResult
-from tests.kernel import machines
-from tests.kernel.machines import error_message, faults_of
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 # ---- a book: each chapter is written, read, and revised once for each of its flaws
@@ -180,16 +179,16 @@ def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
     ],
 )
 def test_budget_bounds_a_run(machine: Any, flaws: Any, limits: Any, outcome: object, spent: Any) -> None:
-    result = machines.run_machine(machine, Chapters(flaws), machines.without_handlers(limits_of(**limits)))
+    result = m.run_machine(machine, Chapters(flaws), m.without_handlers(limits_of(**limits)))
     assert (result.outcome, result.spent) == (outcome, spent_of(**spent))
 
 
 def test_machine_without_budgets_reports_none() -> None:
-    result = machines.run_machine(machines.CLOCK, machines.Tick(), machines.limited(iterations=2))
+    result = m.run_machine(m.CLOCK, m.Tick(), m.limited(iterations=2))
     assert result.spent == gx.Spent(iterations=2)
 
 
-@cases(("machine", "budgets"), [(BOOK, {"revisions": 2}), (COUNTING, {"revisions": None}), (machines.CLOCK, {})])
+@cases(("machine", "budgets"), [(BOOK, {"revisions": 2}), (COUNTING, {"revisions": None}), (m.CLOCK, {})])
 def test_iterations_are_not_among_the_budgets(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
     assert machine.budgets == budgets
 
@@ -204,11 +203,11 @@ def test_edge_shows_its_resets(resets: list[gx.Budget], label: str) -> None:
 
 def test_stored_run_keeps_its_budgets() -> None:
     late = gx.Snapshot("repair", Poor((1,)), spent=gx.Spent(budgets={"revisions": 2}))
-    again = machines.reload(late, BOOK)
+    again = m.reload(late, BOOK)
     assert again == late
-    assert machines.run_machine(BOOK, again).outcome == GaveUp(Poor((1,)), gx.Exhausted("revisions", 2, 2))
+    assert m.run_machine(BOOK, again).outcome == GaveUp(Poor((1,)), gx.Exhausted("revisions", 2, 2))
     # A snapshot from before the machine had the budget counts 0.
-    assert machines.finish(BOOK, gx.Snapshot("repair", Poor((1,)))) == gx.Done(
+    assert m.finish(BOOK, gx.Snapshot("repair", Poor((1,)))) == gx.Done(
         Book(), gx.Snapshot("read", Text((0,)), spent=gx.Spent(budgets={"revisions": 1}), entered=True)
     )
 
@@ -218,15 +217,15 @@ def test_stored_run_keeps_its_budgets() -> None:
 
 def restarted_interview(times: int) -> gx.Snapshot:
     """Return the interview after its first answer, restarted `times` times."""
-    snapshot = machines.pending(machines.INTERVIEW, machines.Topic("tea")).reply("hot")
+    snapshot = m.pending(m.INTERVIEW, m.Topic("tea")).reply("hot")
     for _ in range(times):
-        snapshot = machines.reload(snapshot, machines.INTERVIEW).restarted()
+        snapshot = m.reload(snapshot, m.INTERVIEW).restarted()
     return snapshot
 
 
 def resume_interview(times: int, **limits: Any) -> DriverResult[Any]:
-    context = RunContext(machines.reporter().handlers, gx.Limits(**limits))
-    return machines.run_machine(machines.INTERVIEW, restarted_interview(times), context)
+    context = RunContext(m.reporter().handlers, gx.Limits(**limits))
+    return m.run_machine(m.INTERVIEW, restarted_interview(times), context)
 
 
 @cases(("limit", "times", "ends"), [(0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False), (None, 9, True)])
@@ -235,14 +234,14 @@ def test_restarts_are_limited(limit: int | None, times: int, ends: bool) -> None
     result = resume_interview(times, restarts=limit)
     assert result.spent.restarts == times
     if ends:
-        assert result.outcome == machines.Interview(("hot", "re: tea 1 1", "re: tea 2 2"))
+        assert result.outcome == m.Interview(("hot", "re: tea 1 1", "re: tea 2 2"))
         # A restarted run keeps its replies.
-        assert result.asked == (machines.Question("tea 1 1"), machines.Question("tea 2 2"))
+        assert result.asked == (m.Question("tea 1 1"), m.Question("tea 2 2"))
     else:
-        assert result.outcome == machines.Stopped(machines.Topic("tea"), gx.Exhausted("restarts", limit or 0, times))
+        assert result.outcome == m.Stopped(m.Topic("tea"), gx.Exhausted("restarts", limit or 0, times))
 
 
-RESTARTED_CLOCK = gx.Snapshot("tick", machines.Tick(4)).restarted()
+RESTARTED_CLOCK = gx.Snapshot("tick", m.Tick(4)).restarted()
 
 
 @cases(
@@ -255,9 +254,9 @@ RESTARTED_CLOCK = gx.Snapshot("tick", machines.Tick(4)).restarted()
 )
 def test_too_many_restarts_refuse_a_metered_entry(limits: Any, reported: gx.Exhausted) -> None:
     """The seconds are checked before restarts, and restarts before the budgets."""
-    context = machines.without_handlers(agent_limits(**limits))
-    result = machines.run_machine(machines.CLOCK, RESTARTED_CLOCK, context)
-    assert result.outcome == machines.Stopped(machines.Tick(4), reported)
+    context = m.without_handlers(agent_limits(**limits))
+    result = m.run_machine(m.CLOCK, RESTARTED_CLOCK, context)
+    assert result.outcome == m.Stopped(m.Tick(4), reported)
     assert result.spent == gx.Spent(restarts=1)
 
 
@@ -302,7 +301,7 @@ NO_BUDGET = "{0} is a limit and not a budget; write Limits({0}=...)"
     ],
 )
 def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: str) -> None:
-    assert error_message(LimitsError, make) == text
+    assert m.error_message(LimitsError, make) == text
 
 
 def test_limits_are_values() -> None:
@@ -331,7 +330,7 @@ def test_limits_are_values() -> None:
     ],
 )
 def test_faulty_budgets_are_refused(build: Callable[[], object], fault: str) -> None:
-    assert faults_of(build) == [fault]
+    assert m.faults_of(build) == [fault]
 
 
 # ---- spending in words
@@ -366,21 +365,18 @@ def test_exhausted_limit_has_a_readable_text(limit: gx.Exhausted, text: str) -> 
 # ---- a budget and the effects of its node
 
 
-@gx.charged(when_spent=machines.Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def wonder(topic: machines.Topic) -> gx.Asks[machines.Question, machines.Topic | machines.Interview]:
-    answer = yield from gx.ask(machines.Question(topic.name))
-    return machines.Topic(topic.name, topic.questions - 1) if topic.questions else machines.Interview((answer,))
+def wonder(topic: m.Topic) -> gx.Asks[m.Question, m.Topic | m.Interview]:
+    answer = yield from gx.ask(m.Question(topic.name))
+    return m.Topic(topic.name, topic.questions - 1) if topic.questions else m.Interview((answer,))
 
 
 @cases(
     ("questions", "outcome", "spent"),
-    [
-        (2, machines.Interview(("re: tea",)), 3),
-        (3, machines.Stopped(machines.Topic("tea", 0), gx.Exhausted("patience", 3, 3)), 3),
-    ],
+    [(2, m.Interview(("re: tea",)), 3), (3, m.Stopped(m.Topic("tea", 0), gx.Exhausted("patience", 3, 3)), 3)],
 )
 def test_entry_is_charged_once_in_manual_stepping(questions: int, outcome: object, spent: int) -> None:
-    wondering = machines.machine_of(gx.metered(when_spent=machines.Stopped, budget=PATIENCE)(wonder))
-    result = machines.run_machine(wondering, machines.Topic("tea", questions), machines.reporter())
+    wondering = m.machine_of(gx.metered(when_spent=m.Stopped, budget=PATIENCE)(wonder))
+    result = m.run_machine(wondering, m.Topic("tea", questions), m.reporter())
     assert (result.outcome, result.spent.budgets) == (outcome, {"patience": spent})

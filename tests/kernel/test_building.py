@@ -13,29 +13,7 @@ from graphexec.effects import CallTool
 from graphexec.executor import LimitReached, Replied, parse, plan, stopped_response
 from graphexec.executor.table import Acted, Observed, Ready, check_return_direct, dispatch_tools
 from graphexec.kernel import rename
-from tests.kernel.machines import (
-    CLOCK,
-    DIAMOND,
-    SELF_LOOP,
-    Even,
-    Left,
-    Number,
-    Odd,
-    Stopped,
-    Sum,
-    Tick,
-    Tock,
-    Total,
-    error_message,
-    faults_of,
-    halve,
-    join,
-    machine_of,
-    split,
-    tick,
-    tock,
-    triple,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 # Any: type checkers refuse these tables, too (see tests/typing).
@@ -44,60 +22,60 @@ loosely: Any = on
 built: Any = graph
 
 
-HALVE, TRIPLE = edges(halve, on(Sum, join)), edges(triple, on(Sum, join))
-JOIN = edges(join, on(Total, END))
+HALVE, TRIPLE = edges(m.halve, on(m.Sum, m.join)), edges(m.triple, on(m.Sum, m.join))
+JOIN = edges(m.join, on(m.Total, END))
 
 
 def texts_of(table: Any, start: Any) -> list[str]:
-    return error_message(GraphError, built, table, start=start).splitlines()
+    return m.error_message(GraphError, built, table, start=start).splitlines()
 
 
 def test_total_table_is_built() -> None:
-    assert str(DIAMOND) == (
+    assert str(m.DIAMOND) == (
         "split --Even--> halve\nsplit --Odd--> triple\nhalve --Sum--> join\ntriple --Sum--> join\njoin --Total--> END"
     )
-    assert repr(DIAMOND) == "<graph of 4 nodes and 5 edges, start=split>"
-    assert [one.name for one in DIAMOND] == ["split", "halve", "triple", "join"]
-    assert len(DIAMOND) == 4
-    assert "halve" in DIAMOND
-    assert DIAMOND["halve"] is halve
+    assert repr(m.DIAMOND) == "<graph of 4 nodes and 5 edges, start=split>"
+    assert [one.name for one in m.DIAMOND] == ["split", "halve", "triple", "join"]
+    assert len(m.DIAMOND) == 4
+    assert "halve" in m.DIAMOND
+    assert m.DIAMOND["halve"] is m.halve
     assert repr(END) == "END"
 
 
 @cases(
     ("machine", "name", "hint"),
     [
-        (DIAMOND, "hlave", "the graph has no node hlave; did you mean halve?"),
-        (CLOCK, "walk", "the graph has no node walk; its nodes are tick, tock"),
+        (m.DIAMOND, "hlave", "the graph has no node hlave; did you mean halve?"),
+        (m.CLOCK, "walk", "the graph has no node walk; its nodes are tick, tock"),
     ],
 )
 def test_lookup_of_an_unknown_node_gives_a_hint(machine: Graph[Any, Any], name: str, hint: str) -> None:
-    assert hint in error_message(KeyError, machine.__getitem__, name)
+    assert hint in m.error_message(KeyError, machine.__getitem__, name)
 
 
 @node
-def ticking(at: Tick) -> Tock:
-    return Tock(at.count)
+def ticking(at: m.Tick) -> m.Tock:
+    return m.Tock(at.count)
 
 
 @node
-def look_up(left: Left) -> Asks[CallTool, Total]:
+def look_up(left: m.Left) -> Asks[CallTool, m.Total]:
     result = yield from ask(CallTool("search", "tea"))
-    return Total(str(result.observation))
+    return m.Total(str(result.observation))
 
 
 @opaque
-def read(left: Left) -> Total:
-    return Total("read")
+def read(left: m.Left) -> m.Total:
+    return m.Total("read")
 
 
 @node
-async def fetch(left: Left) -> Total:
-    return Total("fetched")
+async def fetch(left: m.Left) -> m.Total:
+    return m.Total("fetched")
 
 
-NAMED_END = rename(join, "END")
-NAMED_HALVE = rename(triple, "halve")
+NAMED_END = rename(m.join, "END")
+NAMED_HALVE = rename(m.triple, "halve")
 STOPPABLE = "which a limit may stop, but has no outcome for that; decorate it with @charged(when_spent=...) and route"
 TO_END = "cannot reach END; route an outcome of it, or of a node after it, to END"
 
@@ -106,51 +84,55 @@ TO_END = "cannot reach END; route an outcome of it, or of a node after it, to EN
     ("start", "table", "texts"),
     [
         (
-            split,
-            row(split, on(Even, halve)) | HALVE | JOIN,
+            m.split,
+            row(m.split, on(m.Even, m.halve)) | HALVE | JOIN,
             ["split may return Odd, which no edge takes; add on(Odd, ...)"],
         ),
         (
-            tick,
-            row(tick, on(Tock, tock)) | edges(tock, on(Tick, tick)),
+            m.tick,
+            row(m.tick, on(m.Tock, m.tock)) | edges(m.tock, on(m.Tick, m.tick)),
             ["tick may return Stopped, which no edge takes; add on(Stopped, ...)"],
         ),
         # The only node that takes an outcome is proposed.
         (
-            tick,
-            row(tick, on(Stopped, END)) | edges(tock, on(Tick, tick)),
+            m.tick,
+            row(m.tick, on(m.Stopped, END)) | edges(m.tock, on(m.Tick, m.tick)),
             ["tick may return Tock, which no edge takes; add on(Tock, tock)"],
         ),
         # Without the edge for Even, nothing reaches halve; only the missing edge is reported.
         (
-            split,
-            row(split, on(Odd, triple)) | HALVE | TRIPLE | JOIN,
+            m.split,
+            row(m.split, on(m.Odd, m.triple)) | HALVE | TRIPLE | JOIN,
             ["split may return Even, which no edge takes; add on(Even, halve)"],
         ),
         (
-            split,
-            edges(split, on(Even, halve) | on(Odd, triple)) | TRIPLE | JOIN,
+            m.split,
+            edges(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | TRIPLE | JOIN,
             ["halve has no row; add edges(halve, ...)"],
         ),
         (
-            split,
+            m.split,
             JOIN,
             [
                 "split has no row; add edges(split, ...)",
                 "join cannot be reached from split; route an outcome to it, or remove its row",
             ],
         ),
-        (join, row(join, on(Total, END) | on(Even, END)), ["join never returns Even; remove on(Even, END)"]),
-        (join, edges(join, on(Total, END) | on(Total, END)), ["join routes Total twice; remove on(Total, END)"]),
+        (m.join, row(m.join, on(m.Total, END) | on(m.Even, END)), ["join never returns Even; remove on(Even, END)"]),
         (
-            split,
-            row(split, loosely(Even, join) | loosely(Odd, join)) | JOIN,
+            m.join,
+            edges(m.join, on(m.Total, END) | on(m.Total, END)),
+            ["join routes Total twice; remove on(Total, END)"],
+        ),
+        (
+            m.split,
+            row(m.split, loosely(m.Even, m.join) | loosely(m.Odd, m.join)) | JOIN,
             [f"split sends {one} to join, which takes Sum; send it to a node that takes it" for one in ("Even", "Odd")],
         ),
-        (join, JOIN | JOIN, ["join has two rows; join its routes with | in one row"]),
+        (m.join, JOIN | JOIN, ["join has two rows; join its routes with | in one row"]),
         (
-            split,
-            edges(split, on(Even, halve) | on(Odd, NAMED_HALVE)) | HALVE | JOIN,
+            m.split,
+            edges(m.split, on(m.Even, m.halve) | on(m.Odd, NAMED_HALVE)) | HALVE | JOIN,
             [
                 "two nodes are named halve; rename one of the functions",
                 # An edge has only the name of its target, so it counts as an edge to the first node.
@@ -159,21 +141,21 @@ TO_END = "cannot reach END; route an outcome of it, or of a node after it, to EN
         ),
         (
             NAMED_END,
-            edges(NAMED_END, on(Total, END)),
+            edges(NAMED_END, on(m.Total, END)),
             [
                 "the name END is reserved for the end of a run; rename the node's function",
                 "END sends Total to END, which takes Sum; send it to a node that takes it",
             ],
         ),
-        (join, JOIN | HALVE, ["halve cannot be reached from join; route an outcome to it, or remove its row"]),
+        (m.join, JOIN | HALVE, ["halve cannot be reached from join; route an outcome to it, or remove its row"]),
         (
             ticking,
-            edges(ticking, on(Tock, tock)) | edges(tock, on(Tick, ticking)),
+            edges(ticking, on(m.Tock, m.tock)) | edges(m.tock, on(m.Tick, ticking)),
             [f"ticking {TO_END}", f"tock {TO_END}"],
         ),
-        (look_up, edges(look_up, on(Total, END)), [f"look_up asks for CallTool, {STOPPABLE} that outcome"]),
-        (read, edges(read, on(Total, END)), [f"read is @opaque, {STOPPABLE} that outcome"]),
-        (fetch, edges(fetch, on(Total, END)), [f"fetch is an async function, {STOPPABLE} that outcome"]),
+        (look_up, edges(look_up, on(m.Total, END)), [f"look_up asks for CallTool, {STOPPABLE} that outcome"]),
+        (read, edges(read, on(m.Total, END)), [f"read is @opaque, {STOPPABLE} that outcome"]),
+        (fetch, edges(fetch, on(m.Total, END)), [f"fetch is an async function, {STOPPABLE} that outcome"]),
     ],
 )
 def test_fault_of_a_table_is_reported_once(start: Any, table: Any, texts: list[str]) -> None:
@@ -227,7 +209,7 @@ class Colour(enum.Enum):
 
 
 def node_returning(kind: type) -> Any:
-    def create(number: Number) -> Any:
+    def create(number: m.Number) -> Any:
         return kind()
 
     create.__annotations__["return"] = kind
@@ -251,14 +233,16 @@ def test_outcome_must_be_final_and_frozen(kind: type, fault: str) -> None:
 
 @cases("kind", [PlainMarker, FrozenModel, Pair, Colour])
 def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
-    assert [edge.outcome for edge in machine_of(node_returning(kind)).edges] == [kind]
+    assert [edge.outcome for edge in m.machine_of(node_returning(kind)).edges] == [kind]
 
 
 def test_two_outcomes_with_one_name_are_reported_once() -> None:
     other = final(dataclass(frozen=True)(type("Total", (), {})))
     create = node_returning(other)
-    table = row(split, on(Even, halve) | on(Odd, triple)) | HALVE | TRIPLE | JOIN | row(create, on(other, END))
-    assert texts_of(table, split) == [
+    table = (
+        row(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | HALVE | TRIPLE | JOIN | row(create, on(other, END))
+    )
+    assert texts_of(table, m.split) == [
         "two outcomes are named Total; rename one of the classes",
         "create cannot be reached from split; route an outcome to it, or remove its row",
     ]
@@ -269,17 +253,17 @@ def test_two_outcomes_with_one_name_are_reported_once() -> None:
 
 def test_every_fault_is_reported_at_once() -> None:
     @node
-    def loose(left: Left) -> NotFinal | NotFrozen | Left:
+    def loose(left: m.Left) -> NotFinal | NotFrozen | m.Left:
         return NotFinal()
 
     table = (
-        row(split, on(Even, halve) | loosely(Odd, join) | loosely(Total, END))
-        | row(halve, on(Sum, join) | on(Sum, join))
+        row(m.split, on(m.Even, m.halve) | loosely(m.Odd, m.join) | loosely(m.Total, END))
+        | row(m.halve, on(m.Sum, m.join) | on(m.Sum, m.join))
         | JOIN
         | JOIN
         | row(loose, loosely(NotFinal, END))
     )
-    assert faults_of(built, table, start=split) == [
+    assert m.faults_of(built, table, start=m.split) == [
         "GX020 join None: join has two rows; join its routes with | in one row",
         "GX022 split Odd: split sends Odd to join, which takes Sum; send it to a node that takes it",
         "GX003 split Total: split never returns Total; remove on(Total, END)",
@@ -308,16 +292,16 @@ def test_missing_stop_edge_names_stopped_response() -> None:
 
 @cases("draw", [str, repr, "{:mermaid}".format, "{:dot}".format])
 def test_self_loop_is_drawn_in_every_format(draw: Callable[[object], str]) -> None:
-    assert "countdown" in draw(SELF_LOOP)
+    assert "countdown" in draw(m.SELF_LOOP)
 
 
 # ---- routes
 
 
 def test_routes_need_on_and_end_a_run() -> None:
-    routes = on(Even, END) | on(Odd, triple)
-    assert routes(Even(2)) == Even(2)
+    routes = on(m.Even, END) | on(m.Odd, m.triple)
+    assert routes(m.Even(2)) == m.Even(2)
     with pytest.raises(LookupError, match="Odd does not end the run"):
-        routes(Odd(1))
+        routes(m.Odd(1))
     text = "the routes of join are 'somewhere'; write on(Outcome, target) | on(...)"
-    assert error_message(TypeError, row, join, "somewhere") == text
+    assert m.error_message(TypeError, row, m.join, "somewhere") == text

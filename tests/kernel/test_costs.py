@@ -76,10 +76,7 @@ def test_cost_is_counted_and_never_decreases() -> None:
     assert result.spent["cost"] == 1.0
 
 
-@given(
-    costs=st.lists(st.floats(0, 5), min_size=1, max_size=6),
-    most=st.floats(0.01, 6),
-)
+@given(costs=st.lists(st.floats(0, 5), min_size=1, max_size=6), most=st.floats(0.01, 6))
 def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> None:
     done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(cost=most, model_calls=len(costs)), *costs))
     spent, calls = 0.0, 0

@@ -19,18 +19,7 @@ from graphexec.errors import InputError, LimitsError, SnapshotError, format_inte
 from graphexec.kernel import Budget, charged, metered, node
 from graphexec.kernel.meters import add_counts
 from graphexec.kernel.serialization import format_json, parse_json
-from tests.kernel.machines import (
-    CLOCK,
-    INTERVIEW,
-    SELF_LOOP,
-    Left,
-    Stopped,
-    Tick,
-    Topic,
-    Total,
-    error_message,
-    machine_of,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 COINS, GRAMS = Meter("coins"), Meter("grams", whole=False)
@@ -51,19 +40,19 @@ class Weigh(Effect[Any]):
         return reply
 
 
-@charged(when_spent=Stopped, asks=1)
+@charged(when_spent=m.Stopped, asks=1)
 @node
-def weigh(left: Left) -> Asks[Weigh, Left | Total]:
+def weigh(left: m.Left) -> Asks[Weigh, m.Left | m.Total]:
     yield from ask(Weigh())
-    return Left(left.steps - 1) if left.steps else Total("")
+    return m.Left(left.steps - 1) if left.steps else m.Total("")
 
 
-SCALES = machine_of(weigh)
+SCALES = m.machine_of(weigh)
 COINS_ONLY = Limits({COINS: 5})
 
 
 def run_scales(reply: Any, count: int = 9, limits: Limits = COINS_ONLY) -> Any:
-    return SCALES.run(Left(count), handlers={Weigh: lambda effect: reply}, limits=limits)
+    return SCALES.run(m.Left(count), handlers={Weigh: lambda effect: reply}, limits=limits)
 
 
 INVALID = [-1, 0.5, 1.0, math.nan, math.inf, -math.inf, True, False, "1", b"1", [1], 1j]
@@ -91,7 +80,7 @@ EACH_WANTED = "return an amount, or None, for each of coins, grams"
     ],
 )
 def test_other_measured_amounts_are_refused(amounts: Any, remedy: str) -> None:
-    message = error_message(InputError, run_scales, amounts)
+    message = m.error_message(InputError, run_scales, amounts)
     assert "whose measure returned" in message
     assert remedy in message
 
@@ -124,7 +113,7 @@ def test_no_reported_amount_makes_a_run_exceed_its_bound(amounts: list[Any]) -> 
         return amounts
 
     with suppress(InputError):
-        SCALES.run(Left(1000), handlers={Weigh: answer}, limits=COINS_ONLY)
+        SCALES.run(m.Left(1000), handlers={Weigh: answer}, limits=COINS_ONLY)
     assert calls <= 5
 
 
@@ -158,7 +147,7 @@ LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False
 )
 def test_spent_refuses_invalid_counts(kind: Callable[..., object], fields: Any, text: str) -> None:
     """So do a snapshot and a reached limit."""
-    assert text in error_message(SnapshotError, kind, **fields)
+    assert text in m.error_message(SnapshotError, kind, **fields)
 
 
 def test_spent_is_a_copy_and_checked_by_its_meters() -> None:
@@ -166,16 +155,16 @@ def test_spent_is_a_copy_and_checked_by_its_meters() -> None:
     spent = Spent(meters=meters)
     meters["coins"] = -5
     assert spent[COINS] == 2
-    at = Snapshot("weigh", Left(1), spent=Spent(meters={"coins": 0.5}))
+    at = Snapshot("weigh", m.Left(1), spent=Spent(meters={"coins": 0.5}))
     with pytest.raises(SnapshotError, match=r"Spent has coins=0.5; give a whole number, 0 or more"):
         SCALES.run(at, handlers={}, limits=COINS_ONLY)
 
 
-GOOD = json.loads(Snapshot("interview", Topic("tea")).to_json())
+GOOD = json.loads(Snapshot("interview", m.Topic("tea")).to_json())
 
 
-def snapshot_error(text: str, machine: Any = INTERVIEW) -> str:
-    return error_message(SnapshotError, Snapshot.from_json, text, machine)
+def snapshot_error(text: str, machine: Any = m.INTERVIEW) -> str:
+    return m.error_message(SnapshotError, Snapshot.from_json, text, machine)
 
 
 @cases("text", ["-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}"])
@@ -212,11 +201,11 @@ class Weighed:
 
 
 @node
-def note_weight(weighed: Weighed) -> Total:
-    return Total(str(weighed))
+def note_weight(weighed: Weighed) -> m.Total:
+    return m.Total(str(weighed))
 
 
-NOTES = machine_of(note_weight)
+NOTES = m.machine_of(note_weight)
 
 
 def stored_value(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
@@ -251,26 +240,26 @@ def test_value_is_read_as_it_was_stored(count: int, note: str) -> None:
 def test_any_snapshot_field_is_read_or_refused(field: str, text: str) -> None:
     whole = json.dumps({**GOOD, field: "#"}).replace('"#"', text)
     if (field, text) in [("entered", "true"), ("sequence", f"1{'0' * 5000}")]:
-        assert Snapshot.from_json(whole, INTERVIEW).node == "interview"
+        assert Snapshot.from_json(whole, m.INTERVIEW).node == "interview"
     else:
         assert snapshot_error(whole)
 
 
 def test_integers_of_any_size_are_stored_and_resumed() -> None:
     spent = Spent(iterations=HUGE, restarts=3 * HUGE + 7, meters={"coins": HUGE - 1, "#0": 1, "##": 2})
-    at = Snapshot("weigh", Left(1), (Exhausted("coins", HUGE, HUGE, wanted=HUGE),), spent, sequence=HUGE)
+    at = Snapshot("weigh", m.Left(1), (Exhausted("coins", HUGE, HUGE, wanted=HUGE),), spent, sequence=HUGE)
     read = Snapshot.from_json(at.to_json(), SCALES)
     assert read == at
     assert (read.spent.iterations, read.sequence) == (HUGE, HUGE)
-    at = Snapshot("tick", Tick(), spent=Spent(iterations=HUGE))
-    done = CLOCK.run(at, handlers={}, limits=Limits(iterations=HUGE + 2), allow_nonterminating=True)
+    at = Snapshot("tick", m.Tick(), spent=Spent(iterations=HUGE))
+    done = m.CLOCK.run(at, handlers={}, limits=Limits(iterations=HUGE + 2), allow_nonterminating=True)
     assert done.spent.iterations == HUGE + 2
     assert str(done.outcome.limit) == "the limit of 1.0e+5000 iterations was reached (1.0e+5000 spent)"
 
 
 @cases("limits", [{"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}}])
 def test_limits_of_any_size_are_limits(limits: Any) -> None:
-    assert SELF_LOOP.verify(Limits(**{"iterations": HUGE, **limits})).proved
+    assert m.SELF_LOOP.verify(Limits(**{"iterations": HUGE, **limits})).proved
 
 
 # Any: type checkers refuse most of these.
@@ -290,16 +279,16 @@ TOO_MUCH = "is 1.0e+5000, more than a float can hold; give None for no limit"
     ],
 )
 def test_invalid_limit_is_shown_shortly(make: Callable[[], object], text: str) -> None:
-    assert text in error_message(LimitsError, make)
+    assert text in m.error_message(LimitsError, make)
 
 
-@metered(when_spent=Stopped, budget=Budget("revisions", 1))
+@metered(when_spent=m.Stopped, budget=Budget("revisions", 1))
 @node
-def revise(left: Left) -> Left | Total:
-    return Left(left.steps - 1) if left.steps else Total("")
+def revise(left: m.Left) -> m.Left | m.Total:
+    return m.Left(left.steps - 1) if left.steps else m.Total("")
 
 
-REVISION = machine_of(revise)
+REVISION = m.machine_of(revise)
 
 
 def test_limits_copy_the_dict_given() -> None:

@@ -13,27 +13,7 @@ from graphexec.messages import Usage
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.runtime.runner import run
 from tests.drivers import Script, run_script
-from tests.kernel.machines import (
-    BRAINSTORM,
-    CLOCK,
-    PROMPTS,
-    SELF_LOOP,
-    SURVEY,
-    Landed,
-    Left,
-    Prompt,
-    Stopped,
-    Survey,
-    Tick,
-    Topics,
-    error_message,
-    limited,
-    machine_of,
-    model_of,
-    run_machine,
-    surveyors,
-    without_handlers,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 # ---- iterations
@@ -44,30 +24,30 @@ from tests.parameters import cases
     [
         *(
             (
-                CLOCK,
-                Tick(),
-                limited(iterations=limit),
-                Stopped(Tick(limit), gx.Exhausted("iterations", limit, limit)),
+                m.CLOCK,
+                m.Tick(),
+                m.limited(iterations=limit),
+                m.Stopped(m.Tick(limit), gx.Exhausted("iterations", limit, limit)),
                 limit,
             )
             for limit in (0, 1, 2, 7)
         ),
-        (CLOCK, Tick(), without_handlers(), Stopped(Tick(15), gx.Exhausted("iterations", 15, 15)), 15),
+        (m.CLOCK, m.Tick(), m.without_handlers(), m.Stopped(m.Tick(15), gx.Exhausted("iterations", 15, 15)), 15),
         # The last allowed entry is counted.
-        (SELF_LOOP, Left(3), limited(iterations=3), Landed(), 3),
-        (SELF_LOOP, Left(4), limited(iterations=3), Stopped(Left(1), gx.Exhausted("iterations", 3, 3)), 3),
-        (SELF_LOOP, Left(1), limited(iterations=1), Landed(), 1),
+        (m.SELF_LOOP, m.Left(3), m.limited(iterations=3), m.Landed(), 3),
+        (m.SELF_LOOP, m.Left(4), m.limited(iterations=3), m.Stopped(m.Left(1), gx.Exhausted("iterations", 3, 3)), 3),
+        (m.SELF_LOOP, m.Left(1), m.limited(iterations=1), m.Landed(), 1),
         # Without a limit, a meter only counts; without a meter, a node costs nothing.
-        (SELF_LOOP, Left(100), limited(), Landed(), 100),
-        (SURVEY, Topics(("a",)), surveyors(gx.Limits(iterations=0)), Survey((ToolResult("a"),)), 0),
+        (m.SELF_LOOP, m.Left(100), m.limited(), m.Landed(), 100),
+        (m.SURVEY, m.Topics(("a",)), m.surveyors(gx.Limits(iterations=0)), m.Survey((ToolResult("a"),)), 0),
         # The seconds are checked before the iterations.
-        (CLOCK, Tick(), limited(iterations=0, seconds=0), Stopped(Tick(), gx.Exhausted("seconds", 0, 0)), 0),
+        (m.CLOCK, m.Tick(), m.limited(iterations=0, seconds=0), m.Stopped(m.Tick(), gx.Exhausted("seconds", 0, 0)), 0),
     ],
 )
 def test_limit_bounds_the_entries_of_a_metered_node(
     machine: Any, value: object, context: RunContext, outcome: object, iterations: int
 ) -> None:
-    result = run_machine(machine, value, context)
+    result = m.run_machine(machine, value, context)
     assert (result.outcome, result.spent.iterations) == (outcome, iterations)
 
 
@@ -84,18 +64,18 @@ def test_defaults_of_limits_and_counts() -> None:
     assert (dict(Look.charges), Look.measures) == ({}, ())
 
 
-@gx.metered(when_spent=Stopped)
+@gx.metered(when_spent=m.Stopped)
 @gx.node
-def call(left: Left) -> gx.Asks[CallTool, Landed]:
+def call(left: m.Left) -> gx.Asks[CallTool, m.Landed]:
     yield from gx.ask(CallTool("search", "tea"))
-    return Landed()
+    return m.Landed()
 
 
 def test_limit_stops_only_what_it_counts() -> None:
-    result = run_machine(machine_of(call), Left(1), surveyors(agent_limits(tool_calls=0)))
-    assert result.outcome == Stopped(Left(1), gx.Exhausted("tool_calls", 0, 0))
+    result = m.run_machine(m.machine_of(call), m.Left(1), m.surveyors(agent_limits(tool_calls=0)))
+    assert result.outcome == m.Stopped(m.Left(1), gx.Exhausted("tool_calls", 0, 0))
     assert (result.spent.iterations, result.spent["tool_calls"]) == (1, 0)
-    assert isinstance(run_machine(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))).outcome, Survey)
+    assert isinstance(m.run_machine(m.SURVEY, m.Topics(("a",)), m.surveyors(agent_limits(tokens=0))).outcome, m.Survey)
 
 
 # ---- calls
@@ -103,8 +83,8 @@ def test_limit_stops_only_what_it_counts() -> None:
 
 @cases("limit", [0, 1, 3])
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
-    result = run_machine(PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=limit)))
-    assert result.outcome == Stopped(Prompt(limit), gx.Exhausted("model_calls", limit, limit))
+    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(model_calls=limit)))
+    assert result.outcome == m.Stopped(m.Prompt(limit), gx.Exhausted("model_calls", limit, limit))
     assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
 
 
@@ -118,22 +98,22 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
 
     def script() -> Script[Any, Any]:
         called.clear()
-        topics = Topics(tuple(str(number) for number in range(calls)))
-        return Script(SURVEY, topics, make_run_context({CallTool: survey}, limits=agent_limits(tool_calls=limit)))
+        topics = m.Topics(tuple(str(number) for number in range(calls)))
+        return Script(m.SURVEY, topics, make_run_context({CallTool: survey}, limits=agent_limits(tool_calls=limit)))
 
     result = run_script(script)
     if carried_out is None:
-        assert isinstance(result.outcome, Stopped)
+        assert isinstance(result.outcome, m.Stopped)
         assert result.outcome.limit == gx.Exhausted("tool_calls", limit or 0, 0)
     else:
-        assert isinstance(result.outcome, Survey)
+        assert isinstance(result.outcome, m.Survey)
     assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
 
 
 @cases(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
-    result = run_machine(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit)))
-    assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("model_calls", limit, calls))
+    result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(2, 3), agent_limits(model_calls=limit)))
+    assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("model_calls", limit, calls))
     assert (result.spent["model_calls"], result.spent["prompt_tokens"]) == (calls, 2 * calls)
     assert reported_tokens(result.spent) == 5 * calls
 
@@ -143,7 +123,7 @@ def test_failed_call_is_charged() -> None:
         raise OSError("the line is dead")
 
     with pytest.raises(OSError, match="the line is dead") as caught:
-        run(SURVEY, Topics(("a", "b")), make_run_context({CallTool: failing}))
+        run(m.SURVEY, m.Topics(("a", "b")), make_run_context({CallTool: failing}))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.spent["tool_calls"] == 2
@@ -164,9 +144,9 @@ def test_failed_call_is_charged() -> None:
     ],
 )
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
-    result = run_machine(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit)))
+    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(usage, agent_limits(tokens=limit)))
     reached = calls * usage.total_tokens
-    assert result.outcome == Stopped(Prompt(calls), gx.Exhausted("tokens", limit, reached))
+    assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("tokens", limit, reached))
     assert (result.spent["model_calls"], reported_tokens(result.spent)) == (calls, reached)
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
@@ -183,7 +163,7 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
     ],
 )
 def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: str) -> None:
-    result = run_machine(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits)))
+    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(**limits)))
     assert result.outcome.limit.limit == reported
 
 
@@ -202,7 +182,7 @@ NAMES = ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost",
     ],
 )
 def test_invalid_limit_is_refused(name: str, value: Any, text: str) -> None:
-    message = error_message(LimitsError, lambda: agent_limits(**{name: value}))
+    message = m.error_message(LimitsError, lambda: agent_limits(**{name: value}))
     assert message.startswith(f"the limit {name} is ")
     assert message.endswith(text)
 
@@ -222,4 +202,4 @@ def test_invalid_limit_is_refused(name: str, value: Any, text: str) -> None:
     ],
 )
 def test_invalid_limits_are_reported_precisely(limits: dict[str, Any], text: str) -> None:
-    assert error_message(LimitsError, lambda: agent_limits(**limits)) == text
+    assert m.error_message(LimitsError, lambda: agent_limits(**limits)) == text

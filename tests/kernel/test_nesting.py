@@ -10,21 +10,7 @@ import pytest
 import graphexec as gx
 from graphexec.errors import InputError, NodeError
 from graphexec.kernel import ITERATIONS
-from tests.kernel.machines import (
-    CLOCK,
-    Question,
-    Tick,
-    check_refusal,
-    error_message,
-    faults_of,
-    limited,
-    machine_of,
-    pending,
-    reload,
-    reporter,
-    run_machine,
-    without_handlers,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 # ---- the child: it attempts each task up to a number of tries
@@ -153,7 +139,7 @@ def begin_again(solved: Solved) -> Task | Report:
 
 def choose_next() -> gx.Graph[Task, Any]:
     """Return two graphs that lead to each other."""
-    choose: Any = gx.embed(machine_of(begin_again), "choose")
+    choose: Any = gx.embed(m.machine_of(begin_again), "choose")
     return gx.graph(
         loosely(SOLVE, gx.on(Solved, choose) | gx.on(Failed, apologise))
         | loosely(choose, gx.on(Task, SOLVE) | gx.on(Report, gx.END))
@@ -209,7 +195,7 @@ SHARED_ITERATIONS = office(gx.embed(solver(ITERATIONS), "solve"))
 RESETTING = office(gx.embed(solver(TRIES, SHARED, resets=[TRIES, SHARED]), "solve", own=[TRIES]))
 REFILLING = office(gx.embed(solver(TRIES), "solve"), resets=[TRIES])
 TWICE, CHOOSING, TWO_OFFICES = solve_twice(), choose_next(), two_offices()
-NESTED = machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]))
+NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]))
 
 
 # ---- the table
@@ -334,8 +320,8 @@ def test_run_spends_the_budgets_of_its_subgraphs(
     machine: Any, tries: Any, limits: Any, outcome: Any, spent: Any
 ) -> None:
     budgets = {name: limit for name, limit in limits.items() if name != "iterations"}
-    context = without_handlers(gx.Limits(iterations=limits.get("iterations", 15), budgets=budgets))
-    result = run_machine(machine, Task(tries), context)
+    context = m.without_handlers(gx.Limits(iterations=limits.get("iterations", 15), budgets=budgets))
+    result = m.run_machine(machine, Task(tries), context)
     assert result.outcome == (Report(outcome) if isinstance(outcome, str) else outcome)
     own = {name: count for name, count in spent.items() if name != "iterations"}
     assert result.spent == gx.Spent(iterations=spent.get("iterations", 0), budgets=own)
@@ -345,11 +331,12 @@ def test_loops_can_be_embedded() -> None:
     turning: Any = gx.graph(
         gx.edges(turn, gx.on(Task, gx.END) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)), start=turn
     )
-    loop = machine_of(gx.embed(turning, "turning"))
+    loop = m.machine_of(gx.embed(turning, "turning"))
     assert str(loop).splitlines()[0] == "turning.turn --Task--> turning.turn"
-    assert run_machine(loop, Task((2,))).outcome == Solved(())
+    assert m.run_machine(loop, Task((2,))).outcome == Solved(())
     alone, nested = (
-        run_machine(machine, Tick(), limited(iterations=3)) for machine in (CLOCK, machine_of(gx.embed(CLOCK, "clock")))
+        m.run_machine(machine, m.Tick(), m.limited(iterations=3))
+        for machine in (m.CLOCK, m.machine_of(gx.embed(m.CLOCK, "clock")))
     )
     assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
 
@@ -357,16 +344,16 @@ def test_loops_can_be_embedded() -> None:
 def test_run_in_a_subgraph_can_be_resumed() -> None:
     @gx.charged(when_spent=Failed)
     @gx.node
-    def consult(task: Task) -> gx.Asks[Question, Solved]:
-        yield from gx.ask(Question("how?"))
-        yield from gx.ask(Question("really?"))
+    def consult(task: Task) -> gx.Asks[m.Question, Solved]:
+        yield from gx.ask(m.Question("how?"))
+        yield from gx.ask(m.Question("really?"))
         return Solved(task.tries[1:])
 
-    machine = office(gx.embed(machine_of(consult), "asking"))
-    state = pending(machine, Task((1, 1)))
-    assert (state.snapshot.node, state.effect) == ("asking.consult", Question("how?"))
-    again = reload(state.reply("so"), machine)
-    assert run_machine(machine, again, reporter()).outcome == Report("all solved")
+    machine = office(gx.embed(m.machine_of(consult), "asking"))
+    state = m.pending(machine, Task((1, 1)))
+    assert (state.snapshot.node, state.effect) == ("asking.consult", m.Question("how?"))
+    again = m.reload(state.reply("so"), machine)
+    assert m.run_machine(machine, again, m.reporter()).outcome == Report("all solved")
 
 
 # ---- proofs
@@ -398,11 +385,11 @@ NOT_OWN = "solve cannot own {}, which meters none of its nodes; own one"
         (solver(TRIES), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
         (solver(TRIES, SHARED), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "tries", "shared"]),
         (solver(ITERATIONS), "solve", [ITERATIONS, TRIES], [NOT_OWN.format("tries"), "of iterations"]),
-        (machine_of(apologise), "solve", [TRIES], [NOT_OWN.format("tries"), "of none"]),
+        (m.machine_of(apologise), "solve", [TRIES], [NOT_OWN.format("tries"), "of none"]),
     ],
 )
 def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.Budget], facts: list[str]) -> None:
-    check_refusal(NodeError, facts, lambda: gx.embed(child, name, own=own))
+    m.check_refusal(NodeError, facts, lambda: gx.embed(child, name, own=own))
 
 
 @cases(
@@ -420,12 +407,12 @@ def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.B
     ],
 )
 def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: str) -> None:
-    assert faults_of(build) == [fault]
+    assert m.faults_of(build) == [fault]
 
 
 @cases("given", [None, "clock", 3])
 def test_embedding_a_value_without_a_graph_is_refused(given: Any) -> None:
-    assert "is not a graph; write embed(graph, name)" in error_message(InputError, gx.embed, given, "clock")
+    assert "is not a graph; write embed(graph, name)" in m.error_message(InputError, gx.embed, given, "clock")
 
 
 # ---- drafts with subgraphs

@@ -11,20 +11,7 @@ from graphexec.effects import CallModel, CallTool
 from graphexec.errors import GraphexecError, NodeError
 from graphexec.kernel import Perform, rename
 from graphexec.kernel.serialization import reply_adapter
-from tests.kernel.machines import (
-    Even,
-    Left,
-    Number,
-    Odd,
-    Question,
-    Stopped,
-    Sum,
-    Tick,
-    Total,
-    countdown,
-    error_message,
-    halve,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 # Functions that type checkers refuse.
@@ -38,54 +25,54 @@ class Translator:
 # ---- valid functions
 
 
-def sort(number: Number) -> Even | Odd:
+def sort(number: m.Number) -> m.Even | m.Odd:
     """Sort."""
-    return Even(number.value)
+    return m.Even(number.value)
 
 
-def look(number: Number | Left) -> Asks[CallTool | Question, Even | Odd]:
-    answer = yield from ask(Question("even?"))
-    return Even(0) if answer == "yes" else Odd(0)
+def look(number: m.Number | m.Left) -> Asks[CallTool | m.Question, m.Even | m.Odd]:
+    answer = yield from ask(m.Question("even?"))
+    return m.Even(0) if answer == "yes" else m.Odd(0)
 
 
-def inquire(number: Number) -> Asks[Question, Total]:
-    return Total((yield from ask(Question("why?"))))
+def inquire(number: m.Number) -> Asks[m.Question, m.Total]:
+    return m.Total((yield from ask(m.Question("why?"))))
 
 
-def inquire_elsewhere(number: Number) -> Asks[Question, Total]:
+def inquire_elsewhere(number: m.Number) -> Asks[m.Question, m.Total]:
     return inquire(number)
 
 
-async def fetch(number: Number) -> Total:
-    return Total("fetched")
+async def fetch(number: m.Number) -> m.Total:
+    return m.Total("fetched")
 
 
-def read(number: Number) -> Total:
-    return Total("read")
+def read(number: m.Number) -> m.Total:
+    return m.Total("read")
 
 
-def yields_without_asks(number: Number) -> Generator[CallTool, Any, Total]:
+def yields_without_asks(number: m.Number) -> Generator[CallTool, Any, m.Total]:
     yield CallTool("x", "y")
-    return Total("")
+    return m.Total("")
 
 
 class Shop:
-    def sell(self, number: Number) -> Total:
-        return Total(str(number.value))
+    def sell(self, number: m.Number) -> m.Total:
+        return m.Total(str(number.value))
 
 
 @cases(
     ("one", "kind", "takes", "effects", "outcomes"),
     [
-        (node(sort), "pure", (Number,), (), (Even, Odd)),
-        (node(look), "asks", (Number, Left), (CallTool, Question), (Even, Odd)),
+        (node(sort), "pure", (m.Number,), (), (m.Even, m.Odd)),
+        (node(look), "asks", (m.Number, m.Left), (CallTool, m.Question), (m.Even, m.Odd)),
         # A function may return a generator, or have its annotation.
-        (node(inquire_elsewhere), "asks", (Number,), (Question,), (Total,)),
-        (decorate(yields_without_asks), "asks", (Number,), (CallTool,), (Total,)),
-        (node(fetch), "opaque", (Number,), (Perform,), (Total,)),
-        (opaque(read), "opaque", (Number,), (Perform,), (Total,)),
-        (opaque(fetch), "opaque", (Number,), (Perform,), (Total,)),
-        (node(Shop().sell), "pure", (Number,), (), (Total,)),
+        (node(inquire_elsewhere), "asks", (m.Number,), (m.Question,), (m.Total,)),
+        (decorate(yields_without_asks), "asks", (m.Number,), (CallTool,), (m.Total,)),
+        (node(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
+        (opaque(read), "opaque", (m.Number,), (Perform,), (m.Total,)),
+        (opaque(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
+        (node(Shop().sell), "pure", (m.Number,), (), (m.Total,)),
     ],
 )
 def test_node_is_read_from_its_annotations(one: Any, kind: str, takes: Any, effects: Any, outcomes: Any) -> None:
@@ -96,54 +83,54 @@ def test_node_is_read_from_its_annotations(one: Any, kind: str, takes: Any, effe
 def test_node_has_a_name_and_a_function() -> None:
     assert node(sort).name == "sort"
     assert repr(node(sort)) == "<node sort: Number -> Even | Odd>"
-    other = rename(halve, "cut_in_half")
-    assert (other.name, other.function, halve.name) == ("cut_in_half", halve.function, "halve")
-    assert halve.function(Even(8)) == Sum(4, "halved")
-    assert asyncio.run(node(fetch).function(Number(1))) == Total("fetched")
+    other = rename(m.halve, "cut_in_half")
+    assert (other.name, other.function, m.halve.name) == ("cut_in_half", m.halve.function, "halve")
+    assert m.halve.function(m.Even(8)) == m.Sum(4, "halved")
+    assert asyncio.run(node(fetch).function(m.Number(1))) == m.Total("fetched")
 
 
 def test_other_parameters_without_default_are_settings() -> None:
     @node
-    def translate(number: Number, translator: Translator, *, flag: bool = False) -> Total:
-        return Total("")
+    def translate(number: m.Number, translator: Translator, *, flag: bool = False) -> m.Total:
+        return m.Total("")
 
     assert translate.settings == {"translator": (Translator,)}
 
 
 def test_decorators_add_the_when_spent_outcome() -> None:
-    assert (countdown.metered, countdown.spent_outcome, countdown.when_spent) == (True, Stopped, Stopped)
-    assert countdown.outcomes[-1] is Stopped
+    assert (m.countdown.metered, m.countdown.spent_outcome, m.countdown.when_spent) == (True, m.Stopped, m.Stopped)
+    assert m.countdown.outcomes[-1] is m.Stopped
 
-    @charged(when_spent=Stopped)
+    @charged(when_spent=m.Stopped)
     @node
-    def asks(left: Left) -> Asks[Question, Total | Stopped]:
-        return Total((yield from ask(Question("?"))))
+    def asks(left: m.Left) -> Asks[m.Question, m.Total | m.Stopped]:
+        return m.Total((yield from ask(m.Question("?"))))
 
-    assert (asks.metered, asks.outcomes) == (False, (Total, Stopped))
-    assert charged(when_spent=Stopped)(countdown).metered
+    assert (asks.metered, asks.outcomes) == (False, (m.Total, m.Stopped))
+    assert charged(when_spent=m.Stopped)(m.countdown).metered
 
-    def give_up(value: object, limit: Exhausted) -> Total:
-        return Total(str(limit))
+    def give_up(value: object, limit: Exhausted) -> m.Total:
+        return m.Total(str(limit))
 
-    assert metered(when_spent=give_up)(halve).outcomes == (Sum, Total)
+    assert metered(when_spent=give_up)(m.halve).outcomes == (m.Sum, m.Total)
 
 
 # ---- invalid functions
 
 
-def without_value() -> Total:
-    return Total("")
+def without_value() -> m.Total:
+    return m.Total("")
 
 
-def only_keywords(*, number: Number) -> Total:
-    return Total("")
+def only_keywords(*, number: m.Number) -> m.Total:
+    return m.Total("")
 
 
 def declare(name: str, *missing: str, **annotations: Any) -> Any:
     """Return a function of a number and a translator with other annotations, and some missing."""
 
-    def function(number: Number, translator: Translator) -> Total:
-        return Total("")
+    def function(number: m.Number, translator: Translator) -> m.Total:
+        return m.Total("")
 
     function.__annotations__.update(annotations)
     for one in missing:
@@ -163,23 +150,23 @@ class Record(TypedDict):
 T = TypeVar("T")
 
 
-def yields_but_says_otherwise(number: Number) -> Any:
+def yields_but_says_otherwise(number: m.Number) -> Any:
     yield CallTool("x", "y")
-    return Total("")
+    return m.Total("")
 
 
-def asks_for_no_effect(number: Number) -> Asks[int, Total]:
+def asks_for_no_effect(number: m.Number) -> Asks[int, m.Total]:
     yield 3
-    return Total("")
+    return m.Total("")
 
 
-async def yields_asynchronously(number: Number) -> AsyncIterator[Total]:
-    yield Total("")
+async def yields_asynchronously(number: m.Number) -> AsyncIterator[m.Total]:
+    yield m.Total("")
 
 
 class Instance:
-    def __call__(self, number: Number) -> Total:
-        return Total("")
+    def __call__(self, number: m.Number) -> m.Total:
+        return m.Total("")
 
 
 UNCHECKED = "which isinstance cannot check; name a class of your own"
@@ -197,8 +184,8 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
         (without_value, "without_value takes no value; write def without_value(value: In) -> Out"),
         (only_keywords, "only_keywords takes no value; write def only_keywords(value: In) -> Out"),
         (declare("f", **{"return": None}), f"f returns None, {UNCHECKED}"),
-        (declare("f", **{"return": Total | None}), f"f returns None, {UNCHECKED}"),
-        (declare("f", **{"return": list[Total]}), f"f returns list[tests.kernel.machines.Total], {UNCHECKED}"),
+        (declare("f", **{"return": m.Total | None}), f"f returns None, {UNCHECKED}"),
+        (declare("f", **{"return": list[m.Total]}), f"f returns list[tests.kernel.machines.Total], {UNCHECKED}"),
         (declare("f", **{"return": Any}), f"f returns typing.Any, {UNCHECKED}"),
         (declare("f", **{"return": Literal["yes", "no"]}), f"f returns typing.Literal['yes', 'no'], {UNCHECKED}"),
         (declare("f", number=Any), f"f takes number typing.Any, {UNCHECKED}"),
@@ -229,35 +216,35 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
         ),
         (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def"),
         (Instance(), "Instance is not a function; define it with def"),
-        (functools.partial(read, number=Number(3)), "partial is not a function; define it with def"),
+        (functools.partial(read, number=m.Number(3)), "partial is not a function; define it with def"),
     ],
 )
 def test_invalid_node_function_is_refused_with_a_remedy(function: Any, text: str) -> None:
-    assert error_message(NodeError, decorate, function) == text
+    assert m.error_message(NodeError, decorate, function) == text
     assert issubclass(NodeError, (GraphexecError, TypeError))
 
 
 @final
 @dataclass(frozen=True)
 class OutOfTicks:
-    at: Tick
+    at: m.Tick
     limit: Exhausted
 
 
-def by_protocol(value: HasValue, limit: Exhausted) -> Total:
-    return Total("")
+def by_protocol(value: HasValue, limit: Exhausted) -> m.Total:
+    return m.Total("")
 
 
-def unsaid(value: object, limit: Exhausted) -> Total:
-    return Total("")
+def unsaid(value: object, limit: Exhausted) -> m.Total:
+    return m.Total("")
 
 
-def silent(value: object, limit: Exhausted) -> Total:
-    return Total("")
+def silent(value: object, limit: Exhausted) -> m.Total:
+    return m.Total("")
 
 
-def undecided(value: object, limit: Exhausted) -> Total | Sum:
-    return Total("")
+def undecided(value: object, limit: Exhausted) -> m.Total | m.Sum:
+    return m.Total("")
 
 
 del unsaid.__annotations__["value"], unsaid.__annotations__["limit"], silent.__annotations__["return"]
@@ -270,16 +257,16 @@ as_opaque: Any = opaque
     ("write", "text"),
     [
         (
-            lambda: meter(when_spent=OutOfTicks)(halve),
+            lambda: meter(when_spent=OutOfTicks)(m.halve),
             "halve takes Even, which OutOfTicks does not; give a function that makes one, as limit_reached makes a "
             "LimitReached, or widen its field",
         ),
         (
-            lambda: meter(when_spent=silent)(halve),
+            lambda: meter(when_spent=silent)(m.halve),
             "silent does not annotate its outcome; write def silent(value: In, limit: Exhausted) -> Out",
         ),
         (
-            lambda: meter(when_spent=undecided)(halve),
+            lambda: meter(when_spent=undecided)(m.halve),
             "undecided returns 2 outcomes, but a limit takes one edge; return one class",
         ),
         (
@@ -287,13 +274,10 @@ as_opaque: Any = opaque
             "yields_without_asks yields effects, so it is not opaque; decorate it with @node",
         ),
         (
-            lambda: rename(halve, "cut in half"),
+            lambda: rename(m.halve, "cut in half"),
             "a node cannot be named 'cut in half'; give it a name that a function could have",
         ),
-        (
-            lambda: reply_adapter(Unsaid),
-            "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])",
-        ),
+        (lambda: reply_adapter(Unsaid), "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])"),
         (
             lambda: reply_adapter(Strange),
             "Strange has the reply <class 'tests.kernel.test_nodes.Translator'>, which cannot be stored as JSON; reply "
@@ -302,12 +286,12 @@ as_opaque: Any = opaque
     ],
 )
 def test_invalid_decoration_or_reply_is_refused(write: Callable[[], object], text: str) -> None:
-    assert error_message(NodeError, write) == text
+    assert m.error_message(NodeError, write) == text
 
 
 @cases("when_spent", [by_protocol, unsaid])
 def test_when_spent_may_take_a_protocol_or_anything(when_spent: Any) -> None:
-    assert meter(when_spent=when_spent)(halve).spent_outcome is Total
+    assert meter(when_spent=when_spent)(m.halve).spent_outcome is m.Total
 
 
 # ---- effects
@@ -322,22 +306,22 @@ class Strange(Effect[Translator]):
     pass
 
 
-class Special(Question):
+class Special(m.Question):
     pass
 
 
-@cases("effect", [Question, Special])
+@cases("effect", [m.Question, Special])
 def test_reply_type_is_read_from_the_effect_class(effect: type[Effect[Any]]) -> None:
     assert reply_adapter(effect).validate_python("yes") == "yes"
 
 
 def test_effect_defaults_to_no_cost_or_cut_reply() -> None:
     exhausted = Exhausted("seconds", 1, 2)
-    assert tuple(Question("?").measure("any")) == ()
-    assert Question("?").cut(exhausted) is None
+    assert tuple(m.Question("?").measure("any")) == ()
+    assert m.Question("?").cut(exhausted) is None
     cut = CallTool("search", "tea").cut(exhausted)
     assert (cut.observation, cut.status) == ("search was cut off: the limit of 1 second was reached (2 spent).", "cut")
-    kinds: list[type[Effect[Any]]] = [CallModel, CallTool, Question]
+    kinds: list[type[Effect[Any]]] = [CallModel, CallTool, m.Question]
     charged = [{meter.name: amount for meter, amount in kind.charges.items()} for kind in kinds]
     assert charged == [{"model_calls": 1, "tokens": 1}, {"tool_calls": 1}, {}]
-    assert All((Question("?"),)).effects == (Question("?"),)
+    assert All((m.Question("?"),)).effects == (m.Question("?"),)

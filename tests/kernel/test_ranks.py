@@ -15,8 +15,7 @@ from graphexec.kernel.program import Rank
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
 from tests.drivers import LIVE, Script, run_script
-from tests.kernel import machines
-from tests.kernel.machines import CLOCK, DIAMOND, Even, Number, Odd, Prompt, Stopped, Sum, Tick, Total
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 
@@ -26,7 +25,7 @@ def with_ranks(ranks: Ranks, **limits: Any) -> RunContext:
 
 def rank_error(machine: gx.Graph[Any, Any], value: object, within: RunContext) -> str:
     """Return the error that ends the run, observed or not."""
-    return machines.error_message(CertificateError, machines.run_machine, machine, value, within, LIVE)
+    return m.error_message(CertificateError, m.run_machine, machine, value, within, LIVE)
 
 
 WAY: Ranks = {"split": ((3, ()),), "halve": ((2, ()),), "triple": ((2, ()),), "join": ((1, ()),)}
@@ -43,52 +42,58 @@ def deeper(ranks: Ranks) -> Ranks:
     return {name: (*rank, (0, ()), (0, ())) for name, rank in ranks.items()}
 
 
-def stopped(ticks: int, limit: int, reached: int) -> Stopped:
-    return Stopped(Tick(ticks), gx.Exhausted("iterations", limit, reached))
+def stopped(ticks: int, limit: int, reached: int) -> m.Stopped:
+    return m.Stopped(m.Tick(ticks), gx.Exhausted("iterations", limit, reached))
 
 
 @cases("transform", [dict, deeper])
 @cases(
     ("machine", "at", "ranks", "limits", "outcome"),
     [
-        (DIAMOND, Number(4), WAY, {}, Total("halved to 2")),
-        (CLOCK, Tick(), TICKING, THREE, stopped(3, 3, 3)),
+        (m.DIAMOND, m.Number(4), WAY, {}, m.Total("halved to 2")),
+        (m.CLOCK, m.Tick(), TICKING, THREE, stopped(3, 3, 3)),
         # A level may count several budgets, and a run may spend a whole one.
-        (CLOCK, Tick(), BOTH, {"iterations": 2, "tool_calls": 5}, stopped(2, 2, 2)),
-        (CLOCK, gx.Snapshot("tick", Tick(), spent=gx.Spent(iterations=3)), TICKING, THREE, stopped(0, 3, 3)),
+        (m.CLOCK, m.Tick(), BOTH, {"iterations": 2, "tool_calls": 5}, stopped(2, 2, 2)),
+        (m.CLOCK, gx.Snapshot("tick", m.Tick(), spent=gx.Spent(iterations=3)), TICKING, THREE, stopped(0, 3, 3)),
         # Under lower limits, a resumed run stops; nothing remains of an overspent budget.
-        (CLOCK, gx.Snapshot("tick", Tick(), spent=SPENT, entered=True), TICKING, {"iterations": 0}, stopped(1, 0, 13)),
-        (CLOCK, gx.Snapshot("tick", Tick(), spent=SPENT, entered=True), TICKING, THREE, stopped(1, 3, 13)),
         (
-            DIAMOND,
-            gx.Snapshot("split", Number(4), spent=SPENT),
+            m.CLOCK,
+            gx.Snapshot("tick", m.Tick(), spent=SPENT, entered=True),
+            TICKING,
+            {"iterations": 0},
+            stopped(1, 0, 13),
+        ),
+        (m.CLOCK, gx.Snapshot("tick", m.Tick(), spent=SPENT, entered=True), TICKING, THREE, stopped(1, 3, 13)),
+        (
+            m.DIAMOND,
+            gx.Snapshot("split", m.Number(4), spent=SPENT),
             {**WAY, "halve": ((2, ("iterations",)), (0, ()))},
             THREE,
-            Total("halved to 2"),
+            m.Total("halved to 2"),
         ),
         # The amounts that remained at the entry are unknown.
-        (DIAMOND, gx.Snapshot("triple", Odd(3), entered=True), FLAT, {}, Total("tripled to 10")),
+        (m.DIAMOND, gx.Snapshot("triple", m.Odd(3), entered=True), FLAT, {}, m.Total("tripled to 10")),
     ],
 )
 def test_falling_rank_changes_nothing(
     machine: Any, at: object, ranks: Ranks, limits: Any, outcome: object, transform: Callable[[Ranks], Ranks]
 ) -> None:
-    result = machines.run_machine(machine, at, with_ranks(transform(ranks), **limits), LIVE)
+    result = m.run_machine(machine, at, with_ranks(transform(ranks), **limits), LIVE)
     assert result.outcome == outcome
-    if isinstance(outcome, Stopped):
+    if isinstance(outcome, m.Stopped):
         assert result.spent == gx.Spent(iterations=int(outcome.limit.reached))
 
 
 def test_no_step_follows_a_rank_error() -> None:
     with pytest.raises(CertificateError, match="the rank does not fall from halve"):
-        gx.advance(DIAMOND, gx.begin(DIAMOND, Number(4)), gx.Limits(), ranks={**WAY, "join": ((4, ()),)})
+        gx.advance(m.DIAMOND, gx.begin(m.DIAMOND, m.Number(4)), gx.Limits(), ranks={**WAY, "join": ((4, ()),)})
     within = with_ranks({**WAY, "halve": ((3, ()),)})
-    events = stream(DIAMOND, Number(4), within)
+    events = stream(m.DIAMOND, m.Number(4), within)
     assert [type(next(events)).__name__ for _ in range(2)] == ["Entered", "Moved"]
     with pytest.raises(CertificateError):
         next(events)
     # A run that does not reach the node is not checked there.
-    assert run(DIAMOND, Number(3), within).outcome == Total("tripled to 10")
+    assert run(m.DIAMOND, m.Number(3), within).outcome == m.Total("tripled to 10")
 
 
 ANOTHER = (
@@ -101,14 +106,14 @@ ANOTHER = (
     ("machine", "at", "ranks", "limits", "source", "target"),
     [
         *(
-            (DIAMOND, Number(4), {**WAY, "join": ((level, ()),)}, {}, "halve (2, 0, 0)", f"join ({level}, 0, 0)")
+            (m.DIAMOND, m.Number(4), {**WAY, "join": ((level, ()),)}, {}, "halve (2, 0, 0)", f"join ({level}, 0, 0)")
             for level in (2, 3, 4)
         ),
         # Ranks are compared from left to right.
-        (CLOCK, Tick(), SWAPPED, THREE, "tock (1, 2, 1, 0, 0)", "tick (1, 2, 2, 0, 0)"),
+        (m.CLOCK, m.Tick(), SWAPPED, THREE, "tock (1, 2, 1, 0, 0)", "tick (1, 2, 2, 0, 0)"),
         # A run that is resumed before an entry checks it, and one that is resumed within a node the later ones.
-        (DIAMOND, gx.Snapshot("triple", Odd(3)), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
-        (DIAMOND, gx.Snapshot("split", Number(3), entered=True), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
+        (m.DIAMOND, gx.Snapshot("triple", m.Odd(3)), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
+        (m.DIAMOND, gx.Snapshot("split", m.Number(3), entered=True), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
     ],
 )
 def test_step_without_a_lower_rank_ends_the_run(
@@ -123,22 +128,22 @@ def test_step_without_a_lower_rank_ends_the_run(
 def test_ranks_that_are_changed_after_a_run_are_checked() -> None:
     ranks = dict(WAY)
     within = with_ranks(ranks)
-    assert run(DIAMOND, Number(4), within).outcome == Total("halved to 2")
+    assert run(m.DIAMOND, m.Number(4), within).outcome == m.Total("halved to 2")
     ranks["join"] = ((4, ()),)
-    assert "the rank does not fall from halve" in rank_error(DIAMOND, Number(4), within)
+    assert "the rank does not fall from halve" in rank_error(m.DIAMOND, m.Number(4), within)
 
 
-def stop_halving(even: Even, limit: gx.Exhausted) -> Total:
-    return Total(str(limit))
+def stop_halving(even: m.Even, limit: gx.Exhausted) -> m.Total:
+    return m.Total(str(limit))
 
 
-def walk(first: Any) -> gx.Graph[Even, Total]:
+def walk(first: Any) -> gx.Graph[m.Even, m.Total]:
     """Return a graph of two nodes."""
-    routes = gx.on(Sum, machines.join) | gx.on(Total, gx.END) if first.metered else gx.on(Sum, machines.join)
-    return gx.graph(gx.edges(first, routes) | gx.edges(machines.join, gx.on(Total, gx.END)), start=first)
+    routes = gx.on(m.Sum, m.join) | gx.on(m.Total, gx.END) if first.metered else gx.on(m.Sum, m.join)
+    return gx.graph(gx.edges(first, routes) | gx.edges(m.join, gx.on(m.Total, gx.END)), start=first)
 
 
-WALK, PAID_WALK = walk(machines.halve), walk(gx.metered(when_spent=stop_halving)(machines.halve))
+WALK, PAID_WALK = walk(m.halve), walk(gx.metered(when_spent=stop_halving)(m.halve))
 
 
 def _ranks() -> Iterator[Rank]:
@@ -159,12 +164,12 @@ def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks
     for before, after in itertools.product(_ranks(), repeat=2):
         within = with_ranks(transform({"halve": before, "join": after}), iterations=limit)
         for spent, machine in itertools.product(range(limit + 1), (WALK, PAID_WALK)):
-            at = gx.Snapshot("halve", Even(2), spent=gx.Spent(iterations=spent))
+            at = gx.Snapshot("halve", m.Even(2), spent=gx.Spent(iterations=spent))
             costs = int(machine is PAID_WALK)
             if spent + costs > limit:
                 continue
             if value(after, spent + costs) < value(before, spent):
-                assert run(machine, at, within).outcome == Total("halved to 1")
+                assert run(machine, at, within).outcome == m.Total("halved to 1")
             else:
                 with pytest.raises(CertificateError, match="the rank does not fall from halve"):
                     run(machine, at, within)
@@ -173,9 +178,9 @@ def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks
 @cases(
     ("machine", "value", "ranks", "name"),
     [
-        (CLOCK, Tick(), TICKING, "iterations"),
+        (m.CLOCK, m.Tick(), TICKING, "iterations"),
         *(
-            (DIAMOND, Number(4), {"split": ((3, (name,)),)}, name)
+            (m.DIAMOND, m.Number(4), {"split": ((3, (name,)),)}, name)
             for name in ("iterations", "model_calls", "tool_calls", "tokens", "elsewhere")
         ),
     ],
@@ -192,15 +197,15 @@ def test_rank_needs_limits_on_its_budgets(machine: Any, value: object, ranks: Ra
 PATIENCE = gx.Budget("patience", 4)
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def think(given: Prompt) -> gx.Asks[CallModel | CallTool, Prompt]:
+def think(given: m.Prompt) -> gx.Asks[CallModel | CallTool, m.Prompt]:
     yield from gx.ask(CallModel(CompletionRequest("?")))
     yield from gx.ask(CallTool("look", ""))
-    return Prompt(given.calls + 1)
+    return m.Prompt(given.calls + 1)
 
 
-THINKING = machines.machine_of(gx.metered(when_spent=Stopped, budget=PATIENCE)(think))
+THINKING = m.machine_of(gx.metered(when_spent=m.Stopped, budget=PATIENCE)(think))
 
 
 def thinking(counted: str, usages: Sequence[Usage], **limits: Any) -> RunContext:
@@ -216,47 +221,47 @@ def thinking(counted: str, usages: Sequence[Usage], **limits: Any) -> RunContext
     return RunContext(context.handlers, context.limits, ranks={"think": ((1, (counted,)),)})
 
 
-PAID = gx.Snapshot("think", Prompt(0), spent=gx.Spent(meters={"prompt_tokens": 5, "tokens": 5}))
+PAID = gx.Snapshot("think", m.Prompt(0), spent=gx.Spent(meters={"prompt_tokens": 5, "tokens": 5}))
 
 
 @cases(
     ("at", "counted", "usages", "limits", "turns", "limit", "tokens"),
     [
-        (Prompt(), "model_calls", [Usage(1, 1)], {"model_calls": 3}, 3, gx.Exhausted("model_calls", 3, 3), 6),
-        (Prompt(), "tool_calls", [Usage(1, 1)], {"tool_calls": 3}, 3, gx.Exhausted("tool_calls", 3, 3), 8),
-        (Prompt(), "tokens", [Usage(1, 1)], {"tokens": 6}, 3, gx.Exhausted("tokens", 6, 6), 6),
-        (Prompt(), "patience", [Usage(1, 1)], {}, 4, gx.Exhausted("patience", 4, 4), 8),
-        (Prompt(), "patience", [Usage(1, 1)], {"budgets": {"patience": 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
+        (m.Prompt(), "model_calls", [Usage(1, 1)], {"model_calls": 3}, 3, gx.Exhausted("model_calls", 3, 3), 6),
+        (m.Prompt(), "tool_calls", [Usage(1, 1)], {"tool_calls": 3}, 3, gx.Exhausted("tool_calls", 3, 3), 8),
+        (m.Prompt(), "tokens", [Usage(1, 1)], {"tokens": 6}, 3, gx.Exhausted("tokens", 6, 6), 6),
+        (m.Prompt(), "patience", [Usage(1, 1)], {}, 4, gx.Exhausted("patience", 4, 4), 8),
+        (m.Prompt(), "patience", [Usage(1, 1)], {"budgets": {"patience": 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
         # Tokens beyond the limit do not affect ranks, and a resumed run with fewer tokens has the lowest one.
-        (Prompt(), "tokens", [Usage(3, 2)], {"tokens": 9}, 2, gx.Exhausted("tokens", 9, 10), 10),
+        (m.Prompt(), "tokens", [Usage(3, 2)], {"tokens": 9}, 2, gx.Exhausted("tokens", 9, 10), 10),
         (PAID, "tokens", [Usage()], {"tokens": 0}, 0, gx.Exhausted("tokens", 0, 5), 5),
         # A call that reports no tokens counts as one, and lowers the rank.
-        (Prompt(), "tokens", [Usage()], {"tokens": 3}, 3, gx.Exhausted("tokens", 3, 3), 0),
-        (Prompt(), "tokens", [Usage(3, 3), Usage()], {"tokens": 8}, 3, gx.Exhausted("tokens", 8, 8), 6),
+        (m.Prompt(), "tokens", [Usage()], {"tokens": 3}, 3, gx.Exhausted("tokens", 3, 3), 0),
+        (m.Prompt(), "tokens", [Usage(3, 3), Usage()], {"tokens": 8}, 3, gx.Exhausted("tokens", 8, 8), 6),
     ],
 )
 def test_rank_falls_with_any_budget_spent_per_turn(
     at: object, counted: str, usages: list[Usage], limits: Any, turns: int, limit: gx.Exhausted, tokens: int
 ) -> None:
     result = run_script(lambda: Script(THINKING, at, thinking(counted, usages, **limits)), drivers=LIVE)
-    assert result.outcome == Stopped(Prompt(turns), limit)
+    assert result.outcome == m.Stopped(m.Prompt(turns), limit)
     assert reported_tokens(result.spent) == tokens
     assert result.spent["tokens"] == tokens + silent_calls(result.spent)
 
 
 def test_rank_of_an_unspent_budget_does_not_fall() -> None:
     text = f"the rank does not fall from think (1, 15) to think (1, 15); {ANOTHER}"
-    assert rank_error(THINKING, Prompt(), thinking("iterations", [Usage()])) == text
+    assert rank_error(THINKING, m.Prompt(), thinking("iterations", [Usage()])) == text
 
 
 def test_ranks_of_a_proof_fall_in_every_run() -> None:
-    @gx.metered(when_spent=Stopped, budget=PATIENCE)
+    @gx.metered(when_spent=m.Stopped, budget=PATIENCE)
     @gx.node
-    def turn(now: Prompt) -> Prompt | Total:
-        return Prompt(now.calls + 1) if now.calls < 9 else Total("")
+    def turn(now: m.Prompt) -> m.Prompt | m.Total:
+        return m.Prompt(now.calls + 1) if now.calls < 9 else m.Total("")
 
-    machine = machines.machine_of(turn)
-    certificate = machine.verify(machines.without_handlers().limits).certificate
+    machine = m.machine_of(turn)
+    certificate = machine.verify(m.without_handlers().limits).certificate
     assert certificate is not None
-    result = machines.run_machine(machine, Prompt(), with_ranks(certificate.ranks or {}), LIVE)
-    assert result.outcome == Stopped(Prompt(4), gx.Exhausted("patience", 4, 4))
+    result = m.run_machine(machine, m.Prompt(), with_ranks(certificate.ranks or {}), LIVE)
+    assert result.outcome == m.Stopped(m.Prompt(4), gx.Exhausted("patience", 4, 4))

@@ -10,14 +10,7 @@ import pytest
 from graphexec.actions import NO_STEPS
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    CompletionRequest,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-)
+from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.turns import Conversation
 from tests.parameters import cases
 

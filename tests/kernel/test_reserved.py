@@ -25,17 +25,7 @@ from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.drivers import LIVE, Driver, FakeClock, Script, drive_async, drive_sync, run_script
-from tests.kernel.machines import (
-    Prompt,
-    Stopped,
-    check_refusal,
-    error_message,
-    finish,
-    machine_of,
-    pending,
-    reload,
-    run_machine,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 from tests.verify.execution import execute
@@ -57,7 +47,7 @@ class Summary:
 class Silent:
     """The outcome without a last answer."""
 
-    at: Stopped
+    at: m.Stopped
     limit: gx.Exhausted
 
 
@@ -65,16 +55,16 @@ def question(text: str) -> CallModel:
     return CallModel(CompletionRequest(text))
 
 
-@charged(when_spent=Stopped, asks=1)
+@charged(when_spent=m.Stopped, asks=1)
 @gx.node
-def prompt(given: Prompt) -> gx.Asks[CallModel, Prompt]:
+def prompt(given: m.Prompt) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question(f"call {given.calls}"))
-    return Prompt(given.calls + 1)
+    return m.Prompt(given.calls + 1)
 
 
 @reserved(when_spent=Silent, asks=4, grace=2)
 @gx.node
-def conclude(stopped: Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
+def conclude(stopped: m.Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
     first = yield from gx.ask(question("sum up"))
     second = yield from gx.ask(question("in a word"))
     results = yield from gx.ask_all([CallTool("mail", first.content), CallTool("mail", second.content)])
@@ -82,8 +72,8 @@ def conclude(stopped: Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
 
 
 # It calls the model until a limit stops it, then makes four reserved calls.
-LAST_WORDS: gx.Graph[Prompt, Summary | Silent] = gx.graph(
-    gx.edges(prompt, gx.on(Prompt, prompt) | gx.on(Stopped, conclude))
+LAST_WORDS: gx.Graph[m.Prompt, Summary | Silent] = gx.graph(
+    gx.edges(prompt, gx.on(m.Prompt, prompt) | gx.on(m.Stopped, conclude))
     | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
     start=prompt,
 )
@@ -116,7 +106,7 @@ def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
     ],
 )
 def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: int) -> None:
-    result = run_machine(LAST_WORDS, Prompt(), office(limits, cost=1.0))
+    result = m.run_machine(LAST_WORDS, m.Prompt(), office(limits, cost=1.0))
     assert result.outcome == Summary(("re: sum up", "re: in a word", "sent re: sum up", "sent re: in a word"))
     assert (result.spent["model_calls"], result.spent["tool_calls"]) == (calls + 2, 2)
     assert reported_tokens(result.spent) == 7 * (calls + 2)
@@ -125,9 +115,9 @@ def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: 
 
 @cases(("restarts", "outcome"), [(1, Summary), (2, Silent)])
 def test_too_many_restarts_stop_reserved_calls(restarts: int, outcome: type) -> None:
-    stopped = Stopped(Prompt(), gx.Exhausted("model_calls", 0, 0))
+    stopped = m.Stopped(m.Prompt(), gx.Exhausted("model_calls", 0, 0))
     crashed = gx.Snapshot("conclude", stopped, spent=Spent(restarts=restarts))
-    result = run_machine(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1)))
+    result = m.run_machine(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1)))
     assert type(result.outcome) is outcome
     if outcome is Silent:
         assert result.outcome == Silent(stopped, gx.Exhausted("restarts", 1, 2))
@@ -141,25 +131,25 @@ TEN = gx.Limits(seconds=10)
 
 
 # The reserved calls begin at 11 seconds, and are stopped at 12.
-GIVEN_UP = Silent(Stopped(Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0))
+GIVEN_UP = Silent(m.Stopped(m.Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0))
 
 
 def first_reserved_call() -> PendingEffect:
     """Return the run at its first reserved call, after the deadline."""
-    first = pending(LAST_WORDS, Prompt(), TEN)
+    first = m.pending(LAST_WORDS, m.Prompt(), TEN)
     assert first.deadline == TEN.seconds
-    last = pending(LAST_WORDS, reload(first.reply(ModelReply(""), at=11.0), LAST_WORDS), TEN)
+    last = m.pending(LAST_WORDS, m.reload(first.reply(ModelReply(""), at=11.0), LAST_WORDS), TEN)
     assert last.snapshot.node == "conclude"
     return last
 
 
 def test_grace_extends_the_deadline() -> None:
     assert first_reserved_call().deadline == 12
-    assert pending(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN).deadline == 12
-    assert pending(LAST_WORDS, Prompt(), agent_limits(model_calls=0)).deadline is None
-    second = pending(LAST_WORDS, first_reserved_call().reply(ModelReply("a"), at=11.0), TEN)
-    mails = pending(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
-    done = finish(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
+    assert m.pending(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN).deadline == 12
+    assert m.pending(LAST_WORDS, m.Prompt(), agent_limits(model_calls=0)).deadline is None
+    second = m.pending(LAST_WORDS, first_reserved_call().reply(ModelReply("a"), at=11.0), TEN)
+    mails = m.pending(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
+    done = m.finish(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
     cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
     assert done.outcome == Summary(("a", "b", "sent", cut))
 
@@ -175,7 +165,7 @@ def test_grace_extends_the_deadline() -> None:
 @cases("stored", [False, True])
 def test_reserved_calls_stop_after_the_grace(settle: Callable[[PendingEffect], gx.Snapshot], stored: bool) -> None:
     settled = settle(first_reserved_call())
-    done = finish(LAST_WORDS, reload(settled, LAST_WORDS) if stored else settled, TEN)
+    done = m.finish(LAST_WORDS, m.reload(settled, LAST_WORDS) if stored else settled, TEN)
     assert (done.outcome, done.spent.seconds, done.spent["model_calls"]) == (GIVEN_UP, 12, 2)
 
 
@@ -205,7 +195,7 @@ def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContex
     ],
 )
 def test_every_driver_enforces_the_grace(seconds: float, outcome: type, calls: int) -> None:
-    result = run_script(lambda: Script(LAST_WORDS, Prompt(), slow(FakeClock(), seconds)))
+    result = run_script(lambda: Script(LAST_WORDS, m.Prompt(), slow(FakeClock(), seconds)))
     assert type(result.outcome) is outcome
     assert result.spent["model_calls"] == calls
 
@@ -223,7 +213,7 @@ def test_hanging_call_is_cut_after_the_grace(drive: Driver) -> None:
         return ModelReply("so")
 
     try:
-        done = drive(Script(LAST_WORDS, Prompt(), make_run_context({CallModel: answer}, limits=TEN, clock=clock)))
+        done = drive(Script(LAST_WORDS, m.Prompt(), make_run_context({CallModel: answer}, limits=TEN, clock=clock)))
     finally:
         released.set()
     assert isinstance(done.outcome, Silent)
@@ -253,7 +243,7 @@ def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
     made = make_run_context({CallModel: answer, CallTool: send}, limits=gx.Limits(seconds=0.05))
     try:
         with Stopwatch() as watch:
-            done = drive(Script(SOON, Prompt(), made))
+            done = drive(Script(SOON, m.Prompt(), made))
     finally:
         released.set()
     assert 0.65 <= watch.elapsed < watch.extend(3)
@@ -272,12 +262,12 @@ def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
 # ---- decorators
 
 
-def words(stopped: Stopped) -> gx.Asks[CallModel, Summary]:
+def words(stopped: m.Stopped) -> gx.Asks[CallModel, Summary]:
     reply = yield from gx.ask(question("sum up"))
     return Summary((reply.content,))
 
 
-def silent(stopped: Stopped) -> Summary:
+def silent(stopped: m.Stopped) -> Summary:
     return Summary(())
 
 
@@ -301,12 +291,12 @@ EVERYTHING: Any = None
     ],
 )
 def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], object], text: str) -> None:
-    assert text in error_message(NodeError, write)
+    assert text in m.error_message(NodeError, write)
 
 
 @cases("grace", [-1, -0.001, math.inf, math.nan, True, False])
 def test_invalid_grace_is_refused(grace: Any) -> None:
-    check_refusal(
+    m.check_refusal(
         NodeError, [f"grace is {grace}; give seconds, 0 or more"], lambda: reserved(when_spent=Silent, grace=grace)
     )
 
@@ -314,14 +304,14 @@ def test_invalid_grace_is_refused(grace: Any) -> None:
 def test_zero_grace_reserves_only_the_calls() -> None:
     without_time = reserved(when_spent=Silent, grace=0)(WORDS)
     machine = gx.graph(
-        gx.edges(prompt, gx.on(Prompt, prompt) | gx.on(Stopped, without_time))
+        gx.edges(prompt, gx.on(m.Prompt, prompt) | gx.on(m.Stopped, without_time))
         | gx.edges(without_time, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
         start=prompt,
     )
-    assert isinstance(run_machine(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
-    result = run_script(lambda: Script(machine, Prompt(), slow(FakeClock(), 6.0)))
+    assert isinstance(m.run_machine(machine, m.Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
+    result = run_script(lambda: Script(machine, m.Prompt(), slow(FakeClock(), 6.0)))
     late = gx.Exhausted("seconds", 10, 12.0)
-    assert result.outcome == Silent(Stopped(Prompt(2), late), late)
+    assert result.outcome == Silent(m.Stopped(m.Prompt(2), late), late)
 
 
 # ---- proofs
@@ -383,7 +373,7 @@ def test_time_bound_includes_grace_and_cancellation() -> None:
     bound = proof(GENERATING_AGENT_EXECUTOR, gx.Limits(seconds=4)).bounds.seconds
     assert (bound.form, bound.number) == ("seconds + 10.05", 14.05)
     machine = gx.graph(
-        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(Stopped, conclude))
+        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, conclude))
         | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
         start=perhaps,
     )
@@ -395,42 +385,42 @@ def test_time_bound_includes_grace_and_cancellation() -> None:
 class Over:
     """The outcome if a limit stops the reserved calls, too."""
 
-    at: Prompt
+    at: m.Prompt
     limit: gx.Exhausted
 
 
 @reserved(when_spent=Over)
 @gx.node
-def again(given: Prompt) -> gx.Asks[CallModel, Prompt]:
+def again(given: m.Prompt) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question("again"))
-    return Prompt(given.calls + 1)
+    return m.Prompt(given.calls + 1)
 
 
 def test_reserved_calls_alone_bound_no_loop() -> None:
-    machine = machine_of(again)
+    machine = m.machine_of(again)
     assert machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3)).status == "refuted"
     assert explore_table(machine, agent_limits(model_calls=3)).endless is not None
 
 
-@charged(when_spent=Stopped, asks=(0, 1))
+@charged(when_spent=m.Stopped, asks=(0, 1))
 @gx.node
-def perhaps(given: Prompt) -> gx.Asks[CallModel, Summary]:
+def perhaps(given: m.Prompt) -> gx.Asks[CallModel, Summary]:
     reply = yield from gx.ask(question("perhaps"))
     return Summary((reply.content,))
 
 
 @reserved(when_spent=Silent, asks=(0, 1))
 @gx.node
-def first(stopped: Stopped) -> gx.Asks[CallModel, Prompt]:
+def first(stopped: m.Stopped) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question("sum up"))
-    return Prompt()
+    return m.Prompt()
 
 
 def test_reserved_calls_use_up_other_limits() -> None:
     """Found by a random machine: the outcome for a limit leads back to the node that it stopped."""
     machine = gx.graph(
-        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(Stopped, first))
-        | gx.edges(first, gx.on(Prompt, perhaps) | gx.on(Silent, gx.END)),
+        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, first))
+        | gx.edges(first, gx.on(m.Prompt, perhaps) | gx.on(Silent, gx.END)),
         start=first,
     )
     limits = agent_limits(tokens=1)
@@ -525,7 +515,7 @@ def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
 
 def test_reserved_node_that_never_asks_is_not_stopped() -> None:
     machine = build_graph(
-        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), asks="models", least=0, most=0, grace=1.0),
+        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), asks="models", least=0, most=0, grace=1.0)
     )
     (finding,) = [one for one in machine.verify(gx.Limits(seconds=5)).findings if one.code == "GX010"]
     assert finding.witness is not None

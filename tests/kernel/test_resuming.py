@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import (
-    Asks,
-    Exhausted,
-    Limits,
-    Snapshot,
-    Spent,
-    advance,
-    ask,
-    begin,
-    metered,
-    node,
-)
+from graphexec import Asks, Exhausted, Limits, Snapshot, Spent, advance, ask, begin, metered, node
 from graphexec.effects import CallModel, agent_limits, reported_tokens
 from graphexec.errors import SnapshotError
 from graphexec.kernel import snapshot_of
@@ -27,33 +16,7 @@ from graphexec.messages import ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
 from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text, run_script
-from tests.kernel.machines import (
-    CLOCK,
-    ERRAND,
-    INTERVIEW,
-    PROMPTS,
-    SURVEY,
-    Errand,
-    Home,
-    Interview,
-    Prompt,
-    Question,
-    Stopped,
-    Tick,
-    Topic,
-    Topics,
-    error_message,
-    finish,
-    limited,
-    machine_of,
-    model_of,
-    pending,
-    reload,
-    reporter,
-    run_machine,
-    surveyors,
-    without_handlers,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 
@@ -68,26 +31,26 @@ def texts(script: Script[Any, Any]) -> tuple[str, ...]:
 def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
     asked: list[str] = []
 
-    def answer(question: Question) -> str:
+    def answer(question: m.Question) -> str:
         asked.append(question.text)
         return f"re: {question.text}"
 
-    for number, text in enumerate(texts(Script(INTERVIEW, Topic("tea", 4), reporter()))):
+    for number, text in enumerate(texts(Script(m.INTERVIEW, m.Topic("tea", 4), m.reporter()))):
         asked.clear()
-        context = make_run_context({Question: answer})
-        result = driver(Script(INTERVIEW, Snapshot.from_json(text, INTERVIEW), context))
+        context = make_run_context({m.Question: answer})
+        result = driver(Script(m.INTERVIEW, Snapshot.from_json(text, m.INTERVIEW), context))
         assert asked == [f"tea {n} {n}" for n in range(number, 4)]
-        assert result.outcome == Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
+        assert result.outcome == m.Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
 
 
 def test_stored_replies_are_not_asked_again() -> None:
-    *_, last = texts(Script(ERRAND, Errand(), without_handlers()))
+    *_, last = texts(Script(m.ERRAND, m.Errand(), m.without_handlers()))
     data = json.loads(last)
     assert (data["node"], len(data["replies"])) == ("come_back", 1)
     # There is no handler that could perform it.
-    assert finish(ERRAND, Snapshot.from_json(last, ERRAND)).outcome == Home(("left", "back"))
-    whole = drive_from_text(Script(SURVEY, Topics(("a", "b")), surveyors()))
-    done = run(SURVEY, Snapshot.from_json(whole.texts[-1], SURVEY), without_handlers())
+    assert m.finish(m.ERRAND, Snapshot.from_json(last, m.ERRAND)).outcome == m.Home(("left", "back"))
+    whole = drive_from_text(Script(m.SURVEY, m.Topics(("a", "b")), m.surveyors()))
+    done = run(m.SURVEY, Snapshot.from_json(whole.texts[-1], m.SURVEY), m.without_handlers())
     assert (done.outcome, done.spent["tool_calls"]) == (whole.outcome, 2)
 
 
@@ -97,12 +60,12 @@ def test_stored_replies_are_not_asked_again() -> None:
 @cases("driver", LIVE)
 def test_resume_does_not_reset_budgets(driver: Driver) -> None:
     def script(value: Any) -> Script[Any, Any]:
-        return Script(PROMPTS, value, model_of(Usage(2, 1), agent_limits(model_calls=5, tokens=100)))
+        return Script(m.PROMPTS, value, m.model_of(Usage(2, 1), agent_limits(model_calls=5, tokens=100)))
 
-    whole = drive_from_text(script(Prompt()))
+    whole = drive_from_text(script(m.Prompt()))
     assert whole.spent["model_calls"] == 5
     for text in whole.texts:
-        result = driver(script(Snapshot.from_json(text, PROMPTS)))
+        result = driver(script(Snapshot.from_json(text, m.PROMPTS)))
         assert result.outcome == whole.outcome
         assert reported_tokens(result.spent) == reported_tokens(whole.spent) == 15
 
@@ -110,36 +73,36 @@ def test_resume_does_not_reset_budgets(driver: Driver) -> None:
 def test_crash_after_a_charge_is_counted() -> None:
     # After a crash during the call, the run resumes from the state before it; the attempt counts.
     limits = agent_limits(model_calls=3)
-    snapshot = begin(PROMPTS, Prompt())
+    snapshot = begin(m.PROMPTS, m.Prompt())
     for attempt in range(3):
-        snapshot = reload(pending(PROMPTS, snapshot, limits).snapshot, PROMPTS).retried()
+        snapshot = m.reload(m.pending(m.PROMPTS, snapshot, limits).snapshot, m.PROMPTS).retried()
         assert snapshot.spent["model_calls"] == attempt + 1
-    assert finish(PROMPTS, snapshot, limits).outcome == Stopped(Prompt(), Exhausted("model_calls", 3, 3))
+    assert m.finish(m.PROMPTS, snapshot, limits).outcome == m.Stopped(m.Prompt(), Exhausted("model_calls", 3, 3))
 
     def failing(call: CallModel) -> ModelReply:
         raise OSError("the line is dead")
 
-    value: Any = Prompt()
+    value: Any = m.Prompt()
     crashing = make_run_context({CallModel: failing}, limits=agent_limits(model_calls=4))
     for _ in range(4):
         with pytest.raises(OSError, match="the line is dead") as caught:
-            run(PROMPTS, value, crashing)
+            run(m.PROMPTS, value, crashing)
         value = snapshot_of(caught.value)
-    assert run(PROMPTS, value, crashing).outcome == Stopped(Prompt(), Exhausted("model_calls", 4, 4))
+    assert run(m.PROMPTS, value, crashing).outcome == m.Stopped(m.Prompt(), Exhausted("model_calls", 4, 4))
 
 
-@metered(when_spent=Stopped)
+@metered(when_spent=m.Stopped)
 @node
-def enter(topic: Topic) -> Asks[Question, Interview]:
-    first = yield from ask(Question("first?"))
-    second = yield from ask(Question("second?"))
-    return Interview((first, second))
+def enter(topic: m.Topic) -> Asks[m.Question, m.Interview]:
+    first = yield from ask(m.Question("first?"))
+    second = yield from ask(m.Question("second?"))
+    return m.Interview((first, second))
 
 
 def test_resume_does_not_charge_the_entry_again() -> None:
-    machine, context = machine_of(enter), RunContext(reporter().handlers, Limits(iterations=1))
-    whole = drive_from_text(Script(machine, Topic("tea"), context))
-    assert isinstance(whole.outcome, Interview)
+    machine, context = m.machine_of(enter), RunContext(m.reporter().handlers, Limits(iterations=1))
+    whole = drive_from_text(Script(machine, m.Topic("tea"), context))
+    assert isinstance(whole.outcome, m.Interview)
     for text in whole.texts:
         result = drive_from_text(Script(machine, Snapshot.from_json(text, machine), context))
         assert (result.outcome, result.spent.iterations) == (whole.outcome, 1)
@@ -149,32 +112,32 @@ def test_resume_does_not_charge_the_entry_again() -> None:
 @cases(
     ("spent", "outcome", "seconds"),
     [
-        (7.0, Stopped(Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
-        (2.0, Interview(("fine",) * 3), 10.0),
+        (7.0, m.Stopped(m.Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
+        (2.0, m.Interview(("fine",) * 3), 10.0),
     ],
 )
 def test_clock_continues_after_a_resume(driver: Driver, spent: float, outcome: object, seconds: float) -> None:
     # Another process has another clock.
     clock = FakeClock(5_000_000.0)
 
-    def answer(question: Question) -> str:
+    def answer(question: m.Question) -> str:
         clock.advance(4.0)
         return "fine"
 
-    context = RunContext(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
-    snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=spent))
-    result = driver(Script(INTERVIEW, snapshot, context))
+    context = RunContext(handlers_for({m.Question: answer}), Limits(seconds=10), clock=clock)
+    snapshot = Snapshot("interview", m.Topic("tea", 3), ("fine",), Spent(seconds=spent))
+    result = driver(Script(m.INTERVIEW, snapshot, context))
     assert (result.outcome, result.spent.seconds) == (outcome, seconds)
 
 
 @given(at=st.integers(0, 12), limit=st.integers(0, 12))
 def test_pause_at_any_state_changes_nothing(at: int, limit: int) -> None:
     def script(value: Any) -> Script[Any, Any]:
-        return Script(PROMPTS, value, model_of(Usage(1, 0), agent_limits(model_calls=limit, tokens=9)))
+        return Script(m.PROMPTS, value, m.model_of(Usage(1, 0), agent_limits(model_calls=limit, tokens=9)))
 
-    whole = drive_from_text(script(Prompt()))
+    whole = drive_from_text(script(m.Prompt()))
     paused = whole.texts[min(at, len(whole.texts) - 1)]
-    resumed = run_script(lambda: script(Snapshot.from_json(paused, PROMPTS)))
+    resumed = run_script(lambda: script(Snapshot.from_json(paused, m.PROMPTS)))
     assert resumed.outcome == whole.outcome
     assert replace(resumed.spent, seconds=0) == replace(whole.spent, seconds=0)
 
@@ -183,7 +146,7 @@ def test_pause_at_any_state_changes_nothing(at: int, limit: int) -> None:
 
 
 def test_snapshot_is_plain_data() -> None:
-    snapshot = Snapshot("interview", Topic("tea", 2), ("fine",), Spent(iterations=3, seconds=1.5))
+    snapshot = Snapshot("interview", m.Topic("tea", 2), ("fine",), Spent(iterations=3, seconds=1.5))
     assert json.loads(snapshot.to_json()) == {
         "version": 2,
         "node": "interview",
@@ -195,20 +158,20 @@ def test_snapshot_is_plain_data() -> None:
         "sequence": 0,
         "run": "",
     }
-    text = pending(INTERVIEW, Topic("tea"), Limits(seconds=1)).cut(at=2.0).to_json()
+    text = m.pending(m.INTERVIEW, m.Topic("tea"), Limits(seconds=1)).cut(at=2.0).to_json()
     assert json.loads(text)["replies"] == [
         {"exhausted": {"limit": "seconds", "value": 1.0, "reached": 2.0, "wanted": 1, "outer": False}}
     ]
-    assert Snapshot.from_json(text, INTERVIEW).replies == (Exhausted("seconds", 1, 2),)
+    assert Snapshot.from_json(text, m.INTERVIEW).replies == (Exhausted("seconds", 1, 2),)
 
 
 @cases(
     ("machine", "value", "context"),
     [
-        (INTERVIEW, Topic("tea"), reporter()),
-        (ERRAND, Errand(), without_handlers()),
-        (PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=2))),
-        (CLOCK, Tick(), limited(iterations=2)),
+        (m.INTERVIEW, m.Topic("tea"), m.reporter()),
+        (m.ERRAND, m.Errand(), m.without_handlers()),
+        (m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(model_calls=2))),
+        (m.CLOCK, m.Tick(), m.limited(iterations=2)),
     ],
 )
 def test_snapshot_from_json_can_be_stored_again(machine: Any, value: object, context: RunContext) -> None:
@@ -216,7 +179,7 @@ def test_snapshot_from_json_can_be_stored_again(machine: Any, value: object, con
         assert Snapshot.from_json(text, machine).to_json() == text
 
 
-GOOD = Snapshot("interview", Topic("tea")).to_json()
+GOOD = Snapshot("interview", m.Topic("tea")).to_json()
 
 
 def changed(**changes: Any) -> str:
@@ -259,13 +222,13 @@ UNFIT = "the snapshot at interview does not fit this graph: "
     ],
 )
 def test_snapshot_of_another_graph_is_refused(text: str, says: str) -> None:
-    assert error_message(SnapshotError, Snapshot.from_json, text, INTERVIEW).startswith(says)
+    assert m.error_message(SnapshotError, Snapshot.from_json, text, m.INTERVIEW).startswith(says)
 
 
 @given(st.text() | st.binary().map(repr) | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
 def test_garbage_raises_only_snapshot_errors(text: str) -> None:
     with pytest.raises(SnapshotError):
-        Snapshot.from_json(text, INTERVIEW)
+        Snapshot.from_json(text, m.INTERVIEW)
 
 
 JSON = st.recursive(
@@ -278,12 +241,12 @@ JSON = st.recursive(
 @given(key=st.sampled_from(["node", "value", "replies", "spent"]), value=JSON)
 def test_altered_snapshot_is_read_or_refused(key: str, value: object) -> None:
     try:
-        snapshot = Snapshot.from_json(changed(**{key: value}), INTERVIEW)
+        snapshot = Snapshot.from_json(changed(**{key: value}), m.INTERVIEW)
     except SnapshotError:
         return
     # A snapshot that can be read can be resumed, or is refused when its reply is used.
     try:
-        advance(INTERVIEW, snapshot, Limits())
+        advance(m.INTERVIEW, snapshot, Limits())
     except SnapshotError:
         return
 
@@ -294,21 +257,21 @@ RESULT = {"observation": "a", "status": "ok", "return_direct": False}
 @cases(
     ("machine", "value", "reply", "text"),
     [
-        (INTERVIEW, Topic("tea"), {"class": "str", "data": 3}, "a stored reply is not a reply to Question"),
-        (INTERVIEW, Topic("tea"), {"class": "str", "data": None}, "a stored reply is not a reply to Question"),
-        (SURVEY, Topics(("a", "b")), {"class": "tuple", "data": [RESULT]}, "a stored reply is not a reply to All"),
+        (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": 3}, "a stored reply is not a reply to Question"),
+        (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": None}, "a stored reply is not a reply to Question"),
+        (m.SURVEY, m.Topics(("a", "b")), {"class": "tuple", "data": [RESULT]}, "a stored reply is not a reply to All"),
         (
-            ERRAND,
-            Errand(),
+            m.ERRAND,
+            m.Errand(),
             {"class": "Nowhere", "data": {}},
             "the snapshot holds a Nowhere, which no edge of this graph carries",
         ),
     ],
 )
 def test_stored_reply_of_another_type_is_refused(machine: Any, value: object, reply: object, text: str) -> None:
-    data = json.loads(pending(machine, value).snapshot.to_json())
+    data = json.loads(m.pending(machine, value).snapshot.to_json())
     snapshot = Snapshot.from_json(json.dumps({**data, "replies": [{"reply": reply}]}), machine)
-    assert text in error_message(SnapshotError, advance, machine, snapshot, Limits())
+    assert text in m.error_message(SnapshotError, advance, machine, snapshot, Limits())
 
 
 # ---- values that JSON cannot express
@@ -324,23 +287,20 @@ def loop() -> list[Any]:
     return items
 
 
-@cases(
-    "inside",
-    [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)],
-)
+@cases("inside", [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)])
 def test_value_without_a_json_form_is_refused(inside: Any) -> None:
-    for value, replies in ((inside, ()), (Topic(inside), ()), (Topic("tea"), (inside,))):
-        message = error_message(SnapshotError, Snapshot("interview", value, replies).to_json)
+    for value, replies in ((inside, ()), (m.Topic(inside), ()), (m.Topic("tea"), (inside,))):
+        message = m.error_message(SnapshotError, Snapshot("interview", value, replies).to_json)
         assert "the state at interview cannot be stored as JSON: " in message
 
 
 def test_class_that_pydantic_cannot_read_is_refused() -> None:
     lost = make_dataclass("Lost", [("where", "Nowhere")], frozen=True)
-    message = error_message(SnapshotError, Snapshot("interview", lost(1)).to_json)
+    message = m.error_message(SnapshotError, Snapshot("interview", lost(1)).to_json)
     assert "the state at interview cannot be stored as JSON: " in message
 
 
 @cases("reply", ["", "ü\n\x00", "9" * 1000])
 def test_handler_may_reply_any_json_value(reply: str) -> None:
-    context = make_run_context({Question: lambda _: reply})
-    assert run_machine(INTERVIEW, Topic("tea", 1), context).outcome == Interview((reply,))
+    context = make_run_context({m.Question: lambda _: reply})
+    assert m.run_machine(m.INTERVIEW, m.Topic("tea", 1), context).outcome == m.Interview((reply,))

@@ -14,18 +14,7 @@ from graphexec import Effect, Graph, Limits, UnprovedError, snapshot_of
 from graphexec.errors import InputError, LimitsError, MissingHandlerError
 from graphexec.kernel import Asked, Done, Entered, Event
 from graphexec.runtime import HandlerLike, runner
-from tests.kernel import machines
-from tests.kernel.machines import (
-    INTERVIEW,
-    MILES,
-    ROAD,
-    TOLLS,
-    Question,
-    Topic,
-    Travel,
-    Trip,
-    check_refusal,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 Way: TypeAlias = Callable[..., Done[Any]]
@@ -58,18 +47,18 @@ def _last_event(events: list[Event[Any]]) -> Done[Any]:
     return done
 
 
-def travels(miles: float | None, log: list[Travel] | None = None) -> Handlers:
+def travels(miles: float | None, log: list[m.Travel] | None = None) -> Handlers:
     """Return handlers for the road: each travel has these miles, and is logged."""
 
-    def answer(effect: Travel) -> float | None:
+    def answer(effect: m.Travel) -> float | None:
         if log is not None:
             log.append(effect)
         return miles
 
-    return {Travel: answer}
+    return {m.Travel: answer}
 
 
-async def answer_async(asked: Question) -> str:
+async def answer_async(asked: m.Question) -> str:
     await asyncio.sleep(0)
     return asked.text
 
@@ -84,34 +73,34 @@ def comparable(done: Done[Any]) -> object:
     return done.outcome, done.snapshot.node, spent.iterations, spent.budgets, spent.meters
 
 
-def stopped(miles: float, limit: str, value: float, reached: float) -> machines.Stopped:
-    return machines.Stopped(Trip(miles), gx.Exhausted(limit, value, reached))
+def stopped(miles: float, limit: str, value: float, reached: float) -> m.Stopped:
+    return m.Stopped(m.Trip(miles), gx.Exhausted(limit, value, reached))
 
 
 MACHINES: dict[str, tuple[Graph[Any, Any], Callable[[int], object], Handlers]] = {
-    "diamond": (machines.DIAMOND, machines.Number, {}),
-    "self-loop": (machines.SELF_LOOP, machines.Left, {}),
-    "interview": (INTERVIEW, lambda number: Topic("tea", number), {Question: lambda asked: f"re: {asked.text}"}),
-    "errand": (machines.ERRAND, lambda number: machines.Errand(("stop",) * number), {}),
-    "road": (ROAD, Trip, travels(1.5)),
+    "diamond": (m.DIAMOND, m.Number, {}),
+    "self-loop": (m.SELF_LOOP, m.Left, {}),
+    "interview": (m.INTERVIEW, lambda number: m.Topic("tea", number), {m.Question: lambda asked: f"re: {asked.text}"}),
+    "errand": (m.ERRAND, lambda number: m.Errand(("stop",) * number), {}),
+    "road": (m.ROAD, m.Trip, travels(1.5)),
 }
 
 
 @given(name=st.sampled_from(sorted(MACHINES)), number=st.integers(0, 8), most=st.integers(0, 8))
 def test_methods_run_like_the_runner(name: str, number: int, most: int) -> None:
     machine, start, handlers = MACHINES[name]
-    limits = Limits({TOLLS: most, MILES: 6.5}, iterations=most)
+    limits = Limits({m.TOLLS: most, m.MILES: 6.5}, iterations=most)
     expected = comparable(runner.run(machine, start(number), runner.make_run_context(handlers, limits=limits)))
     for way in WAYS:
         assert comparable(way(machine, start(number), handlers=handlers, limits=limits)) == expected, way
 
 
 def test_streams_yield_the_events_of_the_runner() -> None:
-    limits = Limits({TOLLS: 3})
+    limits = Limits({m.TOLLS: 3})
     handlers = travels(1.0)
-    expected = list(runner.stream(ROAD, Trip(9), runner.make_run_context(handlers, limits=limits)))
-    sync = list(ROAD.stream(Trip(9), handlers=handlers, limits=limits))
-    unblocking = asyncio.run(_collected(ROAD.astream(Trip(9), handlers=handlers, limits=limits)))
+    expected = list(runner.stream(m.ROAD, m.Trip(9), runner.make_run_context(handlers, limits=limits)))
+    sync = list(m.ROAD.stream(m.Trip(9), handlers=handlers, limits=limits))
+    unblocking = asyncio.run(_collected(m.ROAD.astream(m.Trip(9), handlers=handlers, limits=limits)))
     kinds = [type(event) for event in expected]
     assert kinds.count(Asked) == 3
     assert [type(event) for event in sync] == [type(event) for event in unblocking] == kinds
@@ -122,17 +111,17 @@ def test_streams_yield_the_events_of_the_runner() -> None:
 
 @in_every_way
 def test_unproved_machine_is_refused(way: Way) -> None:
-    travelled: list[Travel] = []
+    travelled: list[m.Travel] = []
     with pytest.raises(UnprovedError, match="travel --Trip--> travel") as caught:
-        way(ROAD, Trip(2), handlers=travels(1.0, travelled))
+        way(m.ROAD, m.Trip(2), handlers=travels(1.0, travelled))
     assert caught.value.verdict.status == "refuted"
     assert travelled == []
 
 
-@cases("start", [ROAD.stream, ROAD.astream])
+@cases("start", [m.ROAD.stream, m.ROAD.astream])
 def test_stream_refuses_before_the_first_event(start: Callable[..., object]) -> None:
     with pytest.raises(UnprovedError):
-        start(Trip(2), handlers=travels(1.0))
+        start(m.Trip(2), handlers=travels(1.0))
 
 
 @in_every_way
@@ -140,23 +129,23 @@ def test_stream_refuses_before_the_first_event(start: Callable[..., object]) -> 
     ("miles", "reported", "options", "outcome", "tolls", "spent"),
     [
         # An unproved machine runs on request, and limits prove it.
-        (20, 1.0, {"allow_nonterminating": True}, machines.Arrived(), 20, 20.0),
-        (2, 1.0, {"limits": Limits({TOLLS: 3})}, machines.Arrived(), 2, 2.0),
+        (20, 1.0, {"allow_nonterminating": True}, m.Arrived(), 20, 20.0),
+        (2, 1.0, {"limits": Limits({m.TOLLS: 3})}, m.Arrived(), 2, 2.0),
         # A charged meter stops before the effect, and the last effect may exceed a measured limit.
-        (5, 1.0, {"limits": Limits({TOLLS: 0})}, stopped(5, "tolls", 0, 0), 0, 0),
-        (5, 1.0, {"limits": Limits({TOLLS: 1})}, stopped(4, "tolls", 1, 1), 1, 1.0),
-        (5, 1.0, {"limits": Limits({TOLLS: 4})}, stopped(1, "tolls", 4, 4), 4, 4.0),
-        (50, 4.0, {"limits": Limits({TOLLS: 9, MILES: 10.0})}, stopped(38, "miles", 10, 12), 3, 12.0),
+        (5, 1.0, {"limits": Limits({m.TOLLS: 0})}, stopped(5, "tolls", 0, 0), 0, 0),
+        (5, 1.0, {"limits": Limits({m.TOLLS: 1})}, stopped(4, "tolls", 1, 1), 1, 1.0),
+        (5, 1.0, {"limits": Limits({m.TOLLS: 4})}, stopped(1, "tolls", 4, 4), 4, 4.0),
+        (50, 4.0, {"limits": Limits({m.TOLLS: 9, m.MILES: 10.0})}, stopped(38, "miles", 10, 12), 3, 12.0),
         # An amount that is not reported counts nothing if it is not limited.
-        (2, None, {"limits": Limits({TOLLS: 3})}, stopped(2, "tolls", 3, 3), 3, 0),
+        (2, None, {"limits": Limits({m.TOLLS: 3})}, stopped(2, "tolls", 3, 3), 3, 0),
     ],
 )
 def test_limits_on_meters_end_a_run(
     miles: float, reported: float | None, options: Any, outcome: object, tolls: int, spent: float, way: Way
 ) -> None:
-    travelled: list[Travel] = []
-    done = way(ROAD, Trip(miles), handlers=travels(reported, travelled), **options)
-    assert (done.outcome, done.spent[TOLLS], done.spent[MILES]) == (outcome, tolls, spent)
+    travelled: list[m.Travel] = []
+    done = way(m.ROAD, m.Trip(miles), handlers=travels(reported, travelled), **options)
+    assert (done.outcome, done.spent[m.TOLLS], done.spent[m.MILES]) == (outcome, tolls, spent)
     assert len(travelled) == tolls
 
 
@@ -168,30 +157,30 @@ def test_measured_limit_has_a_readable_text() -> None:
 @cases(
     ("kind", "machine", "value", "options", "facts"),
     [
-        (LimitsError, machines.SELF_LOOP, machines.Left(1), {"limits": Limits(budgets={"patience": 1})}, ["patience"]),
+        (LimitsError, m.SELF_LOOP, m.Left(1), {"limits": Limits(budgets={"patience": 1})}, ["patience"]),
         (
             InputError,
-            ROAD,
-            Trip(2),
-            {"handlers": travels(None), "limits": Limits({TOLLS: 3, MILES: 10.0})},
+            m.ROAD,
+            m.Trip(2),
+            {"handlers": travels(None), "limits": Limits({m.TOLLS: 3, m.MILES: 10.0})},
             ["travel asked for Travel, and the reply does not report its miles", "is limited; report the miles"],
         ),
         (
             InputError,
-            ROAD,
-            Trip(2),
-            {"handlers": travels(-1.0), "limits": Limits({TOLLS: 3})},
+            m.ROAD,
+            m.Trip(2),
+            {"handlers": travels(-1.0), "limits": Limits({m.TOLLS: 3})},
             ["travel asked for Travel, whose measure returned -1.0", "a finite number of miles, 0 or more, or None if"],
         ),
-        (MissingHandlerError, INTERVIEW, Topic("tea"), {}, ["no handler answers Question; pass handlers="]),
-        (InputError, machines.SELF_LOOP, 3, {}, ["countdown takes Left, not int"]),
-        (InputError, INTERVIEW, Topic("tea"), {"handlers": {"Question": str}}, ["use an effect class as the key"]),
+        (MissingHandlerError, m.INTERVIEW, m.Topic("tea"), {}, ["no handler answers Question; pass handlers="]),
+        (InputError, m.SELF_LOOP, 3, {}, ["countdown takes Left, not int"]),
+        (InputError, m.INTERVIEW, m.Topic("tea"), {"handlers": {"Question": str}}, ["use an effect class as the key"]),
     ],
 )
 def test_invalid_run_is_refused(
     kind: type[Exception], machine: Any, value: object, options: Any, facts: list[str], way: Way
 ) -> None:
-    check_refusal(kind, facts, lambda: way(machine, value, **options))
+    m.check_refusal(kind, facts, lambda: way(machine, value, **options))
 
 
 # ---- values, snapshots and handlers
@@ -199,25 +188,25 @@ def test_invalid_run_is_refused(
 
 @in_every_way
 def test_snapshot_is_resumed(way: Way) -> None:
-    def fail_at_third(asked: Question) -> str:
+    def fail_at_third(asked: m.Question) -> str:
         if asked.text.startswith("tea 2"):
             raise OSError("the line is dead")
         return "first"
 
     with pytest.raises(OSError, match="the line is dead") as caught:
-        way(INTERVIEW, Topic("tea"), handlers={Question: fail_at_third})
+        way(m.INTERVIEW, m.Topic("tea"), handlers={m.Question: fail_at_third})
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
-    stored = machines.reload(snapshot, INTERVIEW)
-    done = way(INTERVIEW, stored, handlers={Question: lambda asked: "second"})
-    assert done.outcome == machines.Interview(("first", "first", "second"))
+    stored = m.reload(snapshot, m.INTERVIEW)
+    done = way(m.INTERVIEW, stored, handlers={m.Question: lambda asked: "second"})
+    assert done.outcome == m.Interview(("first", "first", "second"))
 
 
 @in_every_way
 def test_resumed_run_keeps_what_is_spent(way: Way) -> None:
-    first = ROAD.run(Trip(9), handlers=travels(1.0), limits=Limits({TOLLS: 2}))
-    done = way(ROAD, first.snapshot, handlers=travels(1.0), limits=Limits({TOLLS: 5}))
-    assert (done.outcome.at, done.spent[TOLLS]) == (Trip(4), 5)
+    first = m.ROAD.run(m.Trip(9), handlers=travels(1.0), limits=Limits({m.TOLLS: 2}))
+    done = way(m.ROAD, first.snapshot, handlers=travels(1.0), limits=Limits({m.TOLLS: 5}))
+    assert (done.outcome.at, done.spent[m.TOLLS]) == (m.Trip(4), 5)
 
 
 @in_every_way
@@ -225,9 +214,9 @@ def test_resumed_run_keeps_what_is_spent(way: Way) -> None:
     ("machine", "value", "options", "outcome"),
     [
         # A machine without effects needs no handlers, and opaque nodes are performed.
-        (machines.DIAMOND, machines.Number(6), {}, machines.Total("halved to 3")),
-        (machines.ERRAND, machines.Errand(), {"limits": Limits()}, machines.Home(("left", "back"))),
-        (INTERVIEW, Topic("tea", 1), {"handlers": {Question: answer_async}}, machines.Interview(("tea 0 0",))),
+        (m.DIAMOND, m.Number(6), {}, m.Total("halved to 3")),
+        (m.ERRAND, m.Errand(), {"limits": Limits()}, m.Home(("left", "back"))),
+        (m.INTERVIEW, m.Topic("tea", 1), {"handlers": {m.Question: answer_async}}, m.Interview(("tea 0 0",))),
     ],
 )
 def test_machine_runs(way: Way, machine: Any, value: object, options: Any, outcome: object) -> None:
@@ -236,30 +225,30 @@ def test_machine_runs(way: Way, machine: Any, value: object, options: Any, outco
 
 def test_sync_run_works_under_a_running_loop() -> None:
     async def outcomes() -> list[object]:
-        handlers: Handlers = {Question: answer_async}
-        (*_, last) = INTERVIEW.stream(Topic("tea", 1), handlers=handlers)
+        handlers: Handlers = {m.Question: answer_async}
+        (*_, last) = m.INTERVIEW.stream(m.Topic("tea", 1), handlers=handlers)
         assert isinstance(last, Done)
-        return [INTERVIEW.run(Topic("tea", 1), handlers=handlers).outcome, last.outcome]
+        return [m.INTERVIEW.run(m.Topic("tea", 1), handlers=handlers).outcome, last.outcome]
 
-    assert asyncio.run(outcomes()) == [machines.Interview(("tea 0 0",))] * 2
+    assert asyncio.run(outcomes()) == [m.Interview(("tea 0 0",))] * 2
 
 
 @cases("way", [arun, astream])
 def test_blocking_handler_runs_beside_the_loop(way: Way) -> None:
     threads: list[threading.Thread] = []
 
-    def answer(_: Question) -> str:
+    def answer(_: m.Question) -> str:
         threads.append(threading.current_thread())
         return ""
 
-    way(INTERVIEW, Topic("tea", 1), handlers={Question: answer})
+    way(m.INTERVIEW, m.Topic("tea", 1), handlers={m.Question: answer})
     assert threading.main_thread() not in threads
 
 
 def test_closed_stream_stops_asking() -> None:
-    travelled: list[Travel] = []
+    travelled: list[m.Travel] = []
     handlers = travels(1.0, travelled)
-    events = ROAD.stream(Trip(9), handlers=handlers, limits=Limits({TOLLS: 5}))
+    events = m.ROAD.stream(m.Trip(9), handlers=handlers, limits=Limits({m.TOLLS: 5}))
     assert isinstance(next(events), Entered)
     assert isinstance(next(events), Asked)
     assert travelled == []

@@ -12,74 +12,41 @@ from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import bind, drop_edge, rename
 from graphexec.kernel.surgery import unbind
 from tests.drivers import LIVE
-from tests.kernel.machines import (
-    CLOCK,
-    DIAMOND,
-    ERRAND,
-    INTERVIEW,
-    Errand,
-    Even,
-    Home,
-    Interview,
-    Left,
-    Number,
-    Odd,
-    Question,
-    Stopped,
-    Sum,
-    Tick,
-    Tock,
-    Topic,
-    Total,
-    come_back,
-    error_message,
-    faults_of,
-    halve,
-    interview,
-    join,
-    leave,
-    limited,
-    machine_of,
-    reporter,
-    run_machine,
-    split,
-    tick,
-    tock,
-    triple,
-)
+from tests.kernel import machines as m
+from tests.kernel.machines import interview, tick, tock
 from tests.parameters import cases
 
 loosely: Any = gx.edges
 
 
 def run_to(machine: gx.Graph[Any, Any], value: object, context: Any = None) -> object:
-    return run_machine(machine, value, context).outcome
+    return m.run_machine(machine, value, context).outcome
 
 
 @pytest.fixture(autouse=True)
 def _old_graphs_are_untouched() -> Any:
-    before = [(str(machine), list(machine)) for machine in (DIAMOND, CLOCK, ERRAND, INTERVIEW)]
+    before = [(str(machine), list(machine)) for machine in (m.DIAMOND, m.CLOCK, m.ERRAND, m.INTERVIEW)]
     yield
-    assert [(str(machine), list(machine)) for machine in (DIAMOND, CLOCK, ERRAND, INTERVIEW)] == before
+    assert [(str(machine), list(machine)) for machine in (m.DIAMOND, m.CLOCK, m.ERRAND, m.INTERVIEW)] == before
 
 
 # ---- replace
 
 
 @gx.node
-def round_down(even: Even) -> Sum:
-    return Sum(even.value // 10 * 10, "rounded")
+def round_down(even: m.Even) -> m.Sum:
+    return m.Sum(even.value // 10 * 10, "rounded")
 
 
 def test_replace_keeps_edges_and_groups() -> None:
-    machine = gx.replace(DIAMOND, rename(round_down, "halve"))
-    assert run_to(machine, Number(46)) == Total("rounded to 40")
-    assert run_to(DIAMOND, Number(46)) == Total("halved to 23")
-    assert machine.edges == DIAMOND.edges
-    grouped = gx.replace(DIAMOND, dataclasses.replace(halve, group="rounding"))
-    again = bind(gx.wrap(gx.replace(grouped, halve), halve, after=lambda value: value))
+    machine = gx.replace(m.DIAMOND, rename(round_down, "halve"))
+    assert run_to(machine, m.Number(46)) == m.Total("rounded to 40")
+    assert run_to(m.DIAMOND, m.Number(46)) == m.Total("halved to 23")
+    assert machine.edges == m.DIAMOND.edges
+    grouped = gx.replace(m.DIAMOND, dataclasses.replace(m.halve, group="rounding"))
+    again = bind(gx.wrap(gx.replace(grouped, m.halve), m.halve, after=lambda value: value))
     assert {one.name: one.group for one in again if one.group} == {"halve": "rounding"}
-    assert gx.replace(grouped, dataclasses.replace(halve, group="other"))["halve"].group == "other"
+    assert gx.replace(grouped, dataclasses.replace(m.halve, group="other"))["halve"].group == "other"
 
 
 # ---- splice
@@ -92,52 +59,52 @@ class Refused:
 
 
 @gx.node
-def guard(even: Even) -> Even | Refused:
+def guard(even: m.Even) -> m.Even | Refused:
     return even if even.value < 100 else Refused(even.value)
 
 
 @gx.node
-def excuse(refused: Refused) -> Total:
-    return Total(f"{refused.value} is too much")
+def excuse(refused: Refused) -> m.Total:
+    return m.Total(f"{refused.value} is too much")
 
 
-def guarded() -> gx.Graph[Number, Total]:
-    table = gx.edges(guard, gx.on(Even, halve) | gx.on(Refused, excuse)) | gx.edges(excuse, gx.on(Total, gx.END))
-    return gx.splice(DIAMOND, table, after=split, on=Even)
+def guarded() -> gx.Graph[m.Number, m.Total]:
+    table = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, excuse)) | gx.edges(excuse, gx.on(m.Total, gx.END))
+    return gx.splice(m.DIAMOND, table, after=m.split, on=m.Even)
 
 
-def negate(total: Sum) -> Sum:
-    return Sum(-total.value, total.way)
+def negate(total: m.Sum) -> m.Sum:
+    return m.Sum(-total.value, total.way)
 
 
-def add(end: str) -> Callable[[Total], Total]:
-    return lambda total: Total(total.text + end)
-
-
-@gx.node
-def note(total: Sum) -> Sum:
-    return Sum(total.value, f"{total.way}, noted,")
+def add(end: str) -> Callable[[m.Total], m.Total]:
+    return lambda total: m.Total(total.text + end)
 
 
 @gx.node
-def shout(total: Total) -> Total:
-    return Total(total.text.upper())
+def note(total: m.Sum) -> m.Sum:
+    return m.Sum(total.value, f"{total.way}, noted,")
 
 
 @gx.node
-def keep(number: Even | Odd) -> Even | Odd:
+def shout(total: m.Total) -> m.Total:
+    return m.Total(total.text.upper())
+
+
+@gx.node
+def keep(number: m.Even | m.Odd) -> m.Even | m.Odd:
     return number
 
 
 @gx.node
-def count(number: Even | Odd) -> Sum:
-    return Sum(number.value, "counted")
+def count(number: m.Even | m.Odd) -> m.Sum:
+    return m.Sum(number.value, "counted")
 
 
 GUARDED = guarded()
-NOTED = gx.edges(note, gx.on(Sum, join))
-WRAPPED_TWICE = gx.replace(gx.wrap(GUARDED, guard, before=lambda even: Even(even.value + 200)), DIAMOND["split"])
-KEPT = gx.edges(keep, gx.on(Even, halve) | gx.on(Odd, triple))
+NOTED = gx.edges(note, gx.on(m.Sum, m.join))
+WRAPPED_TWICE = gx.replace(gx.wrap(GUARDED, guard, before=lambda even: m.Even(even.value + 200)), m.DIAMOND["split"])
+KEPT = gx.edges(keep, gx.on(m.Even, m.halve) | gx.on(m.Odd, m.triple))
 
 
 @cases(
@@ -147,131 +114,131 @@ KEPT = gx.edges(keep, gx.on(Even, halve) | gx.on(Odd, triple))
         (GUARDED, 600, "600 is too much"),
         (GUARDED, 601, "tripled to 1804"),
         # An edge to END.
-        (gx.splice(DIAMOND, gx.edges(shout, gx.on(Total, gx.END)), after=join, on=Total), 6, "HALVED TO 3"),
+        (gx.splice(m.DIAMOND, gx.edges(shout, gx.on(m.Total, gx.END)), after=m.join, on=m.Total), 6, "HALVED TO 3"),
         # The edges of other nodes are kept, or one node is inserted into several edges.
-        (gx.splice(DIAMOND, NOTED, after=halve, on=Sum), 6, "halved, noted, to 3"),
-        (gx.splice(DIAMOND, NOTED, after=halve, on=Sum), 7, "tripled to 22"),
-        (gx.splice(DIAMOND, NOTED, after=[halve, triple], on=Sum), 6, "halved, noted, to 3"),
-        (gx.splice(DIAMOND, NOTED, after=[halve, triple], on=Sum), 7, "tripled, noted, to 22"),
-        (gx.splice(DIAMOND, KEPT, after=split, on=[Even, Odd]), 6, "halved to 3"),
-        (gx.splice(DIAMOND, KEPT, after=split, on=[Even, Odd]), 7, "tripled to 22"),
-        (drop_edge(DIAMOND, after=split, on=Odd), 6, "halved to 3"),
+        (gx.splice(m.DIAMOND, NOTED, after=m.halve, on=m.Sum), 6, "halved, noted, to 3"),
+        (gx.splice(m.DIAMOND, NOTED, after=m.halve, on=m.Sum), 7, "tripled to 22"),
+        (gx.splice(m.DIAMOND, NOTED, after=[m.halve, m.triple], on=m.Sum), 6, "halved, noted, to 3"),
+        (gx.splice(m.DIAMOND, NOTED, after=[m.halve, m.triple], on=m.Sum), 7, "tripled, noted, to 22"),
+        (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 6, "halved to 3"),
+        (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 7, "tripled to 22"),
+        (drop_edge(m.DIAMOND, after=m.split, on=m.Odd), 6, "halved to 3"),
         # A pure node is wrapped: not at all, before and after, or twice.
-        (gx.wrap(DIAMOND, halve), 6, "halved to 3"),
-        (gx.wrap(DIAMOND, halve, before=lambda even: Even(even.value + 2), after=negate), 6, "halved to -4"),
-        (gx.wrap(gx.wrap(DIAMOND, join, after=add("!")), join, after=add("?")), 6, "halved to 3!?"),
+        (gx.wrap(m.DIAMOND, m.halve), 6, "halved to 3"),
+        (gx.wrap(m.DIAMOND, m.halve, before=lambda even: m.Even(even.value + 2), after=negate), 6, "halved to -4"),
+        (gx.wrap(gx.wrap(m.DIAMOND, m.join, after=add("!")), m.join, after=add("?")), 6, "halved to 3!?"),
         # Surgery can be repeated.
         (WRAPPED_TWICE, 6, "206 is too much"),
         (WRAPPED_TWICE, 7, "tripled to 22"),
     ],
 )
-def test_changed_diamond_runs(machine: gx.Graph[Number, Total], number: int, text: str) -> None:
-    assert run_to(machine, Number(number)) == Total(text)
+def test_changed_diamond_runs(machine: gx.Graph[m.Number, m.Total], number: int, text: str) -> None:
+    assert run_to(machine, m.Number(number)) == m.Total(text)
 
 
 def test_splice_changes_no_other_edges_and_nodes() -> None:
     inserted = {"guard", "excuse"}
     added = {edge for edge in GUARDED.edges if edge.source in inserted or edge.target in inserted}
-    assert set(GUARDED.edges) - set(DIAMOND.edges) == added
+    assert set(GUARDED.edges) - set(m.DIAMOND.edges) == added
     for name in ("split", "halve", "triple", "join"):
-        assert GUARDED[name] is DIAMOND[name]
-    assert CLOCK["tock"] is tock
-    assert DIAMOND["triple"] is triple
+        assert GUARDED[name] is m.DIAMOND[name]
+    assert m.CLOCK["tock"] is tock
+    assert m.DIAMOND["triple"] is m.triple
 
 
 @cases("form", ["mermaid", "dot"])
 def test_pictures_show_the_spliced_node(form: str) -> None:
     assert "guard" in format(GUARDED, form)
     assert "Refused" in format(GUARDED, form)
-    assert "guard" not in format(DIAMOND, form)
+    assert "guard" not in format(m.DIAMOND, form)
 
 
 @final
 @dataclass(frozen=True)
 class Unsure:
-    at: Interview
+    at: m.Interview
     limit: gx.Exhausted
 
 
 @gx.charged(when_spent=Unsure)
 @gx.node
-def doubt(interview: Interview) -> gx.Asks[Question, Interview]:
-    answer = yield from gx.ask(Question("sure?"))
-    return Interview((*interview.answers, answer))
+def doubt(interview: m.Interview) -> gx.Asks[m.Question, m.Interview]:
+    answer = yield from gx.ask(m.Question("sure?"))
+    return m.Interview((*interview.answers, answer))
 
 
-DOUBT = gx.edges(doubt, gx.on(Interview, gx.END) | gx.on(Unsure, gx.END))
+DOUBT = gx.edges(doubt, gx.on(m.Interview, gx.END) | gx.on(Unsure, gx.END))
 
 
 @gx.node
-def skip(tock: Tock) -> Tock:
-    return Tock(tock.count + 100)
+def skip(tock: m.Tock) -> m.Tock:
+    return m.Tock(tock.count + 100)
 
 
 def test_splice_changes_an_asking_node_or_a_loop() -> None:
-    machine = gx.splice(INTERVIEW, DOUBT, after=interview, on=Interview)
-    assert run_to(machine, Topic("tea", 1), reporter()) == Interview(("re: tea 0 0", "re: sure?"))
-    machine = gx.splice(CLOCK, gx.edges(skip, gx.on(Tock, tock)), after=tick, on=Tock)
-    assert run_machine(machine, Tick(), limited(iterations=2)).outcome.at == Tick(202)
-    faults = faults_of(gx.splice, DIAMOND, gx.edges(count, gx.on(Sum, join)), after=split, on=[Even, Odd])
+    machine = gx.splice(m.INTERVIEW, DOUBT, after=interview, on=m.Interview)
+    assert run_to(machine, m.Topic("tea", 1), m.reporter()) == m.Interview(("re: tea 0 0", "re: sure?"))
+    machine = gx.splice(m.CLOCK, gx.edges(skip, gx.on(m.Tock, tock)), after=tick, on=m.Tock)
+    assert m.run_machine(machine, m.Tick(), m.limited(iterations=2)).outcome.at == m.Tick(202)
+    faults = m.faults_of(gx.splice, m.DIAMOND, gx.edges(count, gx.on(m.Sum, m.join)), after=m.split, on=[m.Even, m.Odd])
     assert {fault.split()[1] for fault in faults} == {"halve", "triple"}
 
 
 @gx.node
-def other(odd: Odd) -> Odd:
+def other(odd: m.Odd) -> m.Odd:
     return odd
 
 
 @gx.node
-def misfitting(even: Odd) -> Sum | Total:
-    return Total("")
+def misfitting(even: m.Odd) -> m.Sum | m.Total:
+    return m.Total("")
 
 
 @gx.node
-def unmetered(tick: Tick) -> Tock | Stopped:
-    return Tock(tick.count)
+def unmetered(tick: m.Tick) -> m.Tock | m.Stopped:
+    return m.Tock(tick.count)
 
 
-ROWS = gx.edges(guard, gx.on(Even, halve) | gx.on(Refused, gx.END))
+ROWS = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
 NO_NODE = "the graph has no node {}; its nodes are split, halve, triple, join"
 
 
 # Any: type checkers refuse these.
 # Any: type checkers refuse some of these.
-def splice(rows: Any = ROWS, *, after: Any = split, on: Any = Even) -> object:
-    return gx.splice(DIAMOND, rows, after=after, on=on)
+def splice(rows: Any = ROWS, *, after: Any = m.split, on: Any = m.Even) -> object:
+    return gx.splice(m.DIAMOND, rows, after=after, on=on)
 
 
-def drop(machine: Any = DIAMOND, *, after: Any = split, on: Any = Sum) -> object:
+def drop(machine: Any = m.DIAMOND, *, after: Any = m.split, on: Any = m.Sum) -> object:
     return drop_edge(machine, after=after, on=on)
 
 
-GUARD_TO_EXCUSE = gx.edges(guard, gx.on(Even, halve) | gx.on(Refused, excuse))
+GUARD_TO_EXCUSE = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, excuse))
 TAKEN = "the graph already has a node {}; rename the function, or use replace"
-renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(Even, halve) | gx.on(Refused, gx.END))
+renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
 
 
 @cases(
     ("change", "faults"),
     [
-        (lambda: gx.replace(DIAMOND, rename(halve, "quarter")), NO_NODE.format("quarter")),
+        (lambda: gx.replace(m.DIAMOND, rename(m.halve, "quarter")), NO_NODE.format("quarter")),
         (
-            lambda: gx.replace(DIAMOND, rename(misfitting, "halve")),
+            lambda: gx.replace(m.DIAMOND, rename(misfitting, "halve")),
             "split sends Even to halve, which takes Odd; send it to a node that takes it\n"
             "halve may return Total, which no edge takes; add on(Total, ...)",
         ),
         (
-            lambda: gx.replace(CLOCK, rename(unmetered, "tick")),
+            lambda: gx.replace(m.CLOCK, rename(unmetered, "tick")),
             "tick is metered by iterations in the graph and not in its replacement; decorate it with @metered(...)",
         ),
-        (lambda: splice(on=Sum), "split has no edge for Sum; splice on one of Even, Odd"),
-        (lambda: splice(after=tick, on=Sum), NO_NODE.format("tick")),
+        (lambda: splice(on=m.Sum), "split has no edge for Sum; splice on one of Even, Odd"),
+        (lambda: splice(after=tick, on=m.Sum), NO_NODE.format("tick")),
         (
-            lambda: splice(NOTED, after=[halve, split, join], on=Sum),
+            lambda: splice(NOTED, after=[m.halve, m.split, m.join], on=m.Sum),
             "split has no edge for Sum; splice on one of Even, Odd\njoin has no edge for Sum; splice on one of Total",
         ),
         (
-            lambda: splice(NOTED, after=[halve, triple], on=[Sum, Total]),
+            lambda: splice(NOTED, after=[m.halve, m.triple], on=[m.Sum, m.Total]),
             "none of halve, triple has an edge for Total; leave Total out of on=",
         ),
         (lambda: splice(renamed_guard), TAKEN.format("halve")),
@@ -281,21 +248,21 @@ renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(Even, halve) | gx.on
             "guard leads to excuse, which is not in the graph; add edges(excuse, ...) to the table",
         ),
         (
-            lambda: splice(loosely(guard, gx.on(Even, halve))),
+            lambda: splice(loosely(guard, gx.on(m.Even, m.halve))),
             "guard may return Refused, which no edge takes; add on(Refused, ...)",
         ),
         (
-            lambda: splice(gx.edges(other, gx.on(Odd, triple))),
+            lambda: splice(gx.edges(other, gx.on(m.Odd, m.triple))),
             "split sends Even to other, which takes Odd; send it to a node that takes it\n"
             "halve cannot be reached from split; route an outcome to it, or remove its row",
         ),
         (drop, "split has no edge for Sum; drop one of Even, Odd"),
         (
-            lambda: drop(CLOCK, after=tick, on=Stopped),
+            lambda: drop(m.CLOCK, after=tick, on=m.Stopped),
             "tick returns Stopped when a limit stops it; keep the edge, or splice into it",
         ),
-        (lambda: drop(after=halve), "halve returns nothing but Sum; keep the edge, or splice into it"),
-        (lambda: gx.wrap(DIAMOND, tick), NO_NODE.format("tick")),
+        (lambda: drop(after=m.halve), "halve returns nothing but Sum; keep the edge, or splice into it"),
+        (lambda: gx.wrap(m.DIAMOND, tick), NO_NODE.format("tick")),
         (
             lambda: bind(GREET, Mark("!"), Mark("?")),
             "greet needs one Greeting for greeting, and none was given; pass it to bind(machine, ...)\n"
@@ -304,32 +271,32 @@ renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(Even, halve) | gx.on
     ],
 )
 def test_change_with_faults_is_refused(change: Callable[[], object], faults: str) -> None:
-    assert error_message(gx.GraphError, change) == faults
+    assert m.error_message(gx.GraphError, change) == faults
 
 
 @cases(
     ("change", "text"),
     [
         (lambda: splice(on=[]), "splice has on=[]; give an outcome class, or a list of them"),
-        (lambda: splice(on=[Even, "Odd"]), "give an outcome class, or a list of them"),
-        (lambda: splice(on={Even}), "give an outcome class, or a list of them"),
+        (lambda: splice(on=[m.Even, "Odd"]), "give an outcome class, or a list of them"),
+        (lambda: splice(on={m.Even}), "give an outcome class, or a list of them"),
         (lambda: splice(after=()), "splice has after=(); give a node, or a list of them"),
         (lambda: splice(after="split"), "splice has after='split'; give a node, or a list of them"),
-        (lambda: drop(on=[Even, Odd]), "give one node and one outcome class"),
+        (lambda: drop(on=[m.Even, m.Odd]), "give one node and one outcome class"),
     ],
 )
 def test_change_of_an_invalid_edge_is_refused(change: Callable[[], object], text: str) -> None:
-    assert text in error_message(InputError, change)
+    assert text in m.error_message(InputError, change)
 
 
 # ---- drop_edge
 
 
 def test_dropped_edge_is_not_taken() -> None:
-    machine = drop_edge(DIAMOND, after=split, on=Odd)
+    machine = drop_edge(m.DIAMOND, after=m.split, on=m.Odd)
     assert list(machine.nodes) == ["split", "halve", "join"]
-    assert [edge.outcome for edge in machine.edges if edge.source == "split"] == [Even]
-    assert "split returned" in error_message(UndeclaredOutcomeError, run_to, machine, Number(7))
+    assert [edge.outcome for edge in machine.edges if edge.source == "split"] == [m.Even]
+    assert "split returned" in m.error_message(UndeclaredOutcomeError, run_to, machine, m.Number(7))
 
 
 # ---- wrap
@@ -340,30 +307,34 @@ def test_dropped_edge_is_not_taken() -> None:
     [
         (
             gx.wrap(
-                INTERVIEW,
+                m.INTERVIEW,
                 interview,
-                before=lambda topic: Topic(topic.name.upper(), topic.questions),
-                after=lambda outcome: Interview(outcome.answers[::-1]) if isinstance(outcome, Interview) else outcome,
+                before=lambda topic: m.Topic(topic.name.upper(), topic.questions),
+                after=lambda outcome: (
+                    m.Interview(outcome.answers[::-1]) if isinstance(outcome, m.Interview) else outcome
+                ),
             ),
-            Topic("tea", 2),
-            Interview(("re: TEA 1 1", "re: TEA 0 0")),
+            m.Topic("tea", 2),
+            m.Interview(("re: TEA 1 1", "re: TEA 0 0")),
         ),
         (
-            gx.wrap(ERRAND, leave, before=lambda errand: Errand((*errand.stops, "keys"))),
-            Errand(),
-            Home(("keys", "left", "back")),
+            gx.wrap(m.ERRAND, m.leave, before=lambda errand: m.Errand((*errand.stops, "keys"))),
+            m.Errand(),
+            m.Home(("keys", "left", "back")),
         ),
         (
             gx.wrap(
-                ERRAND, come_back, after=lambda home: Home((*home.stops, "tea")) if isinstance(home, Home) else home
+                m.ERRAND,
+                m.come_back,
+                after=lambda home: m.Home((*home.stops, "tea")) if isinstance(home, m.Home) else home,
             ),
-            Errand(),
-            Home(("left", "back", "tea")),
+            m.Errand(),
+            m.Home(("left", "back", "tea")),
         ),
     ],
 )
 def test_asking_async_and_opaque_nodes_can_be_wrapped(machine: Any, value: object, outcome: object) -> None:
-    assert run_to(machine, value, reporter()) == outcome
+    assert run_to(machine, value, m.reporter()) == outcome
 
 
 def test_wrap_ignores_the_when_spent_outcome() -> None:
@@ -373,16 +344,16 @@ def test_wrap_ignores_the_when_spent_outcome() -> None:
         seen.append(outcome)
         return outcome
 
-    machine = gx.wrap(CLOCK, tick, after=look)
-    assert isinstance(run_machine(machine, Tick(), limited(iterations=1), LIVE[:1]).outcome, Stopped)
-    assert seen == [Tock(1)]
+    machine = gx.wrap(m.CLOCK, tick, after=look)
+    assert isinstance(m.run_machine(machine, m.Tick(), m.limited(iterations=1), LIVE[:1]).outcome, m.Stopped)
+    assert seen == [m.Tock(1)]
 
 
 def test_undeclared_outcome_of_a_wrap_is_refused() -> None:
     def wrong(_: object) -> Any:
-        return Total("wrong")
+        return m.Total("wrong")
 
-    message = error_message(UndeclaredOutcomeError, run_to, gx.wrap(DIAMOND, halve, after=wrong), Number(6))
+    message = m.error_message(UndeclaredOutcomeError, run_to, gx.wrap(m.DIAMOND, m.halve, after=wrong), m.Number(6))
     assert "halve returned a Total" in message
 
 
@@ -400,49 +371,49 @@ class Mark:
 
 
 @gx.node
-def greet(number: Number, greeting: Greeting, *, mark: Mark) -> Total:
-    return Total(f"{greeting.word}, {number.value}{mark.text}")
+def greet(number: m.Number, greeting: Greeting, *, mark: Mark) -> m.Total:
+    return m.Total(f"{greeting.word}, {number.value}{mark.text}")
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def ask_politely(left: Left, greeting: Greeting) -> gx.Asks[Question, Total]:
-    return Total((yield from gx.ask(Question(greeting.word))))
+def ask_politely(left: m.Left, greeting: Greeting) -> gx.Asks[m.Question, m.Total]:
+    return m.Total((yield from gx.ask(m.Question(greeting.word))))
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.opaque
-def shout_out(left: Left, greeting: Greeting) -> Total:
-    return Total(greeting.word.upper())
+def shout_out(left: m.Left, greeting: Greeting) -> m.Total:
+    return m.Total(greeting.word.upper())
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-async def whisper(left: Left, greeting: Greeting) -> Total:
-    return Total(greeting.word.lower())
+async def whisper(left: m.Left, greeting: Greeting) -> m.Total:
+    return m.Total(greeting.word.lower())
 
 
-GREET = machine_of(greet)
-
-
-@gx.node
-def with_one(number: Number, greeting: Greeting) -> Total:
-    return Total(f"{greeting.word} {number.value}")
+GREET = m.machine_of(greet)
 
 
 @gx.node
-def with_two(number: Number, greeting: Greeting, mark: Mark) -> Total:
-    return Total(f"{greeting.word} {number.value}{mark.text}")
+def with_one(number: m.Number, greeting: Greeting) -> m.Total:
+    return m.Total(f"{greeting.word} {number.value}")
 
 
 @gx.node
-def with_three(number: Number, greeting: Greeting, mark: Mark, left: Left) -> Total:
-    return Total(f"{greeting.word} {number.value}{mark.text} {left.steps}")
+def with_two(number: m.Number, greeting: Greeting, mark: Mark) -> m.Total:
+    return m.Total(f"{greeting.word} {number.value}{mark.text}")
 
 
 @gx.node
-def with_call(number: Number, call: gx.CallContext[None], greeting: Greeting) -> Total:
-    return Total(f"{greeting.word} {number.value} in {call.node}")
+def with_three(number: m.Number, greeting: Greeting, mark: Mark, left: m.Left) -> m.Total:
+    return m.Total(f"{greeting.word} {number.value}{mark.text} {left.steps}")
+
+
+@gx.node
+def with_call(number: m.Number, call: gx.CallContext[None], greeting: Greeting) -> m.Total:
+    return m.Total(f"{greeting.word} {number.value} in {call.node}")
 
 
 @cases(
@@ -455,22 +426,22 @@ def with_call(number: Number, call: gx.CallContext[None], greeting: Greeting) ->
         (greet, "Hi, 3!"),
     ],
 )
-def test_bound_node_receives_its_settings(greeter: gx.Node[Number, Total], text: str) -> None:
-    bound = bind(machine_of(greeter), Left(7), Mark("!"), Greeting("Hi"))
-    assert run_to(bound, Number(3)) == Total(text)
-    again = bind(unbind(bound), Left(7), Mark("?"), Greeting("Hi"))
-    assert run_to(again, Number(3)) == Total(text.replace("!", "?"))
+def test_bound_node_receives_its_settings(greeter: gx.Node[m.Number, m.Total], text: str) -> None:
+    bound = bind(m.machine_of(greeter), m.Left(7), Mark("!"), Greeting("Hi"))
+    assert run_to(bound, m.Number(3)) == m.Total(text)
+    again = bind(unbind(bound), m.Left(7), Mark("?"), Greeting("Hi"))
+    assert run_to(again, m.Number(3)) == m.Total(text.replace("!", "?"))
 
 
 @cases(("source", "text"), [(ask_politely, "re: Hello"), (shout_out, "HELLO"), (whisper, "hello")])
 def test_every_kind_of_node_is_bound_and_wrapped(source: Any, text: str) -> None:
-    machine = machine_of(source)
-    assert run_to(bind(machine, Greeting("Hello")), Left(1), reporter()) == Total(text)
-    wrapped = gx.wrap(machine, source, after=lambda outcome: Total(outcome.text + "?"))
-    assert run_to(bind(wrapped, Greeting("Hello")), Left(1), reporter()) == Total(f"{text}?")
+    machine = m.machine_of(source)
+    assert run_to(bind(machine, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(text)
+    wrapped = gx.wrap(machine, source, after=lambda outcome: m.Total(outcome.text + "?"))
+    assert run_to(bind(wrapped, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(f"{text}?")
 
 
 def test_bind_keeps_bound_nodes_and_ignores_extra_settings() -> None:
     bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
-    assert run_to(bind(bound, Mark("?"), Greeting("Bye")), Number(3)) == Total("Hello, 3!")
+    assert run_to(bind(bound, Mark("?"), Greeting("Bye")), m.Number(3)) == m.Total("Hello, 3!")
     assert greet.settings == {"greeting": (Greeting,), "mark": (Mark,)}

@@ -13,24 +13,7 @@ from graphexec.kernel import Cut, begin, metered, snapshot_of
 from graphexec.kernel.snapshot import PAID
 from graphexec.runtime import make_run_context, run
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
-from tests.kernel.machines import (
-    INTERVIEW,
-    Interview,
-    Left,
-    Number,
-    Question,
-    Stopped,
-    Topic,
-    Total,
-    error_message,
-    finish,
-    interview,
-    limited,
-    machine_of,
-    pending,
-    run_machine,
-    without_handlers,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 
@@ -46,7 +29,7 @@ class Lie:
     pass
 
 
-class Child(Total):  # type: ignore[misc] # pyright: ignore[reportGeneralTypeIssues]
+class Child(m.Total):  # type: ignore[misc] # pyright: ignore[reportGeneralTypeIssues]
     """A subclass of an outcome; type checkers refuse it."""
 
 
@@ -58,9 +41,9 @@ CONSUMED: list[object] = []
 
 
 @gx.node
-def consume(lie: Lie) -> Total:
+def consume(lie: Lie) -> m.Total:
     CONSUMED.append(lie)
-    return Total("consumed")
+    return m.Total("consumed")
 
 
 @gx.node
@@ -69,26 +52,26 @@ def consume_honest(honest: Honest) -> Honest | Lie:
 
 
 @gx.node
-def purely(left: Left) -> Honest:
+def purely(left: m.Left) -> Honest:
     return LIE
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def asking(left: Left) -> gx.Asks[Question, Honest]:
-    yield from gx.ask(Question("true?"))
+def asking(left: m.Left) -> gx.Asks[m.Question, Honest]:
+    yield from gx.ask(m.Question("true?"))
     return LIE
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-async def asynchronously(left: Left) -> Honest:
+async def asynchronously(left: m.Left) -> Honest:
     return LIE
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.opaque
-def opaquely(left: Left) -> Honest:
+def opaquely(left: m.Left) -> Honest:
     return LIE
 
 
@@ -103,16 +86,16 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     row: Any = gx.edges
     routes: Any = gx.on(Honest, consume_honest)
     if liar.when_spent:
-        routes = routes | gx.on(Stopped, gx.END)
+        routes = routes | gx.on(m.Stopped, gx.END)
     # The table has a node that takes the undeclared outcome, but only another node has an edge to it.
     machine: Any = gx.graph(
         row(liar, routes)
         | gx.edges(consume_honest, gx.on(Honest, gx.END) | gx.on(Lie, consume))
-        | gx.edges(consume, gx.on(Total, gx.END)),
+        | gx.edges(consume, gx.on(m.Total, gx.END)),
         start=liar,
     )
     with pytest.raises(errors.UndeclaredOutcomeError) as caught:
-        driver(Script(machine, Left(1), make_run_context({Question: lambda question: "yes"})))
+        driver(Script(machine, m.Left(1), make_run_context({m.Question: lambda question: "yes"})))
     assert CONSUMED == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, Lie())
     assert caught.value.declared == ("Honest",)
@@ -122,22 +105,22 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     )
 
 
-def lying(lie: Any, kind: str) -> gx.Graph[Left, Any]:
+def lying(lie: Any, kind: str) -> gx.Graph[m.Left, Any]:
     """Return a graph whose node is declared to return a `Total`, and returns something else."""
 
     @gx.node
-    def pretend(left: Left) -> Total:
-        result: Total = lie
+    def pretend(left: m.Left) -> m.Total:
+        result: m.Total = lie
         return result
 
-    @gx.charged(when_spent=Stopped)
+    @gx.charged(when_spent=m.Stopped)
     @gx.node
-    def inquire(left: Left) -> gx.Asks[Question, Total]:
-        yield from gx.ask(Question("may I?"))
-        result: Total = lie
+    def inquire(left: m.Left) -> gx.Asks[m.Question, m.Total]:
+        yield from gx.ask(m.Question("may I?"))
+        result: m.Total = lie
         return result
 
-    return machine_of({"pure": pretend, "metered": metered(when_spent=Stopped)(pretend), "asks": inquire}[kind])
+    return m.machine_of({"pure": pretend, "metered": metered(when_spent=m.Stopped)(pretend), "asks": inquire}[kind])
 
 
 SPENT = gx.Exhausted("tokens", 1, 1)
@@ -151,13 +134,13 @@ SPENT = gx.Exhausted("tokens", 1, 1)
         ("pure", "text"),
         ("pure", SPENT),
         ("metered", SPENT),
-        ("metered", Stopped(Left(1), SPENT)),
+        ("metered", m.Stopped(m.Left(1), SPENT)),
         ("asks", SPENT),
     ],
 )
 def test_outcomes_are_matched_by_exact_class(kind: str, lie: Any) -> None:
     with pytest.raises(errors.UndeclaredOutcomeError, match=f"returned an? {type(lie).__name__}, which"):
-        run_machine(lying(lie, kind), Left(1), answering([]))
+        m.run_machine(lying(lie, kind), m.Left(1), answering([]))
 
 
 # ---- effects
@@ -168,24 +151,24 @@ def answering(calls: list[object]) -> Any:
         calls.append(effect)
         return "yes"
 
-    return make_run_context({Question: answer_call, CallTool: answer_call})
+    return make_run_context({m.Question: answer_call, CallTool: answer_call})
 
 
-class Louder(Question):
+class Louder(m.Question):
     pass
 
 
-def sneak(effect: Any) -> gx.Graph[Left, Any]:
+def sneak(effect: Any) -> gx.Graph[m.Left, Any]:
     """Return a graph whose node is declared to ask a question, and then asks for something else."""
 
-    @gx.charged(when_spent=Stopped)
+    @gx.charged(when_spent=m.Stopped)
     @gx.node
-    def sneaking(left: Left) -> gx.Asks[Question, Total]:
-        yield from gx.ask(Question("may I?"))
+    def sneaking(left: m.Left) -> gx.Asks[m.Question, m.Total]:
+        yield from gx.ask(m.Question("may I?"))
         yield effect
-        return Total("done")
+        return m.Total("done")
 
-    return machine_of(sneaking)
+    return m.machine_of(sneaking)
 
 
 @cases("driver", ALL_DRIVERS)
@@ -193,7 +176,7 @@ def sneak(effect: Any) -> gx.Graph[Left, Any]:
     ("effect", "asked"),
     [
         (CallTool("rm", "everything"), "a CallTool"),
-        (gx.All((Question("and?"), CallTool("rm", "everything"))), "an All"),
+        (gx.All((m.Question("and?"), CallTool("rm", "everything"))), "an All"),
         ("rm everything", "a str"),
         (Louder("hey"), "a Louder"),
     ],
@@ -201,8 +184,8 @@ def sneak(effect: Any) -> gx.Graph[Left, Any]:
 def test_undeclared_effect_is_not_carried_out(effect: Any, asked: str, driver: Driver) -> None:
     calls: list[object] = []
     with pytest.raises(errors.UndeclaredEffectError) as caught:
-        driver(Script(sneak(effect), Left(1), answering(calls)))
-    assert calls == [Question("may I?")]
+        driver(Script(sneak(effect), m.Left(1), answering(calls)))
+    assert calls == [m.Question("may I?")]
     assert (caught.value.node, caught.value.declared) == ("sneaking", ("Question",))
     assert str(caught.value) == (
         f"sneaking asked for {asked}, which its annotation does not declare; it was not carried out; ask for one "
@@ -212,14 +195,14 @@ def test_undeclared_effect_is_not_carried_out(effect: Any, asked: str, driver: D
 
 def test_missing_handler_is_reported_before_any_call() -> None:
     with pytest.raises(errors.MissingHandlerError) as caught:
-        run_machine(INTERVIEW, Topic("tea"))
-    assert caught.value.effect == Question("tea 0 0")
+        m.run_machine(m.INTERVIEW, m.Topic("tea"))
+    assert caught.value.effect == m.Question("tea 0 0")
     assert str(caught.value) == (
         "no handler answers Question; pass handlers={Question: a function from Question to its reply}"
     )
     calls: list[object] = []
     with pytest.raises(errors.MissingHandlerError, match="no handler answers Fetch"):
-        run_machine(BOTH, Left(1), answering(calls))
+        m.run_machine(BOTH, m.Left(1), answering(calls))
     assert calls == []
 
 
@@ -228,23 +211,23 @@ class Fetch(gx.Effect[str]):
     pass
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=m.Stopped)
 @gx.node
-def both(left: Left) -> gx.Asks[Question | Fetch, Total]:
+def both(left: m.Left) -> gx.Asks[m.Question | Fetch, m.Total]:
     # Not ask_all, for which mypy infers that both effects are an Effect[str].
-    answers: tuple[str, str] = yield gx.All((Question("?"), Fetch()))
-    return Total(", ".join(answers))
+    answers: tuple[str, str] = yield gx.All((m.Question("?"), Fetch()))
+    return m.Total(", ".join(answers))
 
 
-BOTH = machine_of(both)
+BOTH = m.machine_of(both)
 
 
 def test_batch_may_mix_effects() -> None:
-    answers = make_run_context({Question: lambda _: "yes", Fetch: lambda _: "page"})
-    assert run_machine(BOTH, Left(1), answers).outcome == Total("yes, page")
+    answers = make_run_context({m.Question: lambda _: "yes", Fetch: lambda _: "page"})
+    assert m.run_machine(BOTH, m.Left(1), answers).outcome == m.Total("yes, page")
     limits = gx.Limits(seconds=5)
-    done = finish(BOTH, pending(BOTH, Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
-    assert done.outcome == Stopped(Left(1), gx.Exhausted("seconds", 5, 5))
+    done = m.finish(BOTH, m.pending(BOTH, m.Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
+    assert done.outcome == m.Stopped(m.Left(1), gx.Exhausted("seconds", 5, 5))
 
 
 # ---- exceptions
@@ -253,12 +236,12 @@ def test_batch_may_mix_effects() -> None:
 @cases("driver", LIVE)
 def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     @gx.node
-    def failing(left: Left) -> Total:
+    def failing(left: m.Left) -> m.Total:
         raise ValueError("no more")
 
     with pytest.raises(ValueError, match="no more") as caught:
-        driver(Script(machine_of(failing), Left(3), without_handlers()))
-    assert snapshot_of(caught.value) == gx.Snapshot("failing", Left(3), entered=True)
+        driver(Script(m.machine_of(failing), m.Left(3), m.without_handlers()))
+    assert snapshot_of(caught.value) == gx.Snapshot("failing", m.Left(3), entered=True)
     (note,) = caught.value.__notes__
     assert note == "graphexec: the run was at the node failing (iterations: 0); snapshot_of(error) is its state"
 
@@ -267,20 +250,20 @@ def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
 def test_run_resumes_after_a_handler_exception(driver: Driver) -> None:
     asked: list[str] = []
 
-    def fail_once(question: Question) -> str:
+    def fail_once(question: m.Question) -> str:
         asked.append(question.text)
         if len(asked) == 2:
             raise OSError("the line is dead")
         return "fine"
 
-    context = make_run_context({Question: fail_once})
+    context = make_run_context({m.Question: fail_once})
     with pytest.raises(OSError, match="the line is dead") as caught:
-        driver(Script(INTERVIEW, Topic("tea"), context))
+        driver(Script(m.INTERVIEW, m.Topic("tea"), context))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
-    failed = gx.Snapshot("interview", Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
+    failed = gx.Snapshot("interview", m.Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
     assert snapshot == failed
-    assert run(INTERVIEW, snapshot, context).outcome == Interview(("fine",) * 3)
+    assert run(m.INTERVIEW, snapshot, context).outcome == m.Interview(("fine",) * 3)
     assert asked == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
 
 
@@ -292,19 +275,19 @@ def test_exception_outside_a_run_has_no_snapshot() -> None:
 def test_failing_run_closes_its_node(driver: Driver) -> None:
     closed: list[str] = []
 
-    @gx.charged(when_spent=Stopped)
+    @gx.charged(when_spent=m.Stopped)
     @gx.node
-    def careful(left: Left) -> gx.Asks[Question, Total]:
+    def careful(left: m.Left) -> gx.Asks[m.Question, m.Total]:
         try:
-            return Total((yield from gx.ask(Question("?"))))
+            return m.Total((yield from gx.ask(m.Question("?"))))
         finally:
             closed.append("careful")
 
-    def failing(_: Question) -> str:
+    def failing(_: m.Question) -> str:
         raise OSError("the line is dead")
 
     with pytest.raises(OSError, match="the line is dead"):
-        driver(Script(machine_of(careful), Left(1), make_run_context({Question: failing})))
+        driver(Script(m.machine_of(careful), m.Left(1), make_run_context({m.Question: failing})))
     assert closed == ["careful"]
 
 
@@ -312,7 +295,7 @@ def test_failing_run_closes_its_node(driver: Driver) -> None:
 
 
 @gx.node
-def greet(left: Left, name: Total) -> Total:
+def greet(left: m.Left, name: m.Total) -> m.Total:
     return name
 
 
@@ -321,32 +304,32 @@ def greet(left: Left, name: Total) -> Total:
     [
         (
             errors.InputError,
-            lambda: run_machine(INTERVIEW, Number(3)),
+            lambda: m.run_machine(m.INTERVIEW, m.Number(3)),
             "interview takes Topic, not Number; start the run with one",
         ),
         (
             errors.InputError,
-            lambda: begin(machine_of(greet), Left(1)),
+            lambda: begin(m.machine_of(greet), m.Left(1)),
             "greet needs a Total for name; run bind(machine, ...) with one",
         ),
         (
             errors.SnapshotError,
-            lambda: run_machine(INTERVIEW, gx.Snapshot("nowhere", Left(1)), drivers=LIVE),
+            lambda: m.run_machine(m.INTERVIEW, gx.Snapshot("nowhere", m.Left(1)), drivers=LIVE),
             "the snapshot is at nowhere",
         ),
     ],
 )
 def test_run_refuses_an_invalid_start(kind: type[Exception], start: Callable[[], object], text: str) -> None:
-    assert text in error_message(kind, start)
+    assert text in m.error_message(kind, start)
 
 
 def test_undeclared_effect_stops_before_its_step() -> None:
     machine = sneak(CallTool("rm", "everything"))
-    after = pending(machine, Left(1)).reply("yes", at=0.0)
-    assert "a CallTool" in error_message(errors.UndeclaredEffectError, finish, machine, after)
+    after = m.pending(machine, m.Left(1)).reply("yes", at=0.0)
+    assert "a CallTool" in m.error_message(errors.UndeclaredEffectError, m.finish, machine, after)
     assert after.spent["tool_calls"] == 0
-    message = error_message(
-        errors.UndeclaredEffectError, run_machine, sneak(gx.ask(Question("?"))), Left(1), answering([]), LIVE[:1]
+    message = m.error_message(
+        errors.UndeclaredEffectError, m.run_machine, sneak(gx.ask(m.Question("?"))), m.Left(1), answering([]), LIVE[:1]
     )
     assert "sneaking yielded a generator instead of an effect; write reply = yield from" in message
 
@@ -354,32 +337,32 @@ def test_undeclared_effect_stops_before_its_step() -> None:
 def test_tool_call_replies_with_a_tool_result() -> None:
     # The fakes above return strings for a CallTool, which no test may reach.
     assert ToolResult("x").status == "ok"
-    assert interview.name == "interview"
+    assert m.interview.name == "interview"
 
 
 @gx.node
-def gated(left: Left) -> Total:
-    return Total("")
+def gated(left: m.Left) -> m.Total:
+    return m.Total("")
 
 
 def test_undeclared_when_spent_outcome_is_refused() -> None:
-    def lie(given: Left, limit: gx.Exhausted) -> Stopped:
-        told: Any = Total(str(limit))
-        result: Stopped = told
+    def lie(given: m.Left, limit: gx.Exhausted) -> m.Stopped:
+        told: Any = m.Total(str(limit))
+        result: m.Stopped = told
         return result
 
-    machine = machine_of(metered(when_spent=lie)(gated))
+    machine = m.machine_of(metered(when_spent=lie)(gated))
     with pytest.raises(errors.UndeclaredOutcomeError, match=r"gated returned a Total.*return one of Stopped"):
-        run_machine(machine, Left(1), limited(iterations=0))
+        m.run_machine(machine, m.Left(1), m.limited(iterations=0))
 
 
 def test_failure_at_an_entry_resumes_before_it() -> None:
-    def failing(given: Left, limit: gx.Exhausted) -> Stopped:
+    def failing(given: m.Left, limit: gx.Exhausted) -> m.Stopped:
         raise OSError("no words for it")
 
-    state: Any = Left(1)
+    state: Any = m.Left(1)
     for _ in range(2):
         with pytest.raises(OSError, match="no words") as caught:
-            run(machine_of(metered(when_spent=failing)(gated)), state, limited(iterations=0))
+            run(m.machine_of(metered(when_spent=failing)(gated)), state, m.limited(iterations=0))
         state = snapshot_of(caught.value)
         assert (state.entered, state.spent.iterations) == (False, 0)
