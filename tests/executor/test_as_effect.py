@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import itertools
 import pickle
-import threading
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from graphexec.executor import Acted, limit_reached
 from graphexec.executor.as_tool import NestedGraph
 from graphexec.executor.plugging.piece import Piece
 from tests.executor.actors import HOW, Caller, Running, act, answer, caller_of, echo, scripted, snapshot_after
+from tests.parameters import cases
 
 
 def map_piece(child: NestedGraph, most: int = 3) -> Piece:
@@ -65,26 +65,32 @@ def test_runs_of_a_batch_are_counted(run: Running) -> None:
     assert last.spent == result.spent
 
 
-@HOW
-def test_failed_run_keeps_its_siblings(run: Running) -> None:
-    def decide(steps: Any, inputs: dict[str, Any]) -> Any:
-        if inputs["input"] == "task 1":
-            raise ServerError("overloaded")
-        return answer(inputs["input"])
+def overloaded(steps: Any, inputs: dict[str, Any]) -> Any:
+    if inputs["input"] == "task 1":
+        raise ServerError("overloaded")
+    return answer(inputs["input"])
 
-    result = run(make_outer(gx.AgentExecutor(agent=decide, tools=[])))
-    assert result.output == [
-        ["task 0", "finished", None],
-        ["ServerError: overloaded", "failed", "graphexec.errors.ServerError"],
-        ["task 2", "finished", None],
-    ]
-    assert result.spent["model_calls"] == 1 + 3
+
+FAILED = ["ServerError: overloaded", "failed", "graphexec.errors.ServerError"]
+STOPPED = ["Agent stopped due to iteration limit or time limit.", "iterations", None]
 
 
 @HOW
-def test_stopped_run_says_so(run: Running) -> None:
-    result = run(make_outer(caller_of(Caller(), echo, max_iterations=2), count=1))
-    assert result.output == [["Agent stopped due to iteration limit or time limit.", "iterations", None]]
+@cases(
+    ("make", "count", "output", "calls"),
+    [
+        (
+            lambda: gx.AgentExecutor(agent=overloaded, tools=[]),
+            3,
+            [["task 0", "finished", None], FAILED, ["task 2", "finished", None]],
+            3,
+        ),
+        (lambda: caller_of(Caller(), echo, max_iterations=2), 1, [STOPPED], 2),
+    ],
+)
+def test_ending_of_each_run_is_known(run: Running, make: Any, count: int, output: list[Any], calls: int) -> None:
+    result = run(make_outer(make(), count))
+    assert (result.output, result.spent["model_calls"]) == (output, 1 + calls)
 
 
 def test_deadline_cuts_the_runs() -> None:
@@ -275,15 +281,11 @@ def test_resumed_runs_reserve_what_they_have_left(run: Running) -> None:
 def check_counts(data: st.DataObject) -> None:
     """Check that random runs count what they ask, within the proved bound."""
     small = st.integers(1, 3)
-    asked = [0]
-    lock = threading.Lock()
+    asked = itertools.count()
     failing = data.draw(st.sets(st.integers(0, 12)), label="failing calls")
 
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
-        with lock:
-            asked[0] += 1
-            number = asked[0]
-        if number in failing:
+        if next(asked) + 1 in failing:
             raise ServerError("down")
         return answer() if data_after <= len(steps) else act("echo", text="a")
 
@@ -297,7 +299,7 @@ def check_counts(data: st.DataObject) -> None:
     bounds = outer.verify().bounds
     assert bounds is not None
     result = asyncio.run(outer.arun("q")) if data.draw(st.booleans(), label="async") else outer.run("q")
-    assert result.spent["model_calls"] == asked[0] + (options["max_model_calls"] != 0)
+    assert result.spent["model_calls"] == next(asked) + (options["max_model_calls"] != 0)
     assert result.spent["model_calls"] <= (bounds.model_calls.number or 0)
     if result.reason == "finished":
         assert len(result.output) == count

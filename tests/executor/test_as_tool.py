@@ -41,6 +41,8 @@ def test_tool_has_the_given_name_and_description() -> None:
         "required": ["input"],
         "additionalProperties": False,
     }
+    executor = gx.AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
+    assert executor.run("q").steps[0].status == "bad_arguments"
 
 
 def test_function_agent_takes_one_input() -> None:
@@ -116,12 +118,6 @@ def test_error_of_the_inner_run_is_observed(run: Running) -> None:
     assert "overloaded" in step.observation
     with pytest.raises(gx.ModelError, match="overloaded"):
         run(make_outer(one, handle_tool_errors="raise"))
-
-
-def test_invalid_arguments_are_observed() -> None:
-    one = research(make_inner("done"))
-    executor = gx.AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
-    assert executor.run("q").steps[0].status == "bad_arguments"
 
 
 def test_async_run_uses_no_thread() -> None:

@@ -55,6 +55,9 @@ def test_failure_is_data() -> None:
     assert ModelFailure.of(ModelError("away")).status is None
     assert set(reply_classes(AttemptModel)) == {ModelReply, ModelFailure}
     assert reply_classes(CallModel) == (ModelReply,)
+    other: Any = CallAgent(actions.Run({}))
+    with pytest.raises(InputError, match=r"attempt takes a CallModel, not .*; write attempt\(CallModel\(request\)\)"):
+        attempt(other)
 
 
 @HOW
@@ -120,9 +123,3 @@ def test_attempts_are_bounded_and_drawn() -> None:
     assert str(bounds.model_calls) == "2*iterations = 6 (exact)"
     assert look_of(executor.graph["plan"]) == "model"
     testing.verify_termination(executor, examples=10)
-
-
-def test_only_model_calls_are_attempted() -> None:
-    effect: Any = CallAgent(actions.Run({}))
-    with pytest.raises(InputError, match=r"attempt takes a CallModel, not .*; write attempt\(CallModel\(request\)\)"):
-        attempt(effect)

@@ -57,10 +57,6 @@ def make_greeter(one: AnyTool, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(both, answer()), tools=[one], **options)
 
 
-def named(function: Callable[..., Any]) -> AnyTool:
-    return gx.tool(name="see", description="See.")(function)
-
-
 # ---- recipients
 
 
@@ -167,11 +163,7 @@ def test_events_have_the_context(run: Running) -> None:
     assert type(seen[-1]) is gx.Done
     assert {event.call.context for event in seen} == {ADA}
     assert len({event.call.run_id for event in seen}) == 1
-
-
-@HOW
-def test_failed_has_the_context(run: Running) -> None:
-    seen: list[Any] = []
+    seen.clear()
     with pytest.raises(OSError, match=r"hello|bye"):
         run(make_greeter(fail, observers=[seen.append]), context=ADA)
     assert [place for place, event in enumerate(seen) if isinstance(event, gx.Failed)] == [len(seen) - 1]
@@ -240,42 +232,25 @@ class Settings(TypedDict):
     name: str
 
 
-def of_protocol(text: str, call: gx.CallContext[Named]) -> str:
-    return call.context.name
+def seeing(of: Any) -> AnyTool:
+    """Return a tool that takes a context of a class."""
+
+    def see(text: str, call: gx.CallContext[Any]) -> str:
+        return str(call.context)
+
+    annotation: Any = gx.CallContext
+    see.__annotations__["call"] = annotation[of]
+    return gx.tool(name="see", description="See.")(see)
 
 
-def of_typed_dict(text: str, call: gx.CallContext[Settings]) -> str:
-    return call.context["name"]
-
-
-def of_union(text: str, call: gx.CallContext[User | str]) -> str:
-    return str(call.context)
-
-
-def of_generic(text: str, call: gx.CallContext[list[str]]) -> str:
-    return call.context[0]
-
-
-def of_runtime_protocol(text: str, call: gx.CallContext[Closing]) -> str:
-    return str(call.context)
-
-
-@cases(
-    ("function", "context", "seen"),
-    [
-        (of_protocol, ADA, "ada"),
-        (of_typed_dict, {"name": "ada"}, "ada"),
-        (of_union, "ada", "ada"),
-        (of_generic, ["ada"], "ada"),
-    ],
-)
-def test_classes_that_cannot_be_checked_are_accepted(function: Any, context: Any, seen: str) -> None:
-    assert make_greeter(named(function)).run("q", context=context).steps[0].observation == seen
+@cases(("of", "context"), [(Named, ADA), (Settings, {"name": "ada"}), (User | str, "ada"), (list[str], ["ada"])])
+def test_classes_that_cannot_be_checked_are_accepted(of: Any, context: Any) -> None:
+    assert make_greeter(seeing(of)).run("q", context=context).steps[0].observation == str(context)
 
 
 def test_runtime_protocol_is_checked() -> None:
     with pytest.raises(gx.InputError, match=r"CallContext\[Closing\]"):
-        make_greeter(named(of_runtime_protocol)).run("q", context=ADA)
+        make_greeter(seeing(Closing)).run("q", context=ADA)
 
 
 # ---- independence of runs
@@ -292,23 +267,23 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
         together.wait(LONG)
         return call.context.name
 
-    async def main() -> list[Any]:
-        gate = asyncio.Barrier(len(users))
+    gate = asyncio.Barrier(len(users))
 
-        @gx.tool(name="meet")
-        async def ameet(text: str, call: gx.CallContext[User]) -> str:
-            """Wait for the others."""
-            await gate.wait()
-            return call.context.name
-
-        one = gx.AgentExecutor(agent=agent, tools=[ameet])
-        return [*await asyncio.gather(*(one.arun("q", context=user) for user in users))]
+    @gx.tool(name="meet")
+    async def ameet(text: str, call: gx.CallContext[User]) -> str:
+        """Wait for the others."""
+        await gate.wait()
+        return call.context.name
 
     agent = scripted(act("meet", text="a"), answer())
+    executor = gx.AgentExecutor(agent=agent, tools=[ameet if kind == "tasks" else meet])
+
+    async def gathered() -> list[Any]:
+        return await asyncio.gather(*(executor.arun("q", context=user) for user in users))
+
     if kind == "tasks":
-        results = asyncio.run(main())
+        results = asyncio.run(gathered())
     else:
-        executor = gx.AgentExecutor(agent=agent, tools=[meet])
         with ThreadPoolExecutor(len(users)) as pool:
             results = [*pool.map(lambda user: executor.run("q", context=user), users)]
     assert [result.steps[0].observation for result in results] == [user.name for user in users]

@@ -215,11 +215,6 @@ def test_other_runs_make_no_last_call(last: str, settings: dict[str, Any], endin
     assert (result.output, len(model.requests)) == (STOPPED if ending is gx.StoppedResponse else "hi it is", 2)
 
 
-def test_invoke_returns_the_models_last_answer() -> None:
-    executor, _ = react(ACT, ACT, DONE)
-    assert executor.invoke({"input": "q"}) == {"input": "q", "output": "hi it is"}
-
-
 @cases(("strict", "table"), [(False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR)])
 def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -> None:
     executor, _ = react(handle_parsing_errors=strict)
@@ -243,7 +238,7 @@ def test_last_call_sees_trimmed_steps() -> None:
 def test_observers_see_the_last_call() -> None:
     seen: list[Any] = []
     executor, _ = react(ACT, ACT, DONE, observers=[seen.append])
-    executor.run("q")
+    assert executor.invoke({"input": "q"}) == {"input": "q", "output": "hi it is"}
     _, asked, answered, moved = [event for event in seen if getattr(event, "node", "") == "stopped_response"]
     assert (type(asked), type(answered), type(moved)) == (gx.Asked, gx.Answered, gx.Moved)
     assert (type(asked.effect), answered.spent["model_calls"]) == (effects.CallModel, 3)

@@ -60,7 +60,7 @@ def test_object_of_a_run_is_of_its_class(name: str, copied: Callable[[Any], Any]
     assert (type(other), other, repr(other)) == (type(made), made, repr(made))
 
 
-def test_unfrozen_class_has_the_defaults() -> None:
+def test_unfrozen_class_has_the_parameters_of_its_class() -> None:
     made = unfrozen(ToolResult)("found")
     made.__class__ = ToolResult
     assert (made, hash(made)) == (ToolResult("found"), hash(ToolResult("found")))
@@ -68,9 +68,6 @@ def test_unfrozen_class_has_the_defaults() -> None:
     call.__class__ = CallTool
     assert call == CallTool("double", "21")
     assert pickle.loads(pickle.dumps(call)) == call
-
-
-def test_unfrozen_class_requires_what_its_class_requires() -> None:
     create: Any = unfrozen(CallTool)
     with pytest.raises(TypeError, match="tool_input"):
         create("double")

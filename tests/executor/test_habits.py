@@ -170,19 +170,13 @@ def test_result_is_printed_as_its_answer() -> None:
 
 
 def test_run_works_on_an_event_loop() -> None:
-    async def main() -> Any:
-        return executor.run("How are you?").output
-
-    assert asyncio.run(main()) == "I am fine."
-
-
-def test_awaited_run_warns_and_works() -> None:
-    async def main() -> Any:
+    async def main(*, awaited: bool) -> Any:
         running: Any = executor.run("How are you?")
-        return await running
+        return await running if awaited else running
 
+    assert asyncio.run(main(awaited=False)).output == "I am fine."
     with pytest.warns(RuntimeWarning, match=r"it has blocked the event loop; write await executor\.arun\(\.\.\.\)"):
-        assert asyncio.run(main()).output == "I am fine."
+        assert asyncio.run(main(awaited=True)).output == "I am fine."
 
 
 @cases("create", [create_react_agent, create_tool_calling_agent])
