@@ -1,4 +1,4 @@
-"""The prover's own graph algorithms, with networkx as their oracle."""
+"""The graph algorithms of the prover and of the explorer, with networkx as their oracle."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec.kernel import END
+from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.components import dominator_ranges, reachable, strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.potential import Potentials
 from graphexec.verify.proof.ranking import components
+from tests.parameters import cases
 
 Following = dict[int, list[int]]
 
@@ -23,12 +25,8 @@ DEEP = 20_000
 def followings(draw: st.DrawFn, *, loops: bool = True) -> Following:
     """Random graphs of up to twelve nodes, with self-loops and parallel edges; without `loops`, acyclic ones."""
     count = draw(st.integers(0, 12))
-    return {
-        node: draw(st.lists(st.integers(0 if loops else node + 1, count - 1), max_size=4))
-        if loops or node + 1 < count
-        else []
-        for node in range(count)
-    }
+    targets = {node: range(0 if loops else node + 1, count) for node in range(count)}
+    return {node: draw(st.lists(st.sampled_from(some), max_size=4)) if some else [] for node, some in targets.items()}
 
 
 def network(following: Following) -> nx.DiGraph[int]:
@@ -40,9 +38,8 @@ def network(following: Following) -> nx.DiGraph[int]:
 
 def transitions(following: Following) -> list[Transition]:
     """The edges as transitions, and one to the end from each node that has none."""
-    return [Transition(str(node), "To", str(target)) for node, targets in following.items() for target in targets] + [
-        Transition(str(node), "Done", END.name) for node, targets in following.items() if not targets
-    ]
+    pairs = [(str(node), str(target)) for node, targets in following.items() for target in targets or [END.name]]
+    return [Transition(node, "To", target) for node, target in pairs]
 
 
 @given(followings())
@@ -112,3 +109,49 @@ def test_deep_graphs_do_not_recurse() -> None:
     assert strongly_connected_components(chain) == [[node] for node in range(DEEP, -1, -1)]
     loop = {node: [(node + 1) % DEEP] for node in range(DEEP)}
     assert [len(component) for component in strongly_connected_components(loop)] == [DEEP]
+
+
+# ---- shortest paths and cycles through labelled edges
+
+Pair = tuple[int, int]
+
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20)
+
+
+def labelled(pairs: list[Pair]) -> nx.DiGraph[int]:
+    """The graph in which each edge is labelled with itself."""
+    return label_edges((*pair, pair) for pair in pairs)
+
+
+@given(PAIRS, st.integers(0, 6), st.integers(0, 6))
+def test_paths_agree_with_networkx(pairs: list[Pair], start: int, target: int) -> None:
+    made = labelled(pairs)
+    way = find_path(made, start, target)
+    made.add_nodes_from([start, target])
+    assert (way is not None) == nx.has_path(made, start, target)
+    if way is not None:
+        assert len(way) == nx.dijkstra_path_length(made, start, target)
+        ends = [start, *(after for _, after in way)]
+        assert [before for before, _ in way] == ends[:-1]
+        assert ends[-1] == target
+
+
+@given(PAIRS)
+def test_cycles_are_the_shortest(pairs: list[Pair]) -> None:
+    made = labelled(pairs)
+    for component in nx.strongly_connected_components(made):
+        for node in component:
+            if len(component) > 1 or made.has_edge(node, node):
+                cycle = find_cycle(made, node)
+                back = [nx.dijkstra_path_length(made, target, node) for target in made[node] if target in component]
+                assert len(cycle) == 1 + min(back)
+                assert find_path(made, cycle[0][1], node) is not None
+                assert [end for _, end in cycle] == [*(begin for begin, _ in cycle[1:]), node]
+
+
+@cases(
+    ("edges", "labels"), [("1:a-b 2:a-b", "1"), ("1:a-x 2:a-y 3:y-b 4:x-b", "14"), ("1:a-y 2:a-x 3:x-b 4:y-b", "14")]
+)
+def test_first_of_equal_paths_is_found(edges: str, labels: str) -> None:
+    made = label_edges((edge[2], edge[4], edge[0]) for edge in edges.split())
+    assert find_path(made, "a", "b") == list(labels)

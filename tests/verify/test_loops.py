@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import rank_nodes
 from tests.parameters import cases
 from tests.verify.flows import calling, end, flow_with, gate, longest_run, way, within
-from tests.verify.proofs import witness_of
+from tests.verify.proofs import prove, witness_of
 
 NO_LIMIT = Limits(iterations=None)
 SIXTY = Limits(iterations=None, seconds=60)
@@ -402,6 +401,32 @@ def test_closed_form_of_many_budgets_is_a_sum(budgets: int) -> None:
     assert isinstance(bounds, Bounds)
     assert "y" in (bounds.transitions.form or "")
     assert bounds.transitions.value is not None
+
+
+def side_loops(count: int) -> Flow:
+    """A loop that spends iterations, with so many loops beside it that lead back into it and reset nothing."""
+    ways = [way("n", "n", "iterations"), end("n"), gate("n", "iterations")]
+    for side, budget in ((f"side{number}", f"rounds{number}") for number in range(count)):
+        ways += [way("n", side), way(side, "n", budget), gate(side, budget)]
+    return flow_with(*ways, **{f"rounds{number}": 2 for number in range(count)})
+
+
+_RESETTING = (way("o", "i", "x", "y"), gate("o", "x"), end("o"), way("i", "i", "y"), gate("i", "y"), way("i", "o"))
+
+
+@cases(
+    ("flow", "iterations", "bound"),
+    [
+        (side_loops(3), 4, "iterations + 2*rounds0 + 2*rounds1 + 2*rounds2 + 2 = 18 (exact)"),
+        (side_loops(12), 4, f" = {4 + 12 * 2 * 2 + 2} ("),
+        # An inner budget that is reset costs its limit.
+        (flow_with(*_RESETTING, x=3, y=5), None, f" {3 * (2 + 5) + 1} ("),
+    ],
+)
+def test_potential_has_one_slope_for_each_budget(flow: Flow, iterations: int | None, bound: str) -> None:
+    transitions = prove(flow, Limits(iterations=iterations)).bounds.transitions
+    assert bound in str(transitions)
+    assert transitions.form is not None
 
 
 CALLING = flow_with(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -13,29 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.errors import CertificateError
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
-from graphexec.verify import Certificate, Verdict, check
-from graphexec.verify.checker.check import check_certificate
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.parameters import cases
+from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
 
 
-def proof(executor: gx.AgentExecutor) -> Verdict:
-    """Return the verdict on an executor, of which the certificate is checked, also when it is read again."""
-    verdict = executor.verify()
-    assert verdict.certificate is not None
-    again = Certificate.from_json(verdict.certificate.to_json())
-    assert again == verdict.certificate
-    check(again, executor.graph)
-    return verdict
+def bounds_on(executor: gx.AgentExecutor) -> tuple[str, str]:
+    """Return the bounds on model and tool calls."""
+    meters = meters_of(executor.graph, executor.limits)
+    return meters["model_calls"], meters["tool_calls"]
 
 
-def bounds_of(executor: gx.AgentExecutor) -> dict[str, str]:
-    bounds = proof(executor).bounds
-    assert bounds is not None
-    return {name: str(bound) for name, bound in bounds.meters.items()}
+def calling(**options: Any) -> gx.AgentExecutor:
+    return caller_of(Caller(), echo, **options)
 
 
 def delegating(
@@ -46,208 +38,7 @@ def delegating(
     return caller_of(Caller(at_once, answers_after=answers_after, argument="input"), *tools, **options)
 
 
-# ---- bounds
-
-
-def test_bound_includes_tool_that_runs_executor() -> None:
-    inner = caller_of(Caller(), echo, max_iterations=5, max_fan_out=2)
-    assert bounds_of(inner) == {
-        "model_calls": "iterations = 5 (exact)",
-        "tool_calls": "fan_out*iterations = 10 (exact)",
-    }
-    # Each outer call is an inner run, as far as the limit on these runs allows.
-    assert bounds_of(delegating(inner, max_tool_calls=3)) == {
-        "model_calls": "30 (at most)",
-        "tool_calls": "tool_calls = 3 (at most)",
-    }
-    assert bounds_of(delegating(inner, max_iterations=4, max_fan_out=1)) == {
-        "model_calls": "24 (at most)",
-        "tool_calls": "44 (at most)",
-    }
-    assert bounds_of(delegating(inner, max_nested_runs=2)) == {
-        "model_calls": "iterations + 5*nested_runs = 25 (at most)",
-        "tool_calls": "fan_out*iterations + 10*nested_runs = 15,020 (at most)",
-    }
-    # A limit on the meter itself is one for all of them together.
-    assert bounds_of(delegating(inner, max_model_calls=7))["model_calls"] == "model_calls = 7 (at most)"
-
-
-def test_nested_runs_obey_outermost_limit() -> None:
-    innermost = caller_of(Caller(), echo, max_iterations=5, max_fan_out=1)
-    middle = delegating(innermost, max_iterations=2, max_fan_out=1)
-    # By itself 2 calls and two runs of 5.
-    assert bounds_of(middle)["model_calls"] == "12 (at most)"
-    assert bounds_of(delegating(middle, max_iterations=3, max_fan_out=1))["model_calls"] == "39 (at most)"
-    # Of at most 4 runs at any level, each makes up to 5.
-    assert bounds_of(delegating(middle, max_iterations=3, max_nested_runs=4))["model_calls"] == (
-        "iterations + 5*nested_runs = 23 (at most)"
-    )
-    assert bounds_of(delegating(innermost, middle, max_iterations=1, max_fan_out=1))["model_calls"] == "13 (at most)"
-
-
-def test_each_attempt_of_a_tool_is_a_run() -> None:
-    inner = caller_of(Caller(), echo, max_iterations=5)
-
-    @gx.tool(retries=2)
-    def trying() -> None:
-        """Try it."""
-
-    again = dataclasses.replace(inner.as_tool("delegate", "Try it."), retry=trying.retry)
-    assert bounds_of(caller_of(Caller(argument="input"), again, max_tool_calls=3))["model_calls"] == "60 (at most)"
-
-
-def test_unproved_nested_executor_prevents_proof() -> None:
-    inner = caller_of(Caller(), echo, max_iterations=None, allow_nonterminating=True)
-    verdict = delegating(inner, allow_nonterminating=True).verify()
-    assert verdict.status == "unproved"
-    assert verdict.why == (
-        "GX018 at dispatch_tools: the tool delegate_0 runs an executor that is not proved to end. "
-        "Make delegate_0 from a proved executor, without allow_nonterminating."
-    )
-
-
-def test_nested_charges_are_assumptions_without_limits() -> None:
-    inner = caller_of(Caller(), echo)
-    assert proof(delegating(inner)).assumptions[3:] == (
-        "each nested run ends, and is linked to the call that started it (in a thread of your own: "
-        "run(..., host=call)); a run starts at most 1,000, to a depth of 8",
-        "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
-        "nested runs and not the model calls of a memory; limits on model calls and tool calls would include them",
-        "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
-        "not have, it still ends, but may take more",
-    )
-    limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
-    assert proof(limited).assumptions[3:] == (
-        "each nested run ends, and is linked to the call that started it (in a thread of your own: "
-        "run(..., host=call)); a run starts any number, at any depth",
-    )
-
-
-def test_unbounded_calls_start_unbounded_runs() -> None:
-    """Their replies may report more of them than they were charged."""
-    nested = NestedRuns("pages", 1, (("others", 4, 4),))
-    machine = bind(REPORTING, nested)
-    for limits, expected in (
-        (gx.Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
-        (gx.Limits(nested_runs=None), "no bound"),
-        (gx.Limits(depth=0), "0 (exact)"),
-    ):
-        certificate = machine.verify(limits).certificate
-        assert certificate is not None
-        check(certificate, machine)
-        assert {name: str(bound) for name, bound in certificate.bounds.meters.items()} == {"others": expected}
-
-
-def test_reports_of_nested_runs_are_not_bounded() -> None:
-    """The machine around them charges the same meter, and reports no more of it."""
-    inner = REPORTING.verify().nested_runs("reporting", "pages")
-    assert inner.charges == (("pages", None, None),)
-    certificate = bind(FETCHING, inner).verify(gx.Limits()).certificate
-    assert certificate is not None
-    assert str(certificate.bounds.meters["pages"]) == "no bound"
-    assert str(certificate.bounds.alone["pages"]) == "1 (exact)"
-    limited = bind(FETCHING, inner).verify(gx.Limits(depth=0)).certificate
-    assert limited is not None
-    assert str(limited.bounds.meters["pages"]) == "1 (exact)"
-
-
-@pytest.mark.medium
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_nested_runs_stay_within_proved_charges(data: st.DataObject) -> None:
-    """Executors of up to three levels, with tools that call as often as they may."""
-    small = st.integers(0, 3)
-    limit = st.none() | st.integers(0, 12)
-
-    def options(level: int) -> dict[str, Any]:
-        return {
-            "max_iterations": data.draw(small, label=f"iterations {level}"),
-            "max_fan_out": data.draw(st.integers(1, 3), label=f"fan-out {level}"),
-            "max_model_calls": data.draw(limit, label=f"model calls {level}"),
-            "max_tool_calls": data.draw(limit, label=f"tool calls {level}"),
-            "max_depth": data.draw(st.sampled_from([8, 2, 1, 0]), label=f"depth {level}"),
-            "max_nested_runs": data.draw(st.sampled_from([1_000, 5, 2, 0]), label=f"runs {level}"),
-            "early_stopping_method": data.draw(st.sampled_from(["force", "generate"]), label=f"stops {level}"),
-        }
-
-    executor = caller_of(Caller(2), echo, **options(0))
-    for level in range(1, data.draw(st.integers(1, 2), label="levels") + 1):
-        executor = delegating(executor, at_once=data.draw(st.integers(1, 3), label="at once"), **options(level))
-    bounds = proof(executor).bounds
-    assert bounds is not None
-    result = asyncio.run(executor.arun("q")) if data.draw(st.booleans(), label="async") else executor.run("q")
-    for name in ("model_calls", "tool_calls"):
-        bound = bounds.meters[name].number
-        assert bound is None or result.spent[name] <= bound, f"{name}: {result.spent[name]} of {bound}"
-    assert result.spent["nested_runs"] <= (bounds.nested_runs.number or 0)
-
-
-# ---- certificates
-
-
-def test_a_certificate_of_other_inner_executors_is_refused() -> None:
-    one, other = (delegating(caller_of(Caller(), echo, max_iterations=most)) for most in (2, 3))
-    certificate = proof(one).certificate
-    assert certificate is not None
-    with pytest.raises(CertificateError, match="are not those of the certificate; prove the machine again"):
-        check(certificate, other.graph)
-
-
-@cases("meter", ["model_calls", "tool_calls"])
-@cases("change", [-1, 1])
-@cases("where", ["meters", "alone"])
-def test_numbers_that_include_nested_runs_are_checked(where: str, change: int, meter: str) -> None:
-    executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
-    certificate = proof(executor).certificate
-    assert certificate is not None
-    bounds = getattr(certificate.bounds, where)
-    forged = dataclasses.replace(bounds[meter], number=bounds[meter].number + change)
-    change_of: dict[str, Any] = {where: {**bounds, meter: forged}}
-    changed = dataclasses.replace(certificate.bounds, **change_of)
-    with pytest.raises(CertificateError, match=f"the bound on {meter.replace('_', ' ')}.* is not proved"):
-        check(dataclasses.replace(certificate, bounds=changed), executor.graph)
-
-
-def test_meters_and_limits_of_nested_runs_are_checked() -> None:
-    executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
-    certificate = proof(executor).certificate
-    assert certificate is not None
-    bounds = certificate.bounds
-    for changed, text in (
-        (dataclasses.replace(bounds, alone={}), "the bounds on its own effects are for other meters than its bounds"),
-        (dataclasses.replace(bounds, nested_runs=bounds.depth), "the bound on nested runs is not its limit"),
-        (dataclasses.replace(bounds, depth=dataclasses.replace(bounds.depth, number=7)), "on depth is not its limit"),
-    ):
-        with pytest.raises(CertificateError, match=text):
-            check(dataclasses.replace(certificate, bounds=changed), executor.graph)
-
-
-def test_charges_of_nested_runs_are_checked() -> None:
-    executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
-    certificate = proof(executor).certificate
-    assert certificate is not None
-    nested = certificate.nested
-    assert nested is not None
-    twice = dataclasses.replace(nested, charges=(*nested.charges, nested.charges[0]))
-    unknown = dataclasses.replace(nested, charges=tuple((name, None, None) for name, *_ in nested.charges))
-    for changed, text in (
-        (twice, "the charges of nested runs have two rows for one meter"),
-        (unknown, "the meters that it bounds are not those of its flow|nothing bounds the charges of nested runs"),
-    ):
-        with pytest.raises(CertificateError, match=text):
-            check_certificate(dataclasses.replace(certificate, nested=changed))
-
-
-def test_only_seconds_assume_anything() -> None:
-    certificate = proof(caller_of(Caller(), echo)).certificate
-    assert certificate is not None
-    transitions = dataclasses.replace(certificate.bounds.transitions, assuming="the moon is full")
-    changed = dataclasses.replace(certificate.bounds, transitions=transitions)
-    with pytest.raises(CertificateError, match="which only the bound on seconds may have"):
-        check_certificate(dataclasses.replace(certificate, bounds=changed))
-
-
-# ---- meters of the runs within alone
+# ---- machines that fetch pages
 
 
 PAGES = gx.Meter("pages")
@@ -325,30 +116,210 @@ REPORTING: gx.Graph[Address, Page] = gx.graph(
 )
 
 
-def test_meters_of_nested_runs_are_bounded() -> None:
-    def bounds(others: int | None, limits: gx.Limits) -> dict[str, str]:
-        machine = bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
-        certificate = machine.verify(limits).certificate
-        assert certificate is not None
-        check(certificate, machine)
-        return {name: str(bound) for name, bound in certificate.bounds.meters.items()}
+# ---- bounds
 
-    assert bounds(4, gx.Limits()) == {"pages": "1 (exact)", "others": "4 (at most)"}
-    assert bounds(4, gx.Limits(nested_runs=0)) == {"pages": "1 (exact)", "others": "0 (exact)"}
-    assert bounds(4, gx.Limits({gx.Meter("others"): 3})) == {"pages": "1 (exact)", "others": "others = 3 (at most)"}
-    # Without a bound there is no claim.
-    assert bounds(None, gx.Limits()) == {"pages": "1 (exact)"}
+
+@gx.tool(retries=2)
+def trying() -> None:
+    """Try it."""
+
+
+INNER = calling(max_iterations=5, max_fan_out=2)
+INNERMOST = calling(max_iterations=5, max_fan_out=1)
+MIDDLE = delegating(INNERMOST, max_iterations=2, max_fan_out=1)
+AGAIN = dataclasses.replace(INNER.as_tool("delegate", "Try it."), retry=trying.retry)
+
+
+@cases(
+    ("executor", "models", "tools"),
+    [
+        (INNER, "iterations = 5 (exact)", "fan_out*iterations = 10 (exact)"),
+        # Each outer call is an inner run, as far as the limit on these runs allows.
+        (delegating(INNER, max_tool_calls=3), "30 (at most)", "tool_calls = 3 (at most)"),
+        (delegating(INNER, max_iterations=4, max_fan_out=1), "24 (at most)", "44 (at most)"),
+        (
+            delegating(INNER, max_nested_runs=2),
+            "iterations + 5*nested_runs = 25 (at most)",
+            "fan_out*iterations + 10*nested_runs = 15,020 (at most)",
+        ),
+        # A limit on the meter itself is one for all of them together.
+        (delegating(INNER, max_model_calls=7), "model_calls = 7 (at most)", None),
+        # By itself 2 calls and two runs of 5.
+        (MIDDLE, "12 (at most)", None),
+        (delegating(MIDDLE, max_iterations=3, max_fan_out=1), "39 (at most)", None),
+        # Of at most 4 runs at any level, each makes up to 5.
+        (delegating(MIDDLE, max_iterations=3, max_nested_runs=4), "iterations + 5*nested_runs = 23 (at most)", None),
+        (delegating(INNERMOST, MIDDLE, max_iterations=1, max_fan_out=1), "13 (at most)", None),
+        # Each attempt of a tool is a run.
+        (caller_of(Caller(argument="input"), AGAIN, max_tool_calls=3), "60 (at most)", None),
+    ],
+)
+def test_bound_includes_tool_that_runs_executor(executor: gx.AgentExecutor, models: str, tools: str | None) -> None:
+    found = bounds_on(executor)
+    assert found == (models, found[1] if tools is None else tools)
+
+
+def test_unproved_nested_executor_prevents_proof() -> None:
+    inner = calling(max_iterations=None, allow_nonterminating=True)
+    verdict = delegating(inner, allow_nonterminating=True).verify()
+    assert verdict.status == "unproved"
+    assert verdict.why == (
+        "GX018 at dispatch_tools: the tool delegate_0 runs an executor that is not proved to end. "
+        "Make delegate_0 from a proved executor, without allow_nonterminating."
+    )
+
+
+def test_nested_charges_are_assumptions_without_limits() -> None:
+    linked, included, outer = delegating(calling()).verify().assumptions[3:]
+    for fact in ("run(..., host=call)", "a run starts at most 1,000, to a depth of 8"):
+        assert fact in linked
+    for fact in ("the bounds on model calls and tool calls include", "as_tool, but not other nested runs", "a memory"):
+        assert fact in included
+    assert "inside a run with a limit that this machine does not have, it still ends, but may take more" in outer
+    limited = {"max_model_calls": 9, "max_tool_calls": 9, "max_depth": None, "max_nested_runs": None}
+    (linked,) = delegating(calling(), **limited).verify().assumptions[3:]
+    assert linked.endswith("a run starts any number, at any depth")
+
+
+@cases(
+    ("limits", "others"),
+    [
+        (gx.Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
+        (gx.Limits(nested_runs=None), "no bound"),
+        (gx.Limits(depth=0), "0 (exact)"),
+    ],
+)
+def test_unbounded_calls_start_unbounded_runs(limits: gx.Limits, others: str) -> None:
+    """Their replies may report more of them than they were charged."""
+    assert meters_of(bind(REPORTING, NestedRuns("pages", 1, (("others", 4, 4),))), limits) == {"others": others}
+
+
+def test_reports_of_nested_runs_are_not_bounded() -> None:
+    """The machine around them charges the same meter, and reports no more of it."""
+    inner = REPORTING.verify().nested_runs("reporting", "pages")
+    assert inner.charges == (("pages", None, None),)
+    bounds = bounds_of(bind(FETCHING, inner))
+    assert (str(bounds.meters["pages"]), str(bounds.alone["pages"])) == ("no bound", "1 (exact)")
+    assert meters_of(bind(FETCHING, inner), gx.Limits(depth=0)) == {"pages": "1 (exact)"}
+
+
+@pytest.mark.medium
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_nested_runs_stay_within_proved_charges(data: st.DataObject) -> None:
+    """Executors of up to three levels, with tools that call as often as they may."""
+    small = st.integers(0, 3)
+    limit = st.none() | st.integers(0, 12)
+
+    def options(level: int) -> dict[str, Any]:
+        return {
+            "max_iterations": data.draw(small, label=f"iterations {level}"),
+            "max_fan_out": data.draw(st.integers(1, 3), label=f"fan-out {level}"),
+            "max_model_calls": data.draw(limit, label=f"model calls {level}"),
+            "max_tool_calls": data.draw(limit, label=f"tool calls {level}"),
+            "max_depth": data.draw(st.sampled_from([8, 2, 1, 0]), label=f"depth {level}"),
+            "max_nested_runs": data.draw(st.sampled_from([1_000, 5, 2, 0]), label=f"runs {level}"),
+            "early_stopping_method": data.draw(st.sampled_from(["force", "generate"]), label=f"stops {level}"),
+        }
+
+    executor = caller_of(Caller(2), echo, **options(0))
+    for level in range(1, data.draw(st.integers(1, 2), label="levels") + 1):
+        executor = delegating(executor, at_once=data.draw(st.integers(1, 3), label="at once"), **options(level))
+    bounds = bounds_of(executor.graph, executor.limits)
+    result = asyncio.run(executor.arun("q")) if data.draw(st.booleans(), label="async") else executor.run("q")
+    for name in ("model_calls", "tool_calls"):
+        bound = bounds.meters[name].number
+        assert bound is None or result.spent[name] <= bound, f"{name}: {result.spent[name]} of {bound}"
+    assert result.spent["nested_runs"] <= (bounds.nested_runs.number or 0)
+
+
+# ---- certificates
+
+
+def test_a_certificate_of_other_inner_executors_is_refused() -> None:
+    one, other = (delegating(calling(max_iterations=most)) for most in (2, 3))
+    fault = "are not those of the certificate; prove the machine again"
+    refuse(certificate_of(one.graph, one.limits), fault, other.graph)
+
+
+DELEGATING = delegating(calling(max_iterations=5), max_nested_runs=2)
+CERTIFICATE = certificate_of(DELEGATING.graph, DELEGATING.limits)
+
+
+@cases("meter", ["model_calls", "tool_calls"])
+@cases("change", [-1, 1])
+@cases("where", ["meters", "alone"])
+def test_numbers_that_include_nested_runs_are_checked(where: str, change: int, meter: str) -> None:
+    bounds = getattr(CERTIFICATE.bounds, where)
+    forged: Any = {where: {**bounds, meter: dataclasses.replace(bounds[meter], number=bounds[meter].number + change)}}
+    changed = dataclasses.replace(CERTIFICATE, bounds=dataclasses.replace(CERTIFICATE.bounds, **forged))
+    refuse(changed, f"the bound on {meter.replace('_', ' ')}.* is not proved", DELEGATING.graph)
+
+
+DEPTH, TRANSITIONS, NESTED = CERTIFICATE.bounds.depth, CERTIFICATE.bounds.transitions, CERTIFICATE.nested
+
+
+@cases(
+    ("changes", "fault"),
+    [
+        ({"alone": {}}, "the bounds on its own effects are for other meters than its bounds"),
+        ({"nested_runs": DEPTH}, "the bound on nested runs is not its limit"),
+        ({"depth": dataclasses.replace(DEPTH, number=7)}, "on depth is not its limit"),
+        # Only the bound on seconds assumes anything.
+        (
+            {"transitions": dataclasses.replace(TRANSITIONS, assuming="the moon is full")},
+            "which only the bound on seconds may have",
+        ),
+    ],
+)
+def test_meters_and_limits_of_nested_runs_are_checked(changes: dict[str, Any], fault: str) -> None:
+    bounds = dataclasses.replace(CERTIFICATE.bounds, **changes)
+    refuse(dataclasses.replace(CERTIFICATE, bounds=bounds), fault, DELEGATING.graph)
+
+
+@cases(
+    ("change", "fault"),
+    [
+        (lambda charges: (*charges, charges[0]), "the charges of nested runs have two rows for one meter"),
+        (
+            lambda charges: tuple((name, None, None) for name, *_ in charges),
+            "the meters that it bounds are not those of its flow|nothing bounds the charges of nested runs",
+        ),
+    ],
+)
+def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault: str) -> None:
+    assert NESTED is not None
+    nested = dataclasses.replace(NESTED, charges=change(NESTED.charges))
+    refuse(dataclasses.replace(CERTIFICATE, nested=nested), fault)
+
+
+# ---- meters of the runs within alone
+
+
+@cases(
+    ("others", "limits", "bound"),
+    [
+        (4, gx.Limits(), "4 (at most)"),
+        (4, gx.Limits(nested_runs=0), "0 (exact)"),
+        (4, gx.Limits({gx.Meter("others"): 3}), "others = 3 (at most)"),
+        # Without a bound there is no claim.
+        (None, gx.Limits(), None),
+    ],
+)
+def test_meters_of_nested_runs_are_bounded(others: int | None, limits: gx.Limits, bound: str | None) -> None:
+    machine = bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
+    expected = {"pages": "1 (exact)"} | ({} if bound is None else {"others": bound})
+    assert meters_of(machine, limits) == expected
 
 
 def test_machine_may_loop_at_an_outer_limit() -> None:
     """An outer limit that the machine lacks makes it loop; its certificate does not claim to hold within other runs."""
-    verdict = FETCHING.verify()
-    assert verdict.certificate is not None
-    assert not verdict.certificate.holds_when_nested
-    assert verdict.assumptions[-1] == "the run is not nested in a run with a limit that this machine does not have"
-    claimed = dataclasses.replace(verdict.certificate, holds_when_nested=True)
-    with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
-        check(claimed, FETCHING)
+    certificate = certificate_of(FETCHING)
+    assert not certificate.holds_when_nested
+    last = FETCHING.verify().assumptions[-1]
+    assert last == "the run is not nested in a run with a limit that this machine does not have"
+    claimed = dataclasses.replace(certificate, holds_when_nested=True)
+    refuse(claimed, "fetch --Missed--> try_again does not lower the rank", FETCHING)
 
     @gx.tool
     def delegate(text: str, call: gx.CallContext[Any]) -> str:

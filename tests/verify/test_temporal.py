@@ -15,12 +15,13 @@ from graphexec.errors import InputError
 from graphexec.kernel import Snapshot
 from graphexec.messages import CompletionRequest
 from graphexec.verify.explorer import temporal
+from graphexec.verify.explorer.temporal import Predicate
 from tests.parameters import cases
 from tests.verify.errands import Approved, Errand, Replied, approve
 
 MODEL = CallModel(CompletionRequest("What next?"))
-DELETE = CallTool("delete_file", {})
-LOOK = CallTool("list_files", {})
+DELETE, LOOK = CallTool("delete_file", {}), CallTool("list_files", {})
+DONE_RESULT = ToolResult("done")
 BATCH: Any = All((LOOK, DELETE))
 DONE: Event[Any] = Done(Replied("so"), Snapshot("decide", Errand()))
 APPROVED = Approved(Errand(), "delete_file")
@@ -32,12 +33,12 @@ EVENTS: list[Event[Any]] = [
     Asked("act", DELETE),
     Asked("act", LOOK),
     Asked("act", BATCH),
-    Answered("act", DELETE, ToolResult("done"), 0.0, Spent()),
-    Answered("act", BATCH, (ToolResult("done"), ToolResult("done")), 0.0, Spent()),
+    Answered("act", DELETE, DONE_RESULT, 0.0, Spent()),
+    Answered("act", BATCH, (DONE_RESULT, DONE_RESULT), 0.0, Spent()),
     Moved("approve", APPROVED, "act"),
     Moved("approve", Errand(), "decide"),
 ]
-PREDICATES: list[temporal.Predicate] = [
+PREDICATES: list[Predicate] = [
     temporal.entered("decide"),
     temporal.left("approve"),
     temporal.left("approve", Approved),
@@ -64,18 +65,16 @@ RUNS = st.lists(st.sampled_from(EVENTS), max_size=12).flatmap(lambda run: st.sam
 TERMS = st.recursive(
     st.sampled_from(PREDICATES),
     lambda terms: (
-        st.builds(temporal.Predicate.__or__, terms, terms)
-        | st.builds(temporal.Predicate.__and__, terms, terms)
-        | st.builds(temporal.Predicate.__invert__, terms)
+        st.builds(Predicate.__or__, terms, terms)
+        | st.builds(Predicate.__and__, terms, terms)
+        | st.builds(Predicate.__invert__, terms)
     ),
     max_leaves=4,
 )
 
 
 @given(run=RUNS, what=TERMS, other=TERMS)
-def test_assertions_mean_what_they_say(
-    run: list[Event[Any]], what: temporal.Predicate, other: temporal.Predicate
-) -> None:
+def test_assertions_mean_what_they_say(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
     whats = [place for place, event in enumerate(run) if what(event)]
     others = [place for place, event in enumerate(run) if other(event)]
     over = run[-1:] == [DONE]
@@ -94,9 +93,7 @@ def test_assertions_mean_what_they_say(
 
 
 @given(run=RUNS, what=TERMS, other=TERMS)
-def test_broken_assertion_stays_broken(
-    run: list[Event[Any]], what: temporal.Predicate, other: temporal.Predicate
-) -> None:
+def test_broken_assertion_stays_broken(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
     for assertion in (
         temporal.always(what),
         temporal.never(what),
@@ -108,20 +105,20 @@ def test_broken_assertion_stays_broken(
 
 
 @given(event=st.sampled_from([*EVENTS, DONE]), what=TERMS, other=TERMS)
-def test_predicates_can_be_combined(event: Event[Any], what: temporal.Predicate, other: temporal.Predicate) -> None:
+def test_predicates_can_be_combined(event: Event[Any], what: Predicate, other: Predicate) -> None:
     assert (what | other)(event) == (what(event) or other(event))
     assert (what & other)(event) == (what(event) and other(event))
     assert (~what)(event) != what(event)
 
 
 @given(what=TERMS, other=TERMS, event=st.sampled_from([*EVENTS, DONE]))
-def test_assertion_text_is_its_source(what: temporal.Predicate, other: temporal.Predicate, event: Event[Any]) -> None:
+def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: Event[Any]) -> None:
     for assertion in (
         temporal.followed(what, by=other),
         temporal.never_without(what, before=other, each=True),
         temporal.always(what),
     ):
-        again: temporal.Assertion = eval(str(assertion), dict(globals()))
+        again: temporal.Assertion = eval(str(assertion), {**globals(), **vars(temporal)})
         assert again == assertion
         assert holds(again, [event]) == holds(assertion, [event])
         assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Replied, Errand}
@@ -141,25 +138,26 @@ def test_assertion_text_is_its_source(what: temporal.Predicate, other: temporal.
         (temporal.ended(Errand), []),
     ],
 )
-def test_a_predicate_knows_its_events(what: temporal.Predicate, places: list[int]) -> None:
+def test_a_predicate_knows_its_events(what: Predicate, places: list[int]) -> None:
     assert [place for place, event in enumerate([*EVENTS, DONE]) if what(event)] == places
 
 
 def test_a_tool_result_never_comes_without_its_call() -> None:
     assertion = temporal.never_without(temporal.answered(CallTool), before=temporal.asked(CallTool), each=True)
-    call, result = Asked("act", DELETE), Answered("act", DELETE, ToolResult("done"), 0.0, Spent())
+    call, result = EVENTS[3], EVENTS[6]
     assert holds(assertion, [call, result, call, result, DONE])
     assert not holds(assertion, [call, result, result])
     assert not holds(assertion, [result, call])
 
 
 def test_approval_dominates_what_it_comes_before() -> None:
-    delete: Event[Any] = Asked("act", BATCH)
-    assertion = temporal.dominates("approve", temporal.calls_tool("delete_file"))
-    assert holds(assertion, [Moved("approve", APPROVED, "act"), delete, delete])
+    delete, approved = EVENTS[5], EVENTS[8]
+    assertion, each = (
+        temporal.dominates("approve", temporal.calls_tool("delete_file"), each=one) for one in (False, True)
+    )
+    assert holds(assertion, [approved, delete, delete])
     assert not holds(assertion, [Moved("decide", APPROVED, "act"), delete])
-    each = temporal.dominates("approve", temporal.calls_tool("delete_file"), each=True)
-    assert not holds(each, [Moved("approve", APPROVED, "act"), delete, delete])
+    assert not holds(each, [approved, delete, delete])
     assert str(each) == "dominates('approve', calls_tool('delete_file'), each=True)"
 
 
@@ -168,16 +166,13 @@ def is_quiet(event: Event[Any]) -> bool:
 
 
 @cases(
-    ("names", "text"),
-    [
-        ((["a", "b"],), "calls_tool is given ['a', 'b']; give names of tools"),
-        ((), "calls_tool is given nothing; give names of tools"),
-    ],
+    ("names", "given"),
+    [((["a", "b"],), "['a', 'b']"), ((), "nothing")],
 )
-def test_invalid_tool_names_are_refused(names: Any, text: str) -> None:
+def test_invalid_tool_names_are_refused(names: Any, given: str) -> None:
     with pytest.raises(InputError) as caught:
         temporal.calls_tool(*names)
-    assert str(caught.value) == text
+    assert str(caught.value) == f"calls_tool is given {given}; give names of tools"
 
 
 def test_a_node_stands_for_its_name() -> None:
