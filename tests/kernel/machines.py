@@ -93,6 +93,15 @@ class Stopped:
     limit: Exhausted
 
 
+@final
+@dataclass(frozen=True)
+class Halted:
+    """The outcome for a limit at a value of any class."""
+
+    at: object
+    limit: Exhausted
+
+
 # ---- a clock: an endless loop of two nodes, stopped by its meter
 
 

@@ -38,8 +38,6 @@ BOTH = m.machine_of(both)
 TWO_SECONDS = gx.Limits(seconds=2)
 LATE = gx.Exhausted("seconds", 2, 2)
 
-# ---- cut effects
-
 
 def cut(name: str) -> ToolResult:
     return CallTool(name, "").cut(LATE)
@@ -118,9 +116,6 @@ def test_empty_batch_is_answered_at_once() -> None:
     assert [type(effect) for effect in result.asked] == [m.Question]
 
 
-# ---- outcomes of opaque nodes
-
-
 @gx.charged(when_spent=m.Stopped)
 @gx.opaque
 def fetch(left: m.Left) -> m.Total:
@@ -131,9 +126,6 @@ def test_undeclared_opaque_outcome_is_not_stored() -> None:
     state = m.pending(m.machine_of(fetch), m.Left(1))
     assert "fetch returned a Number" in m.error_message(UndeclaredOutcomeError, state.reply, m.Number(3))
     assert m.finish(m.machine_of(fetch), state.reply(m.Total("so"))).outcome == m.Total("so")
-
-
-# ---- tokens
 
 
 @cases(
@@ -169,9 +161,6 @@ def test_tokens_of_every_member_are_counted() -> None:
     replies = ModelReply("so", usage=Usage(2, 3)), ModelReply("so", usage=Usage(10, 0))
     spent = m.pending(m.BRAINSTORM, m.Prompt()).reply(replies).spent
     assert (spent["prompt_tokens"], spent["completion_tokens"], silent_calls(spent)) == (12, 3, 0)
-
-
-# ---- replies
 
 
 PAIR = m.pending(m.SURVEY, m.Topics(("a", "b")))

@@ -31,13 +31,6 @@ class Fetched:
     replies: int
 
 
-@final
-@dataclass(frozen=True)
-class Cut:
-    at: Plan
-    limit: gx.Exhausted
-
-
 @gx.node
 def fetch(plan: Plan) -> gx.Asks[CallTool, Fetched | Plan]:
     replies = 0
@@ -50,8 +43,8 @@ def fetch(plan: Plan) -> gx.Asks[CallTool, Fetched | Plan]:
     return Plan(plan.batches, plan.visits - 1) if plan.visits > 1 else Fetched(replies)
 
 
-def fetch_graph(asks: Count | None = None) -> gx.Graph[Plan, Fetched | Cut]:
-    return m.machine_of(gx.charged(when_spent=Cut, asks=asks)(fetch))
+def fetch_graph(asks: Count | None = None) -> gx.Graph[Plan, Fetched | m.Halted]:
+    return m.machine_of(gx.charged(when_spent=m.Halted, asks=asks)(fetch))
 
 
 def tools(**limits: Any) -> RunContext:
@@ -62,11 +55,8 @@ def fetch_all(asks: Count | None, *batches: int, visits: int = 1, **limits: Any)
     return m.run_machine(fetch_graph(asks), Plan(batches, visits), tools(**limits))
 
 
-def cut(*batches: int, limit: str, most: float, reached: float) -> Cut:
-    return Cut(Plan(batches), gx.Exhausted(limit, most, reached))
-
-
-# ---- declared counts
+def cut(*batches: int, limit: str, most: float, reached: float) -> m.Halted:
+    return m.Halted(Plan(batches), gx.Exhausted(limit, most, reached))
 
 
 @cases(
@@ -131,9 +121,6 @@ def test_stopped_or_resumed_visit_keeps_its_count() -> None:
     assert "asked for 3 effects" in m.error_message(UndeclaredCountError, m.finish, fetch_graph(2), answered)
     state = m.pending(fetch_graph(3), answered)
     assert m.finish(fetch_graph(3), state.reply([ToolResult(""), ToolResult("")])).outcome == Fetched(3)
-
-
-# ---- fan_out, for nodes without a declared count
 
 
 @cases(
@@ -233,9 +220,6 @@ def test_resumed_or_retried_visit_keeps_its_fan_out() -> None:
     assert len(m.pending(machine, interrupted, gx.Limits(fan_out=3)).calls) == 2
 
 
-# ---- declarations
-
-
 @gx.node
 def land(left: m.Left) -> m.Landed:
     return m.Landed()
@@ -246,18 +230,18 @@ def look(left: m.Left) -> m.Landed:
     return m.Landed()
 
 
-COUNTED = gx.charged(when_spent=Cut, asks=(1, 3))(fetch)
+COUNTED = gx.charged(when_spent=m.Halted, asks=(1, 3))(fetch)
 
 
 @cases(
     ("one", "count"),
     [
         (fetch, (0, None)),
-        (gx.charged(when_spent=Cut)(fetch), (0, None)),
-        (gx.charged(when_spent=Cut, asks=2)(fetch), (2, 2)),
-        (gx.metered(when_spent=Cut, asks=(1, 3))(fetch), (1, 3)),
+        (gx.charged(when_spent=m.Halted)(fetch), (0, None)),
+        (gx.charged(when_spent=m.Halted, asks=2)(fetch), (2, 2)),
+        (gx.metered(when_spent=m.Halted, asks=(1, 3))(fetch), (1, 3)),
         # Decorators above keep the count.
-        (gx.metered(when_spent=Cut)(COUNTED), (1, 3)),
+        (gx.metered(when_spent=m.Halted)(COUNTED), (1, 3)),
         # Pure and opaque nodes have fixed counts.
         (land, (0, 0)),
         (look, (1, 1)),
@@ -271,7 +255,7 @@ def test_node_has_its_declared_count(one: Node[Any, Any], count: tuple[int, int 
 @cases("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
 def test_invalid_count_is_refused(asks: Any) -> None:
     text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
-    assert m.error_message(NodeError, lambda: gx.charged(when_spent=Cut, asks=asks)(fetch)) == text
+    assert m.error_message(NodeError, lambda: gx.charged(when_spent=m.Halted, asks=asks)(fetch)) == text
 
 
 @cases("one", [land, look])

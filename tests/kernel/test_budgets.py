@@ -46,20 +46,6 @@ class Book:
     pass
 
 
-@final
-@dataclass(frozen=True)
-class GaveUp:
-    at: Poor
-    limit: gx.Exhausted
-
-
-@final
-@dataclass(frozen=True)
-class Unwritten:
-    at: Chapters
-    limit: gx.Exhausted
-
-
 @gx.node
 def write(chapters: Chapters) -> Text:
     return Text(chapters.flaws)
@@ -78,16 +64,16 @@ def repair(poor: Poor) -> Text:
     return Text((poor.flaws[0] - 1, *poor.flaws[1:]))
 
 
-revise = gx.metered(when_spent=GaveUp, budget=REVISIONS)(repair)
+revise = gx.metered(when_spent=m.Halted, budget=REVISIONS)(repair)
 
 
-def book(costly: Any = revise, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | GaveUp]:
+def book(costly: Any = revise, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
     """Return a machine that writes books; `costly` repairs a text."""
     row: Any = gx.edges
-    machine: gx.Graph[Chapters, Book | GaveUp] = gx.graph(
+    machine: gx.Graph[Chapters, Book | m.Halted] = gx.graph(
         gx.edges(write, gx.on(Text, read))
         | gx.edges(read, gx.on(Poor, costly) | gx.on(Chapters, write, resets=resets) | gx.on(Book, gx.END))
-        | row(costly, gx.on(Text, read) | gx.on(GaveUp, gx.END)),
+        | row(costly, gx.on(Text, read) | gx.on(m.Halted, gx.END)),
         start=write,
     )
     return machine
@@ -96,21 +82,21 @@ def book(costly: Any = revise, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[
 PATIENCE = gx.Budget("patience", 3)
 
 
-def book_with_budgets(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | GaveUp]:
+def book_with_budgets(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
     """Return a book whose revisions cost one of each budget; the first budget has the lowest decorator."""
     # Any: the outcomes change with the first decorator.
     costly: Any = repair
     for budget in budgets:
-        costly = gx.metered(when_spent=GaveUp, budget=budget)(costly)
+        costly = gx.metered(when_spent=m.Halted, budget=budget)(costly)
     return book(costly, resets=resets)
 
 
-def book_with_costly_chapters(budget: gx.Budget) -> gx.Graph[Chapters, Book | Unwritten | GaveUp]:
-    costly = gx.metered(when_spent=Unwritten, budget=budget)(write)
+def book_with_costly_chapters(budget: gx.Budget) -> gx.Graph[Chapters, Book | m.Halted]:
+    costly = gx.metered(when_spent=m.Halted, budget=budget)(write)
     return gx.graph(
-        gx.edges(costly, gx.on(Text, read) | gx.on(Unwritten, gx.END))
+        gx.edges(costly, gx.on(Text, read) | gx.on(m.Halted, gx.END))
         | gx.edges(read, gx.on(Poor, revise) | gx.on(Chapters, costly) | gx.on(Book, gx.END))
-        | gx.edges(revise, gx.on(Text, read) | gx.on(GaveUp, gx.END)),
+        | gx.edges(revise, gx.on(Text, read) | gx.on(m.Halted, gx.END)),
         start=costly,
     )
 
@@ -125,8 +111,8 @@ THREE = book_with_budgets(PATIENCE, REVISIONS, ITERATIONS)
 ZERO = {"patience": 0, "revisions": 0}
 
 
-def gave_up(*flaws: int, name: str = "revisions", limit: int = 2) -> GaveUp:
-    return GaveUp(Poor(flaws), gx.Exhausted(name, limit, limit))
+def gave_up(*flaws: int, name: str = "revisions", limit: int = 2) -> m.Halted:
+    return m.Halted(Poor(flaws), gx.Exhausted(name, limit, limit))
 
 
 def limits_of(iterations: int = 15, **budgets: int | None) -> gx.Limits:
@@ -159,7 +145,7 @@ def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
         (ITERATED_ANEW, (2, 1), {"iterations": 2}, Book(), {"iterations": 1}),
         (ITERATED, (2, 1), {"iterations": 2}, gave_up(1, name="iterations"), {"iterations": 2}),
         (
-            book(gx.metered(when_spent=GaveUp)(revise), resets=[REVISIONS]),
+            book(gx.metered(when_spent=m.Halted)(revise), resets=[REVISIONS]),
             (2, 2),
             {},
             Book(),
@@ -198,14 +184,11 @@ def test_edge_shows_its_resets(resets: list[gx.Budget], label: str) -> None:
     assert f"read --{label}--> write" in str(book(resets=resets)).splitlines()
 
 
-# ---- stored runs
-
-
 def test_stored_run_keeps_its_budgets() -> None:
     late = gx.Snapshot("repair", Poor((1,)), spent=gx.Spent(budgets={"revisions": 2}))
     again = m.reload(late, BOOK)
     assert again == late
-    assert m.run_machine(BOOK, again).outcome == GaveUp(Poor((1,)), gx.Exhausted("revisions", 2, 2))
+    assert m.run_machine(BOOK, again).outcome == m.Halted(Poor((1,)), gx.Exhausted("revisions", 2, 2))
     # A snapshot from before the machine had the budget counts 0.
     assert m.finish(BOOK, gx.Snapshot("repair", Poor((1,)))) == gx.Done(
         Book(), gx.Snapshot("read", Text((0,)), spent=gx.Spent(budgets={"revisions": 1}), entered=True)
@@ -266,9 +249,6 @@ def test_restart_changes_nothing_else_and_may_be_limited() -> None:
     assert dataclasses.replace(after, spent=before.spent, open=before.open) == before
     assert (before.spent.restarts, after.spent.restarts) == (0, 1)
     assert resume_interview(1, restarts=0, seconds=0).outcome.limit.limit == "seconds"
-
-
-# ---- invalid budgets
 
 
 @cases("name", ["revisions", "a.b", "research.deep.revisions", "iterations", "_x1"])
@@ -333,9 +313,6 @@ def test_faulty_budgets_are_refused(build: Callable[[], object], fault: str) -> 
     assert m.faults_of(build) == [fault]
 
 
-# ---- spending in words
-
-
 MANY = 10**17 + 1
 
 
@@ -360,9 +337,6 @@ MANY = 10**17 + 1
 )
 def test_exhausted_limit_has_a_readable_text(limit: gx.Exhausted, text: str) -> None:
     assert str(limit) == text
-
-
-# ---- a budget and the effects of its node
 
 
 @gx.charged(when_spent=m.Stopped)

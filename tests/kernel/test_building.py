@@ -162,9 +162,6 @@ def test_fault_of_a_table_is_reported_once(start: Any, table: Any, texts: list[s
     assert texts_of(table, start) == texts
 
 
-# ---- classes of outcomes
-
-
 @dataclass(frozen=True)
 class NotFinal:
     pass
@@ -248,9 +245,6 @@ def test_two_outcomes_with_one_name_are_reported_once() -> None:
     ]
 
 
-# ---- several faults
-
-
 def test_every_fault_is_reported_at_once() -> None:
     @node
     def loose(left: m.Left) -> NotFinal | NotFrozen | m.Left:
@@ -293,9 +287,6 @@ def test_missing_stop_edge_names_stopped_response() -> None:
 @cases("draw", [str, repr, "{:mermaid}".format, "{:dot}".format])
 def test_self_loop_is_drawn_in_every_format(draw: Callable[[object], str]) -> None:
     assert "countdown" in draw(m.SELF_LOOP)
-
-
-# ---- routes
 
 
 def test_routes_need_on_and_end_a_run() -> None:

@@ -124,9 +124,6 @@ def test_cost_survives_serialization() -> None:
     assert (done.spent["model_calls"], done.spent["cost"]) == (5, 0.1 + 0.2 + 0.15 + 0.15)
 
 
-# ---- proofs
-
-
 def executor_with_costs(*costs: float, **limits: Any) -> gx.AgentExecutor:
     """Return an executor whose model calls have these costs; without any, no call reports one."""
     replies = [ModelReply(ACT, cost=cost) for cost in costs] or [ModelReply(ACT)]
@@ -180,9 +177,6 @@ def test_explorer_finds_the_run_stopped_by_cost() -> None:
     assert paid.longest == free.longest
     # Runs that stop after one or two calls.
     assert paid.endings["StoppedResponse"] > free.endings["StoppedResponse"]
-
-
-# ---- the executor
 
 
 @cases("driver", ALL_DRIVERS)

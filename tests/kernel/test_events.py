@@ -75,8 +75,6 @@ def test_event_precedes_the_next_action() -> None:
     assert seen == ["Entered", "Asked", "answered", "Answered", "Moved", "Done"]
 
 
-# ---- streams that are closed early
-
 CLOSED: list[str] = []
 
 

@@ -33,9 +33,6 @@ def counts_of(given: Mapping[str, float]) -> Counts:
     return Counts(tuple(given), tuple(given.values()))
 
 
-# ---- meters
-
-
 def test_meters_and_effects_have_defaults() -> None:
     assert (str(PAYMENTS), PAYMENTS.whole, FEES.whole) == ("payments", True, False)
     assert Meter("payments", unit="payments", remedy="count them") == PAYMENTS
@@ -84,9 +81,6 @@ def test_name_of_a_limit_is_refused(make: Callable[[], object], text: str) -> No
     assert error_message(LimitsError, make).startswith(text)
 
 
-# ---- charges and measures of effects
-
-
 WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
 
 
@@ -111,9 +105,6 @@ WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
 )
 def test_invalid_charges_are_refused(attributes: Any, facts: list[str]) -> None:
     check_refusal(NodeError, facts, type, "Pay", (Effect,), attributes)
-
-
-# ---- limits
 
 
 def test_limits_are_values() -> None:
@@ -170,9 +161,6 @@ def test_limits_copy_their_arguments() -> None:
     limits = Limits(given, budgets=budgets)
     given[PAYMENTS] = budgets["revisions"] = 9
     assert limits == Limits({PAYMENTS: 3}, budgets={"revisions": 2})
-
-
-# ---- counts and mappings
 
 
 def test_counts_default_to_zero() -> None:
@@ -248,9 +236,6 @@ def test_charges_as_a_field_are_refused() -> None:
     report.__annotations__ = {"value": int, "return": Asks[Report, str]}
     with pytest.raises(NodeError, match="Report has measures that differ from effect to effect"):
         node(report)
-
-
-# ---- the deadline of an outer run
 
 
 @dataclass

@@ -16,8 +16,6 @@ from tests.drivers import Script, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
-# ---- iterations
-
 
 @cases(
     ("machine", "value", "context", "outcome", "iterations"),
@@ -78,9 +76,6 @@ def test_limit_stops_only_what_it_counts() -> None:
     assert isinstance(m.run_machine(m.SURVEY, m.Topics(("a",)), m.surveyors(agent_limits(tokens=0))).outcome, m.Survey)
 
 
-# ---- calls
-
-
 @cases("limit", [0, 1, 3])
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(model_calls=limit)))
@@ -129,9 +124,6 @@ def test_failed_call_is_charged() -> None:
     assert snapshot.spent["tool_calls"] == 2
 
 
-# ---- tokens
-
-
 @cases(
     ("limit", "usage", "calls"),
     [
@@ -151,9 +143,6 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
-# ---- the order of limits
-
-
 @cases(
     ("limits", "reported"),
     [
@@ -165,9 +154,6 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
 def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: str) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(**limits)))
     assert result.outcome.limit.limit == reported
-
-
-# ---- limits as values
 
 
 NAMES = ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"]

@@ -198,9 +198,6 @@ TWICE, CHOOSING, TWO_OFFICES = solve_twice(), choose_next(), two_offices()
 NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]))
 
 
-# ---- the table
-
-
 @cases(
     ("machine", "lines"),
     [
@@ -356,9 +353,6 @@ def test_run_in_a_subgraph_can_be_resumed() -> None:
     assert m.run_machine(machine, again, m.reporter()).outcome == Report("all solved")
 
 
-# ---- proofs
-
-
 def test_nested_loops_are_proved_together() -> None:
     costly = gx.metered(when_spent=Failed)(hand_out)
     bounded: Any = gx.graph(
@@ -372,8 +366,6 @@ def test_nested_loops_are_proved_together() -> None:
     # Nothing limits its entries, and each entry resets its budget.
     assert not OFFICE.verify().proved
 
-
-# ---- invalid subgraphs
 
 NOT_OWN = "solve cannot own {}, which meters none of its nodes; own one"
 
@@ -413,9 +405,6 @@ def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: s
 @cases("given", [None, "clock", 3])
 def test_embedding_a_value_without_a_graph_is_refused(given: Any) -> None:
     assert "is not a graph; write embed(graph, name)" in m.error_message(InputError, gx.embed, given, "clock")
-
-
-# ---- drafts with subgraphs
 
 
 def test_subgraphs_of_a_draft_are_inlined() -> None:

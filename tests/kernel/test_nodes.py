@@ -22,9 +22,6 @@ class Translator:
     pass
 
 
-# ---- valid functions
-
-
 def sort(number: m.Number) -> m.Even | m.Odd:
     """Sort."""
     return m.Even(number.value)
@@ -113,9 +110,6 @@ def test_decorators_add_the_when_spent_outcome() -> None:
         return m.Total(str(limit))
 
     assert metered(when_spent=give_up)(m.halve).outcomes == (m.Sum, m.Total)
-
-
-# ---- invalid functions
 
 
 def without_value() -> m.Total:
@@ -292,9 +286,6 @@ def test_invalid_decoration_or_reply_is_refused(write: Callable[[], object], tex
 @cases("when_spent", [by_protocol, unsaid])
 def test_when_spent_may_take_a_protocol_or_anything(when_spent: Any) -> None:
     assert meter(when_spent=when_spent)(m.halve).spent_outcome is m.Total
-
-
-# ---- effects
 
 
 class Unsaid(Effect):  # type: ignore[type-arg]

@@ -15,8 +15,6 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
 
-# ---- outcomes: each carries the remaining choices, so that the value determines the whole run
-
 
 @final
 @dataclass(frozen=True)

@@ -130,9 +130,6 @@ def test_replacement_must_keep_the_meters() -> None:
     assert result.outcome == Halted(Step(2), gx.Exhausted("iterations", 2, 2))
 
 
-# ---- proofs under some limits
-
-
 @final
 @dataclass(frozen=True)
 class Fetch(gx.Effect[str]):

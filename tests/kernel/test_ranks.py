@@ -191,9 +191,6 @@ def test_rank_needs_limits_on_its_budgets(machine: Any, value: object, ranks: Ra
     )
 
 
-# ---- remaining amounts
-
-
 PATIENCE = gx.Budget("patience", 4)
 
 

@@ -42,15 +42,6 @@ class Summary:
     words: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True)
-class Silent:
-    """The outcome without a last answer."""
-
-    at: m.Stopped
-    limit: gx.Exhausted
-
-
 def question(text: str) -> CallModel:
     return CallModel(CompletionRequest(text))
 
@@ -62,7 +53,7 @@ def prompt(given: m.Prompt) -> gx.Asks[CallModel, m.Prompt]:
     return m.Prompt(given.calls + 1)
 
 
-@reserved(when_spent=Silent, asks=4, grace=2)
+@reserved(when_spent=m.Halted, asks=4, grace=2)
 @gx.node
 def conclude(stopped: m.Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
     first = yield from gx.ask(question("sum up"))
@@ -72,9 +63,9 @@ def conclude(stopped: m.Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
 
 
 # It calls the model until a limit stops it, then makes four reserved calls.
-LAST_WORDS: gx.Graph[m.Prompt, Summary | Silent] = gx.graph(
+LAST_WORDS: gx.Graph[m.Prompt, Summary | m.Halted] = gx.graph(
     gx.edges(prompt, gx.on(m.Prompt, prompt) | gx.on(m.Stopped, conclude))
-    | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
+    | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(m.Halted, gx.END)),
     start=prompt,
 )
 
@@ -87,9 +78,6 @@ def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
         },
         limits=limits,
     )
-
-
-# ---- limits and counts
 
 
 @cases(
@@ -113,14 +101,14 @@ def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: 
     assert result.spent["cost"] == calls + 2
 
 
-@cases(("restarts", "outcome"), [(1, Summary), (2, Silent)])
+@cases(("restarts", "outcome"), [(1, Summary), (2, m.Halted)])
 def test_too_many_restarts_stop_reserved_calls(restarts: int, outcome: type) -> None:
     stopped = m.Stopped(m.Prompt(), gx.Exhausted("model_calls", 0, 0))
     crashed = gx.Snapshot("conclude", stopped, spent=Spent(restarts=restarts))
     result = m.run_machine(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1)))
     assert type(result.outcome) is outcome
-    if outcome is Silent:
-        assert result.outcome == Silent(stopped, gx.Exhausted("restarts", 1, 2))
+    if outcome is m.Halted:
+        assert result.outcome == m.Halted(stopped, gx.Exhausted("restarts", 1, 2))
         assert result.spent["model_calls"] == 0
 
 
@@ -131,7 +119,7 @@ TEN = gx.Limits(seconds=10)
 
 
 # The reserved calls begin at 11 seconds, and are stopped at 12.
-GIVEN_UP = Silent(m.Stopped(m.Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0))
+GIVEN_UP = m.Halted(m.Stopped(m.Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0))
 
 
 def first_reserved_call() -> PendingEffect:
@@ -183,13 +171,13 @@ def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContex
     ("seconds", "outcome", "calls"),
     [
         # Calls end at 4, 8 and 12 seconds, when the grace is over.
-        (4.0, Silent, 3),
+        (4.0, m.Halted, 3),
         # Calls end at 3, 6, 9 and 12, exactly at the end of the grace.
-        (3.0, Silent, 4),
+        (3.0, m.Halted, 4),
         # Calls end at 5 and 10, the deadline; a reserved call ends at 15, too late for another.
-        (5.0, Silent, 3),
+        (5.0, m.Halted, 3),
         # Ten calls of 1 second; reserved calls end at 11 and 12, too late for the mails.
-        (1.0, Silent, 12),
+        (1.0, m.Halted, 12),
         # Twenty calls of half a second; reserved calls end at 10.5 and 11.
         (0.5, Summary, 22),
     ],
@@ -216,7 +204,7 @@ def test_hanging_call_is_cut_after_the_grace(drive: Driver) -> None:
         done = drive(Script(LAST_WORDS, m.Prompt(), make_run_context({CallModel: answer}, limits=TEN, clock=clock)))
     finally:
         released.set()
-    assert isinstance(done.outcome, Silent)
+    assert isinstance(done.outcome, m.Halted)
     assert done.outcome.limit == gx.Exhausted("seconds", 10, 12.0)
     assert done.spent["model_calls"] == 2
 
@@ -249,7 +237,8 @@ def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
     assert 0.65 <= watch.elapsed < watch.extend(3)
     assert 0.65 <= done.spent.seconds < watch.extend(3)
     if hanging == "sum up":
-        assert isinstance(done.outcome, Silent)
+        assert isinstance(done.outcome, m.Halted)
+        assert isinstance(done.outcome.at, m.Stopped)
         assert done.outcome.at.limit.limit == "seconds"
         assert done.spent["model_calls"] == 2
     else:
@@ -257,9 +246,6 @@ def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
         assert done.outcome.words[:3] == ("so", "a mail", "sent")
         assert done.outcome.words[3].startswith("mail was cut off: the limit of 0.05 seconds was reached")
         assert (done.spent["model_calls"], done.spent["tool_calls"]) == (3, 2)
-
-
-# ---- decorators
 
 
 def words(stopped: m.Stopped) -> gx.Asks[CallModel, Summary]:
@@ -280,12 +266,15 @@ EVERYTHING: Any = None
 @cases(
     ("write", "text"),
     [
-        (lambda: gx.metered(when_spent=Silent)(reserved(when_spent=Silent)(WORDS)), METERED),
-        (lambda: reserved(when_spent=Silent)(gx.metered(when_spent=Silent)(WORDS)), METERED),
-        (lambda: gx.metered(when_spent=Silent, budget=Budget("alpha", 1))(reserved(when_spent=Silent)(WORDS)), METERED),
-        (lambda: reserved(when_spent=Silent)(gx.node(silent)), "silent"),
+        (lambda: gx.metered(when_spent=m.Halted)(reserved(when_spent=m.Halted)(WORDS)), METERED),
+        (lambda: reserved(when_spent=m.Halted)(gx.metered(when_spent=m.Halted)(WORDS)), METERED),
         (
-            lambda: reserved(when_spent=Silent, asks=EVERYTHING)(WORDS),
+            lambda: gx.metered(when_spent=m.Halted, budget=Budget("alpha", 1))(reserved(when_spent=m.Halted)(WORDS)),
+            METERED,
+        ),
+        (lambda: reserved(when_spent=m.Halted)(gx.node(silent)), "silent"),
+        (
+            lambda: reserved(when_spent=m.Halted, asks=EVERYTHING)(WORDS),
             "is reserved and needs the number of its effects; write asks=1, or (least, most)",
         ),
     ],
@@ -297,21 +286,21 @@ def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], obje
 @cases("grace", [-1, -0.001, math.inf, math.nan, True, False])
 def test_invalid_grace_is_refused(grace: Any) -> None:
     m.check_refusal(
-        NodeError, [f"grace is {grace}; give seconds, 0 or more"], lambda: reserved(when_spent=Silent, grace=grace)
+        NodeError, [f"grace is {grace}; give seconds, 0 or more"], lambda: reserved(when_spent=m.Halted, grace=grace)
     )
 
 
 def test_zero_grace_reserves_only_the_calls() -> None:
-    without_time = reserved(when_spent=Silent, grace=0)(WORDS)
+    without_time = reserved(when_spent=m.Halted, grace=0)(WORDS)
     machine = gx.graph(
         gx.edges(prompt, gx.on(m.Prompt, prompt) | gx.on(m.Stopped, without_time))
-        | gx.edges(without_time, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
+        | gx.edges(without_time, gx.on(Summary, gx.END) | gx.on(m.Halted, gx.END)),
         start=prompt,
     )
     assert isinstance(m.run_machine(machine, m.Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
     result = run_script(lambda: Script(machine, m.Prompt(), slow(FakeClock(), 6.0)))
     late = gx.Exhausted("seconds", 10, 12.0)
-    assert result.outcome == Silent(m.Stopped(m.Prompt(2), late), late)
+    assert result.outcome == m.Halted(m.Stopped(m.Prompt(2), late), late)
 
 
 # ---- proofs
@@ -374,22 +363,13 @@ def test_time_bound_includes_grace_and_cancellation() -> None:
     assert (bound.form, bound.number) == ("seconds + 10.05", 14.05)
     machine = gx.graph(
         gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, conclude))
-        | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(Silent, gx.END)),
+        | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(m.Halted, gx.END)),
         start=perhaps,
     )
     assert proof(machine, gx.Limits(seconds=4)).bounds.seconds.number == 6.05
 
 
-@final
-@dataclass(frozen=True)
-class Over:
-    """The outcome if a limit stops the reserved calls, too."""
-
-    at: m.Prompt
-    limit: gx.Exhausted
-
-
-@reserved(when_spent=Over)
+@reserved(when_spent=m.Halted)
 @gx.node
 def again(given: m.Prompt) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question("again"))
@@ -409,7 +389,7 @@ def perhaps(given: m.Prompt) -> gx.Asks[CallModel, Summary]:
     return Summary((reply.content,))
 
 
-@reserved(when_spent=Silent, asks=(0, 1))
+@reserved(when_spent=m.Halted, asks=(0, 1))
 @gx.node
 def first(stopped: m.Stopped) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question("sum up"))
@@ -420,7 +400,7 @@ def test_reserved_calls_use_up_other_limits() -> None:
     """Found by a random machine: the outcome for a limit leads back to the node that it stopped."""
     machine = gx.graph(
         gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, first))
-        | gx.edges(first, gx.on(m.Prompt, perhaps) | gx.on(Silent, gx.END)),
+        | gx.edges(first, gx.on(m.Prompt, perhaps) | gx.on(m.Halted, gx.END)),
         start=first,
     )
     limits = agent_limits(tokens=1)
@@ -428,9 +408,6 @@ def test_reserved_calls_use_up_other_limits() -> None:
     assert finding.code == "GX009"
     assert finding.witness is not None
     assert execute(machine, finding.witness, 50) == 50
-
-
-# ---- audits
 
 
 def generating(steps: int, **limits: Any) -> gx.AgentExecutor:

@@ -24,9 +24,6 @@ def texts(script: Script[Any, Any]) -> tuple[str, ...]:
     return drive_from_text(script).texts
 
 
-# ---- replies are kept
-
-
 @cases("driver", LIVE)
 def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
     asked: list[str] = []
@@ -52,9 +49,6 @@ def test_stored_replies_are_not_asked_again() -> None:
     whole = drive_from_text(Script(m.SURVEY, m.Topics(("a", "b")), m.surveyors()))
     done = run(m.SURVEY, Snapshot.from_json(whole.texts[-1], m.SURVEY), m.without_handlers())
     assert (done.outcome, done.spent["tool_calls"]) == (whole.outcome, 2)
-
-
-# ---- spending and clock are kept
 
 
 @cases("driver", LIVE)
@@ -140,9 +134,6 @@ def test_pause_at_any_state_changes_nothing(at: int, limit: int) -> None:
     resumed = run_script(lambda: script(Snapshot.from_json(paused, m.PROMPTS)))
     assert resumed.outcome == whole.outcome
     assert replace(resumed.spent, seconds=0) == replace(whole.spent, seconds=0)
-
-
-# ---- snapshots as text
 
 
 def test_snapshot_is_plain_data() -> None:
@@ -272,9 +263,6 @@ def test_stored_reply_of_another_type_is_refused(machine: Any, value: object, re
     data = json.loads(m.pending(machine, value).snapshot.to_json())
     snapshot = Snapshot.from_json(json.dumps({**data, "replies": [{"reply": reply}]}), machine)
     assert text in m.error_message(SnapshotError, advance, machine, snapshot, Limits())
-
-
-# ---- values that JSON cannot express
 
 
 class Thing:

@@ -106,9 +106,6 @@ def test_streams_yield_the_events_of_the_runner() -> None:
     assert [type(event) for event in sync] == [type(event) for event in unblocking] == kinds
 
 
-# ---- the proof before the first step
-
-
 @in_every_way
 def test_unproved_machine_is_refused(way: Way) -> None:
     travelled: list[m.Travel] = []
@@ -181,9 +178,6 @@ def test_invalid_run_is_refused(
     kind: type[Exception], machine: Any, value: object, options: Any, facts: list[str], way: Way
 ) -> None:
     m.check_refusal(kind, facts, lambda: way(machine, value, **options))
-
-
-# ---- values, snapshots and handlers
 
 
 @in_every_way

@@ -153,21 +153,14 @@ def test_pictures_show_the_spliced_node(form: str) -> None:
     assert "guard" not in format(m.DIAMOND, form)
 
 
-@final
-@dataclass(frozen=True)
-class Unsure:
-    at: m.Interview
-    limit: gx.Exhausted
-
-
-@gx.charged(when_spent=Unsure)
+@gx.charged(when_spent=m.Halted)
 @gx.node
 def doubt(interview: m.Interview) -> gx.Asks[m.Question, m.Interview]:
     answer = yield from gx.ask(m.Question("sure?"))
     return m.Interview((*interview.answers, answer))
 
 
-DOUBT = gx.edges(doubt, gx.on(m.Interview, gx.END) | gx.on(Unsure, gx.END))
+DOUBT = gx.edges(doubt, gx.on(m.Interview, gx.END) | gx.on(m.Halted, gx.END))
 
 
 @gx.node

@@ -143,9 +143,6 @@ def test_outcomes_are_matched_by_exact_class(kind: str, lie: Any) -> None:
         m.run_machine(lying(lie, kind), m.Left(1), answering([]))
 
 
-# ---- effects
-
-
 def answering(calls: list[object]) -> Any:
     def answer_call(effect: object) -> str:
         calls.append(effect)
@@ -230,9 +227,6 @@ def test_batch_may_mix_effects() -> None:
     assert done.outcome == m.Stopped(m.Left(1), gx.Exhausted("seconds", 5, 5))
 
 
-# ---- exceptions
-
-
 @cases("driver", LIVE)
 def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     @gx.node
@@ -289,9 +283,6 @@ def test_failing_run_closes_its_node(driver: Driver) -> None:
     with pytest.raises(OSError, match="the line is dead"):
         driver(Script(m.machine_of(careful), m.Left(1), make_run_context({m.Question: failing})))
     assert closed == ["careful"]
-
-
-# ---- starting a run
 
 
 @gx.node
