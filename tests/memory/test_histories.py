@@ -109,23 +109,16 @@ for number in range(10):
 def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
     lines, database = tmp_path / "turns.jsonl", tmp_path / "turns.sqlite"
     histories: list[History] = [FileHistory(lines), SQLiteHistory(database, conversation="shared")]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    names = ("a", "b", "c")
     with contextlib.ExitStack() as running:
-        processes = [
-            running.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", WRITE, lines, database, name],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for name in ("a", "b", "c")
+        # Any: their pipes are there.
+        processes: list[Any] = [
+            running.enter_context(subprocess.Popen([sys.executable, "-c", WRITE, lines, database, name], **pipes))
+            for name in names
         ]
+        assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
         for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
         seen: list[Sequence[Turn]] = [(), ()]
@@ -136,10 +129,10 @@ def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
                 seen[which] = now
     assert [process.returncode for process in processes] == [0, 0, 0]
     for history in histories:
-        kept = history.turns()
-        assert len(kept) == 30
-        for name in ("a", "b", "c"):
-            assert [each.output for each in kept if each.input == name] == [f"{n} " * 3000 for n in range(10)]
+        assert len(history.turns()) == 30
+        for name in names:
+            outputs = [each.output for each in history.turns() if each.input == name]
+            assert outputs == [f"{n} " * 3000 for n in range(10)]
 
 
 @cases(
@@ -216,53 +209,47 @@ def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
     assert history.turns() == (Turn("a", "b"),)
 
 
-@cases("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
-def test_invalid_path_is_refused(history: Callable[[Path], History], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a directory; name a file in it"):
-        history(tmp_path)
-    with pytest.raises(InputError, match=r"is in a directory that does not exist; create .*missing first"):
-        history(tmp_path / "missing" / "turns")
+MAKE: list[Callable[[Path], History]] = [FileHistory, functools.partial(SQLiteHistory, conversation="me")]
+
+
+@cases("make", MAKE)
+@cases(
+    ("path", "why"),
+    [
+        ("", "is a directory; name a file in it"),
+        ("missing/turns", r"is in a directory that does not exist; create .*missing first"),
+        ("file/turns", r"is in a directory that does not exist; create .*file first"),
+        ("x" * 300, r"path .*xxx cannot be used: File name too long; name another file"),
+        ("a\0b", r"cannot be used: .*embedded null"),
+    ],
+)
+def test_invalid_path_is_refused(make: Callable[[Path], History], path: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"is in a directory that does not exist; create .*file first"):
-        history(tmp_path / "file" / "turns")
-    with pytest.raises(InputError, match=r"path .*xxx cannot be used: File name too long; name another file"):
-        history(tmp_path / ("x" * 300))
-    with pytest.raises(InputError, match=r"cannot be used: .*embedded null"):
-        history(tmp_path / "a\0b")
+    with pytest.raises(InputError, match=why):
+        make(tmp_path / path)
 
 
-@cases("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
+@cases("make", MAKE)
 def test_unwritable_path_is_refused(
-    history: Callable[[Path], History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[Path], History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Who runs the tests may write everywhere.
-    asked: list[Path] = []
-
-    def may_not(path: Path, mode: int) -> bool:
-        assert mode == os.W_OK
-        asked.append(path)
-        return False
-
-    monkeypatch.setattr(os, "access", may_not)
+    asked: list[tuple[Path, int]] = []
+    monkeypatch.setattr(os, "access", lambda path, mode: asked.append((path, mode)))
     (tmp_path / "there").touch()
     for name in ("there", "new"):
         with pytest.raises(InputError, match=rf"{name} cannot be written; give this user write permission"):
-            history(tmp_path / name)
-    assert asked == [tmp_path / "there", tmp_path], "the file itself, or where it is to be made"
+            make(tmp_path / name)
+    # The file itself, or where it is to be made.
+    assert asked == [(tmp_path / "there", os.W_OK), (tmp_path, os.W_OK)]
 
 
 def test_unopenable_database_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    history = SQLiteHistory(folder / "turns", conversation="me")
-    folder.rmdir()
+    (tmp_path / "folder").mkdir()
+    history = SQLiteHistory(tmp_path / "folder" / "turns", conversation="me")
+    (tmp_path / "folder").rmdir()
     with pytest.raises(InputError, match=r"the database .*turns cannot be used: .*; name a file in a writable folder"):
         history.add(turn(1))
-
-
-def test_a_database_in_memory_is_refused() -> None:
-    with pytest.raises(InputError, match="use MemoryHistory"):
-        SQLiteHistory(":memory:", conversation="me")
 
 
 def test_history_path_survives_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,13 +268,12 @@ def test_unwritten_history_creates_no_file(tmp_path: Path) -> None:
     assert SQLiteHistory(tmp_path / "turns.sqlite", conversation="me").turns() == ()
 
 
-def test_a_turn_is_text() -> None:
+def test_values_of_histories_are_checked_and_hidden() -> None:
     with pytest.raises(InputError, match="Turn's output is of the class int; pass a string"):
         # Wrong on purpose: what a caller without a type checker passes.
         Turn("a", 7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
-def test_repr_of_history_hides_its_turns() -> None:
     history = MemoryHistory()
     history.add(Turn("secret", "secret"))
     assert repr(history) == "<MemoryHistory: 1 turns>"
+    with pytest.raises(InputError, match="use MemoryHistory"):
+        SQLiteHistory(":memory:", conversation="me")

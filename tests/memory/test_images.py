@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, Snapshot, create_react_agent, create_tool_calling_agent, snapshot_of
 from graphexec.errors import InputError, ModelError
 from graphexec.memory import BufferMemory, FileHistory, SQLiteHistory, SummaryMemory, TokenWindowMemory, Turn
-from graphexec.messages import AssistantMessage, UserMessage, images_of
+from graphexec.messages import AssistantMessage, ChatRequest, UserMessage, images_of
 from graphexec.models import ScriptedModel
 from tests.executor.actors import prompt
 from tests.memory.stores import turns_with_images
@@ -22,29 +22,28 @@ from tests.models.pictures import ADDRESS, CAT, DOG, PNG
 from tests.parameters import cases
 
 
+def remembering(*replies: Any, memory: BufferMemory) -> tuple[ScriptedModel, AgentExecutor]:
+    model = ScriptedModel(replies)
+    return model, AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
+
+
 def test_next_run_sees_the_images_again() -> None:
-    model = ScriptedModel(["A cat.", "Still a cat."])
-    memory = BufferMemory(as_messages=True)
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
+    model, executor = remembering("A cat.", "Still a cat.", memory=BufferMemory(as_messages=True))
     executor.run({"input": "Who?", "images": PNG})
     executor.run("Who again?")
-    assert model.requests[1].messages[1:] == (  # type: ignore[union-attr] # a chat request
-        UserMessage("Who?", (CAT,)),
-        AssistantMessage("A cat."),
-        UserMessage("Who again?"),
-    )
+    request = model.requests[1]
+    assert isinstance(request, ChatRequest)
+    assert request.messages[1:] == (UserMessage("Who?", (CAT,)), AssistantMessage("A cat."), UserMessage("Who again?"))
 
 
 def test_resumed_run_saves_its_images() -> None:
-    def executor(reply: Any) -> AgentExecutor:
-        return AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([reply]), []), tools=[], memory=memory)
-
     memory = BufferMemory(as_messages=True)
+    _, failing = remembering(ModelError("it is down"), memory=memory)
     with pytest.raises(ModelError) as raised:
-        executor(ModelError("it is down")).run({"input": "Who?", "images": [CAT, ADDRESS]})
+        failing.run({"input": "Who?", "images": [CAT, ADDRESS]})
     failed = snapshot_of(raised.value)
     assert failed is not None
-    resumed = executor("A cat.")
+    _, resumed = remembering("A cat.", memory=memory)
     resumed.run(Snapshot.from_json(failed.to_json(), resumed.graph))
     assert list(memory.history.turns()) == [Turn("Who?", "A cat.", (CAT, ADDRESS))]
 
@@ -67,9 +66,6 @@ def test_text_memory_shows_labels() -> None:
     executor.run("And now?")
     assert prompt(model.requests[1]) == "Human: Who?\n[image 1: image/png, 70 bytes]\nAI: A cat.\nAnd now?"
     assert list(images_of(model.requests[1])) == []
-
-
-def test_text_in_the_input_images_is_not_stored() -> None:
     memory = BufferMemory()
     memory.save({"input": "Who?", "images": "three photos"}, {"output": "A cat."})
     assert list(memory.history.turns()) == [Turn("Who?", "A cat.")]
@@ -82,9 +78,6 @@ def test_token_window_counts_images() -> None:
     assert [one.content for one in memory.load({})["chat_history"]] == ["c", "d", "e", "f"]
     as_text = TokenWindowMemory(max_tokens=2_500, history=memory.history)
     assert as_text.load({})["chat_history"].count("Human: ") == 3
-
-
-def test_token_window_takes_the_tokens_of_an_image() -> None:
     memory = TokenWindowMemory(max_tokens=100, image_tokens=85, as_messages=True)
     memory.history.add(Turn("a", "b", (CAT,)))
     assert len(memory.load({})["chat_history"]) == 2
@@ -92,16 +85,13 @@ def test_token_window_takes_the_tokens_of_an_image() -> None:
         TokenWindowMemory(max_tokens=1, image_tokens=-1)
 
 
-def test_summary_distinguishes_images() -> None:
+def test_summary_sees_images() -> None:
     first, second = (SummaryMemory(ScriptedModel(["a summary"]), as_messages=True) for _ in range(2))
     first.save({"input": "Who?", "images": CAT}, {"output": "It."})
     for turn in first.summaries.turns():
         second.summaries.add(turn)
     second.history.add(Turn("Who?", "It.", (DOG,)))
     assert second.load({})["chat_history"][0] == UserMessage("Who?", (DOG,))
-
-
-def test_summarized_turns_show_labels() -> None:
     model = ScriptedModel(["A cat was seen."])
     memory = SummaryMemory(model)
     memory.save({"input": "Who?", "images": CAT}, {"output": "It."})
@@ -109,7 +99,7 @@ def test_summarized_turns_show_labels() -> None:
     assert "base64" not in str(model.requests[0])
 
 
-def test_older_database_gets_the_table_of_images(tmp_path: Path) -> None:
+def test_database_has_a_table_of_images(tmp_path: Path) -> None:
     file = tmp_path / "old.sqlite"
     history = SQLiteHistory(file, conversation="a")
     history.add(Turn("before", "x"))
@@ -117,9 +107,6 @@ def test_older_database_gets_the_table_of_images(tmp_path: Path) -> None:
         database.execute("DROP TABLE graphexec_images")
     history.add(Turn("after", "y", (CAT, DOG)))
     assert history.turns() == (Turn("before", "x"), Turn("after", "y", (CAT, DOG)))
-
-
-def test_database_clears_only_its_own_images(tmp_path: Path) -> None:
     one, other = (SQLiteHistory(tmp_path / "all.sqlite", conversation=name) for name in "ab")
     for history in (one, other):
         history.add(Turn("Who?", "x", (CAT,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,7 @@ from hypothesis import strategies as st
 
 from graphexec.errors import InputError, InvalidReplyError, RateLimitError
 from graphexec.memory import FileHistory, MemoryHistory, SummaryFailed, SummaryMemory, SummaryRequested, Turn
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    ModelReply,
-    ModelRequest,
-    SystemMessage,
-    UserMessage,
-)
+from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ModelRequest, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, turn
 from tests.models.call_modes import record_reports
@@ -65,11 +59,10 @@ def loaded(memory: SummaryMemory) -> str:
 
 def test_older_turns_become_a_summary() -> None:
     model = ScriptedModel(["They met.", "They met and talked."])
-    history, summaries = MemoryHistory(), MemoryHistory()
-    memory = SummaryMemory(model, keep_turns=1, history=history, summaries=summaries, human="Ada", ai="Bot")
+    stored: dict[str, Any] = {"history": MemoryHistory(), "summaries": MemoryHistory()}
+    memory = SummaryMemory(model, keep_turns=1, human="Ada", ai="Bot", **stored)
     save(memory, 1)
-    assert loaded(memory) == "Ada: in1\nBot: out1"
-    assert model.requests == []
+    assert (loaded(memory), model.requests) == ("Ada: in1\nBot: out1", [])
     save(memory, 2)
     assert loaded(memory) == "Summary: They met.\nAda: in2\nBot: out2"
     save(memory, 3)
@@ -78,14 +71,10 @@ def test_older_turns_become_a_summary() -> None:
     assert "between Ada and Bot" in asked
     assert "The notes so far:\nThey met.\n\nThe conversation since then:\nAda: in2\nBot: out2\n\n" in asked
     model.assert_complete()
-
-    messages = SummaryMemory(model, history=history, summaries=summaries, as_messages=True)
-    assert messages.load({})["chat_history"] == (
-        SystemMessage("Summary: They met and talked."),
-        UserMessage("in3"),
-        AssistantMessage("out3"),
-    )
-    assert history.turns() == (turn(1), turn(2), turn(3))
+    summary, *turn_3 = SummaryMemory(model, as_messages=True, **stored).load({})["chat_history"]
+    assert summary == SystemMessage("Summary: They met and talked.")
+    assert turn_3 == [UserMessage("in3"), AssistantMessage("out3")]
+    assert stored["history"].turns() == (turn(1), turn(2), turn(3))
 
 
 def test_summary_alone_is_loaded_without_kept_turns() -> None:
@@ -129,19 +118,13 @@ def test_every_turn_is_loaded_once_despite_failures(failing: list[bool], keep: i
 
 
 class Full:
-    """A history that is full: nothing more is stored, but `more` turns."""
-
-    def __init__(self, more: int = 0) -> None:
-        self.kept = MemoryHistory()
-        self.more = more
+    """A history that is full: nothing more is stored."""
 
     def turns(self) -> tuple[Turn, ...]:
-        return self.kept.turns()
+        return ()
 
     def add(self, turn: Turn, /) -> None:
-        if len(self.kept.turns()) == self.more:
-            raise OSError("the disk is full")
-        self.kept.add(turn)
+        raise OSError("the disk is full")
 
     def clear(self) -> None:
         raise AssertionError("must not be called")
@@ -154,37 +137,33 @@ async def save_by(memory: SummaryMemory, number: int, *, awaited: bool) -> None:
         save(memory, number)
 
 
-@cases("awaited", [False, True])
-def test_save_raises_only_if_turn_is_not_stored(awaited: bool) -> None:
-    """So a caller that retries a failed save never stores a turn twice."""
-    failing: list[SummaryMemory] = [
-        SummaryMemory(ScriptedModel([RateLimitError("too many requests")])),
-        # Of the user's own, and in breach of what a model raises.
-        SummaryMemory(ScriptedModel([ValueError("a bug")])),
-        SummaryMemory(ScriptedModel(["A summary."]), summaries=Full()),
-    ]
-    for memory in failing:
-        with record_reports() as news:
-            asyncio.run(save_by(memory, 1, awaited=awaited))
-        requested, failed = news
-        assert isinstance(requested, SummaryRequested)
-        assert isinstance(failed, SummaryFailed)
-        assert memory.history.turns() == (turn(1),)
-        assert loaded(memory) == "Human: in1\nAI: out1"
+FAILING: list[Callable[[], SummaryMemory]] = [
+    lambda: SummaryMemory(ScriptedModel([RateLimitError("too many requests")])),
+    # Of the user's own, and in breach of what a model raises.
+    lambda: SummaryMemory(ScriptedModel([ValueError("a bug")])),
+    lambda: SummaryMemory(ScriptedModel(["A summary."]), summaries=Full()),
+]
 
+
+@cases("awaited", [False, True])
+@cases("make", FAILING)
+def test_failed_summary_keeps_the_turn(make: Callable[[], SummaryMemory], awaited: bool) -> None:
+    """So a caller that retries a failed save never stores a turn twice."""
+    memory = make()
+    with record_reports() as news:
+        asyncio.run(save_by(memory, 1, awaited=awaited))
+    assert [type(one) for one in news] == [SummaryRequested, SummaryFailed]
+    assert memory.history.turns() == (turn(1),)
+    assert loaded(memory) == "Human: in1\nAI: out1"
+
+
+@cases("awaited", [False, True])
+def test_save_raises_if_the_turn_is_not_stored(awaited: bool) -> None:
     model = ScriptedModel(["A summary."])
     memory = SummaryMemory(model, history=Full())
     with pytest.raises(OSError, match="the disk is full"):
         asyncio.run(save_by(memory, 1, awaited=awaited))
-    assert memory.history.turns() == ()
-    assert model.requests == []
-
-
-def test_a_summary_that_failed_says_why() -> None:
-    failed = SummaryFailed(RateLimitError("too many requests"))
-    assert str(failed) == (
-        "the summary failed with RateLimitError: too many requests; the original turns are used instead"
-    )
+    assert (memory.history.turns(), model.requests) == ((), [])
 
 
 @cases("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
@@ -198,6 +177,8 @@ def test_truncated_or_empty_summary_replaces_nothing(reply: ModelReply) -> None:
     assert loaded(memory) == "Human: in1\nAI: out1"
     save(memory, 2)
     assert loaded(memory) == "Summary: Both."
+    text = "the summary failed with RateLimitError: too many requests; the original turns are used instead"
+    assert str(SummaryFailed(RateLimitError("too many requests"))) == text
 
 
 def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
@@ -254,11 +235,11 @@ def test_similar_conversations_are_distinguished(start: str, end: str) -> None:
 
 
 def test_summarized_turns_are_not_summarized_again() -> None:
-    history, summaries = MemoryHistory(), MemoryHistory()
-    first = SummaryMemory(ScriptedModel(["One.", "Two."]), history=history, summaries=summaries)
+    stored: dict[str, Any] = {"history": MemoryHistory(), "summaries": MemoryHistory()}
+    first = SummaryMemory(ScriptedModel(["One.", "Two."]), **stored)
     save(first, 1)
     save(first, 2)
-    longer = SummaryMemory(ScriptedModel(["Three."]), keep_turns=2, history=history, summaries=summaries)
+    longer = SummaryMemory(ScriptedModel(["Three."]), keep_turns=2, **stored)
     save(longer, 3)
     save(longer, 4)
     assert loaded(longer) == "Summary: Two.\nHuman: in3\nAI: out3\nHuman: in4\nAI: out4"
@@ -270,9 +251,7 @@ class WaitingModel:
     """A model that answers when it is let."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.awaited = asyncio.Event()
-        self.let = threading.Event()
+        self.asked, self.awaited, self.let = threading.Event(), asyncio.Event(), threading.Event()
         self.calls = 0
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
@@ -282,11 +261,11 @@ class WaitingModel:
         return ModelReply(f"Summary number {self.calls}.")
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        self.calls += 1
         self.awaited.set()
         if not self.let.is_set():
+            self.calls += 1
             await asyncio.Event().wait()
-        return ModelReply(f"Summary number {self.calls}.")
+        return self.complete(request)
 
 
 def test_save_does_not_wait_for_another_summary() -> None:
@@ -322,6 +301,9 @@ def test_cancelled_save_keeps_its_turn() -> None:
     asyncio.run(run())
 
 
+SHARED = MemoryHistory()
+
+
 @cases(
     ("options", "why"),
     [
@@ -329,18 +311,11 @@ def test_cancelled_save_keeps_its_turn() -> None:
         ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
         ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has the unknown variable {topic}"),
         ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
+        ({"history": SHARED, "summaries": SHARED}, "summaries are its history"),
+        ({"history": FileHistory("turns.jsonl"), "summaries": FileHistory("turns.jsonl")}, "summaries are its history"),
     ],
 )
 def test_invalid_option_is_refused_on_creation(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError) as raised:
         SummaryMemory(ScriptedModel([]), **options)
     assert why in str(raised.value)
-
-
-def test_summaries_among_the_turns_are_refused(tmp_path: Path) -> None:
-    shared = MemoryHistory()
-    with pytest.raises(InputError, match="summaries are its history"):
-        SummaryMemory(ScriptedModel([]), history=shared, summaries=shared)
-    file = tmp_path / "turns.jsonl"
-    with pytest.raises(InputError, match="summaries are its history"):
-        SummaryMemory(ScriptedModel([]), history=FileHistory(file), summaries=FileHistory(file))
