@@ -1,0 +1,125 @@
+"""Values with images become JSON data and come back, whatever else they have; observations keep their text."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import InputError
+from graphexec.messages import Image
+from graphexec.messages.images import (
+    dump_observation,
+    dump_with_images,
+    parts_with_images,
+    replace_images,
+    restore_images,
+    write_json,
+    write_repr,
+)
+from tests.models.pictures import PNG
+from tests.parameters import cases
+
+IMAGE, LINKED = Image.from_bytes(PNG), Image("https://example.org/cat.png")
+
+
+class Hostile:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+    __str__ = __repr__
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+# Texts that the marks of images begin with, and names that stored images have.
+TEXTS = st.text("#1", max_size=3) | st.sampled_from(["kind", "data", "graphexec.image", "graphexec.data"])
+LEAVES = TEXTS | st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([IMAGE, LINKED])
+VALUES = st.recursive(
+    LEAVES, lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3), max_leaves=9
+)
+
+
+@given(VALUES)
+def test_dumped_value_is_restored(value: Any) -> None:
+    assert restore_images(dump_with_images(value)) == value
+
+
+@given(VALUES)
+def test_each_image_is_replaced_in_its_place(value: Any) -> None:
+    def plain(part: Any) -> Any:
+        match part:
+            case Image():
+                return [part.url]
+            case [*items]:
+                return [plain(one) for one in items]
+            case {**members}:
+                return {name: plain(one) for name, one in members.items()}
+            case _:
+                return part
+
+    assert replace_images(value, lambda image: [image.url]) == plain(value)
+
+
+@given(VALUES)
+def test_observation_keeps_its_text(value: Any) -> None:
+    restored = restore_images(dump_observation(value))
+    if not isinstance(value, (str, Image)):
+        assert write_json(restored) == write_json(value) or restored == write_json(value)
+
+
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+
+@cases(
+    ("observation", "dumped"),
+    [
+        (Colour.RED, "red"),
+        (deque([1, 2]), [1, 2]),
+        (b"\xff", "b'\\xff'"),
+        (math.nan, "NaN"),
+        (ENDLESS, "[[...]]"),
+        ([Hostile()], "<list>"),
+        ([IMAGE, ENDLESS], [dump_observation(IMAGE), "[[...]]"]),
+    ],
+)
+def test_observation_without_json_is_its_text(observation: Any, dumped: Any) -> None:
+    assert dump_observation(observation) == dumped
+
+
+def test_parts_are_of_lists_with_images_alone() -> None:
+    assert parts_with_images([IMAGE, b"\xff", "text", 3]) == [IMAGE, "b'\\xff'", "text", 3]
+    assert parts_with_images([b"\xff"]) is parts_with_images({"image": IMAGE}) is parts_with_images(3) is None
+    assert write_repr(Hostile()) == "<Hostile>"
+
+
+def test_deep_value_is_refused() -> None:
+    deep: Any = IMAGE
+    for _ in range(2_000):
+        deep = [deep]
+    with pytest.raises((ValueError, RecursionError)):
+        dump_with_images(deep)
+
+
+@cases(
+    ("make", "facts"),
+    [
+        (lambda: Image("ftp://example.org/a.png"), ["ftp://example.org/a.png"]),
+        (lambda: Image("data:text/plain;base64,aGk="), ["text/plain", "image/png"]),
+        (lambda: Image("data:image/png;base64,"), ["Image.from_bytes(data)"]),
+        (lambda: Image.from_bytes(b"hello"), ["media_type"]),
+        (lambda: Image.from_bytes("hello"), ["'hello'", "path.read_bytes()"]),
+    ],
+)
+def test_invalid_image_is_refused_with_its_remedy(make: Any, facts: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert [fact for fact in facts if fact not in str(caught.value)] == []

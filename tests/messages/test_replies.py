@@ -1,0 +1,143 @@
+"""Replies of users' models are checked, and messages of other libraries are stored as what they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pydantic
+import pytest
+
+from graphexec.actions import AgentAction
+from graphexec.errors import InvalidReplyError, SnapshotError
+from graphexec.messages import (
+    AssistantMessage,
+    Image,
+    ModelReply,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from graphexec.messages.conversation import transcript
+from graphexec.messages.foreign import dump_original, restore_original
+from graphexec.messages.replies import check_access, check_reply, request_parameters, require_reply
+from tests.models.pictures import PNG
+from tests.parameters import cases
+
+CALL = ToolCall("c1", "look", "{}")
+IMAGE = Image.from_bytes(PNG)
+
+
+def usage(**counts: Any) -> ModelReply:
+    return ModelReply("a", usage=Usage(**{"prompt_tokens": 1, "completion_tokens": 2, **counts}))
+
+
+# Any: wrong on purpose.
+@cases(
+    ("reply", "facts"),
+    [
+        ("text", ["'text'", "ModelReply"]),
+        (ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (ModelReply("a", [CALL]), ["tool_calls=", "ToolCall(id, name, arguments)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (ModelReply("a", ("look",)), ["tool_calls=('look',)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (ModelReply("a", usage=3), ["usage=3", "Usage(prompt_tokens, completion_tokens)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        *((usage(**{name: -1}), [f"{name}=-1", "0 or more"]) for name in ("prompt_tokens", "completion_tokens")),
+        *((usage(cached_tokens=wrong), [f"cached_tokens={wrong!r}"]) for wrong in (-1, 1.5, True, "3")),
+        *((ModelReply("a", cost=wrong), [f"cost={wrong!r}", "or None"]) for wrong in (-0.1, float("nan"), True)),
+    ],
+)
+def test_invalid_reply_is_refused(reply: Any, facts: list[str]) -> None:
+    with pytest.raises(InvalidReplyError) as caught:
+        require_reply(reply, "mine")
+    assert [fact for fact in ("the model mine", *facts) if fact not in str(caught.value)] == []
+
+
+@cases("reply", [ModelReply("a"), ModelReply("", (CALL,)), ModelReply("a", cost=0.5), usage(cached_tokens=1)])
+def test_valid_reply_is_returned(reply: ModelReply) -> None:
+    assert check_reply(reply, "mine") is reply
+    assert reply.message == AssistantMessage(reply.content, reply.tool_calls)
+
+
+@cases(
+    ("content", "reasoning", "rest"),
+    [("<think>Hm.</think>42", ["Hm."], "42"), ("Hm.</think>42", ["Hm."], "42"), ("<think></think>42", [], "42")],
+)
+def test_reasoning_in_the_content_is_separated(content: str, reasoning: list[str], rest: str) -> None:
+    reply = check_reply(ModelReply(content), "mine")
+    assert ([one.text for one in reply.reasoning], reply.content) == (reasoning, rest)
+
+
+@cases(
+    ("message", "line"),
+    [
+        (SystemMessage("Be brief."), "System: Be brief."),
+        (UserMessage("Hi"), "Me: Hi"),
+        (UserMessage("", images=(IMAGE,)), f"Me: {IMAGE.label(1)}"),
+        (UserMessage(f"See {IMAGE.label(1)}", images=(IMAGE,)), f"Me: See {IMAGE.label(1)}"),
+        (AssistantMessage("Wait."), "It: Wait."),
+        (AssistantMessage("", (CALL,)), "It: look({})"),
+        (AssistantMessage("Wait.", (CALL,)), "It: Wait.\nlook({})"),
+        (ToolMessage("c1", "seen", images=(IMAGE,)), f"Tool: seen\n{IMAGE.label(1)}"),
+    ],
+)
+def test_transcript_has_a_line_for_each_message(message: Any, line: str) -> None:
+    assert transcript([message, UserMessage("x")], human="Me", ai="It") == f"{line}\nMe: x"
+
+
+def test_parameters_and_access_are_optional() -> None:
+    called: list[str] = []
+    model = SimpleNamespace(parameters={"temperature": 0}, check_access=lambda: called.append("asked"))
+    assert (request_parameters(model), request_parameters(SimpleNamespace(parameters=3))) == ({"temperature": 0}, None)
+    check_access(model)
+    check_access(object())
+    assert called == ["asked"]
+
+
+class Told(pydantic.BaseModel, extra="allow"):
+    """A message of another library, which has fields beyond those of its class."""
+
+    content: str
+    calls: list[dict[str, Any]] = []
+
+
+@dataclasses.dataclass
+class Acted:
+    """An action of another library."""
+
+    tool: str
+    tool_input: Any
+    message: Told
+    log: str = dataclasses.field(default="", init=False)
+
+
+ACTED = Acted("look", {"at": (1, None)}, Told.model_validate({"content": "hm", "calls": [{"a": 1}], "more": [2.5]}))
+
+
+def test_object_of_another_library_is_restored() -> None:
+    stored = json.loads(json.dumps(dump_original([ACTED, AgentAction("look", "x", "log")])))
+    acted, action = restore_original(stored)
+    assert (acted.tool, acted.tool_input) == ("look", {"at": [1, None]})
+    assert (acted.message, acted.message.model_extra) == (ACTED.message, {"more": [2.5]})
+    assert action == AgentAction("look", "x", "log")
+
+
+@cases(
+    ("name", "fields", "facts"),
+    [
+        ("nowhere:Action", {}, ["nowhere.Action", "import it"]),
+        (f"{__name__}:Nothing", {}, [f"{__name__}.Nothing"]),
+        (f"{__name__}:CALL", {}, [f"{__name__}.CALL"]),
+        # Neither an action nor a message.
+        ("fractions:Fraction", {}, ["fractions.Fraction"]),
+        ("graphexec.messages:Usage", {"prompt_tokens": 1}, ["graphexec.messages.Usage"]),
+        (f"{__name__}:Acted", {"tool": "look"}, ["an Acted", "tool_input"]),
+    ],
+)
+def test_other_classes_are_not_made(name: str, fields: dict[str, Any], facts: list[str]) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        restore_original({"class": name, "fields": fields})
+    assert [fact for fact in facts if fact not in str(caught.value)] == []

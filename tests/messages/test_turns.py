@@ -1,0 +1,81 @@
+"""A conversation is the sequence of its messages, however much of it was derived of another before."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.actions import NO_STEPS, AgentAction, AgentStep, Steps
+from graphexec.messages import AssistantMessage, Message, SystemMessage, UserMessage
+from graphexec.messages.turns import Conversation, MessageTurn, derive_texts
+
+HEAD: tuple[Message, ...] = (SystemMessage("Be brief."), UserMessage("Go on."))
+
+
+def pairs(steps: Sequence[AgentStep], begin: int) -> Iterator[MessageTurn]:
+    """Make a turn of each two steps; the last is not closed if it has one."""
+    for start in range(begin, len(steps), 2):
+        several = steps[start : start + 2]
+        messages = [AssistantMessage(several[0].action.log), *(UserMessage(str(one.observation)) for one in several)]
+        yield MessageTurn(start + len(several), messages, closed=len(several) == 2)
+
+
+def made(steps: Sequence[AgentStep]) -> tuple[Message, ...]:
+    return (*HEAD, *(message for turn in pairs(steps, 0) for message in turn.messages))
+
+
+def contents(messages: Sequence[Message]) -> str | None:
+    return None if any(one.content == "?" for one in messages) else "|".join(one.content for one in messages)
+
+
+STEPS = st.lists(
+    st.builds(
+        lambda text, seen: AgentStep(AgentAction("t", "x", text), seen),
+        st.text("ab", max_size=1),
+        st.sampled_from("cd?"),
+    )
+)
+
+
+@given(batches=st.lists(STEPS, max_size=4), order=st.randoms(use_true_random=False), parts=st.integers(0, 4))
+def test_conversation_is_the_sequence_of_its_messages(batches: list[list[AgentStep]], order: Any, parts: int) -> None:
+    history = [NO_STEPS]
+    for batch in batches:
+        history.append(history[-1].extended(batch))
+    several = [Conversation(HEAD, steps, pairs) for steps in history]
+    order.shuffle(several)
+    for one in several:
+        plain = made(one._steps)
+        assert (tuple(one), len(one), repr(one)) == (plain, len(plain), repr(list(plain)))
+        assert (one[0], one[-1], one[1:parts]) == (plain[0], plain[-1], plain[1:parts])
+        assert one == Conversation(HEAD, Steps(one._steps), pairs) == pickle.loads(pickle.dumps(one))
+        assert hash(one) == hash(Conversation(HEAD, NO_STEPS, pairs))
+        assert one != list(one)
+        assert tuple(one.with_head(lambda head: head[:1])) == (HEAD[0], *plain[2:])
+        # Derived again, in an order in which a longer one may have come before.
+        for _ in range(2):
+            texts = derive_texts(one, "contents", contents, "|")
+            whole = contents(plain)
+            assert (None if texts is None else "|".join(texts)) == whole
+
+
+@given(steps=STEPS, more=STEPS)
+def test_changes_are_those_behind_the_common_messages(steps: list[AgentStep], more: list[AgentStep]) -> None:
+    first = NO_STEPS.extended([AgentStep(AgentAction("t", "x", "begin"), "seen"), *steps])
+    earlier, later = Conversation(HEAD, first, pairs), Conversation(HEAD, first.extended(more), pairs)
+    found = later.changes_since(earlier)
+    assert found is not None
+    length, before, after = found
+    assert (*tuple(earlier)[:length], *before) == tuple(earlier)
+    assert (*tuple(earlier)[:length], *after) == tuple(later)
+    assert Conversation(HEAD[:1], first, pairs).changes_since(earlier) is None
+    assert Conversation(HEAD, Steps(first), pairs).changes_since(earlier) is None
+
+
+def test_texts_of_plain_messages_are_one_part() -> None:
+    assert derive_texts(HEAD, "contents", contents, "|") == ["Be brief.|Go on."]
+    assert derive_texts([UserMessage("?")], "contents", contents, "|") is None
