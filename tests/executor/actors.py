@@ -28,7 +28,7 @@ Decide: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
 def scripted(*turns: Any) -> Decide:
     """Return a stateless agent: the number of steps selects its next turn. The last turn repeats endlessly."""
     # A list counts one step per action; an empty one is a parse error, which is one step.
-    sizes = [max(1, _length(turn)) for turn in turns]
+    sizes = [max(1, len(turn)) if isinstance(turn, Sized) else 1 for turn in turns]
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         position = len(steps)
@@ -99,10 +99,6 @@ def prompt(request: ModelRequest) -> str:
         return request.prompt
     (message,) = request.messages
     return message.content
-
-
-def _length(turn: object) -> int:
-    return len(turn) if isinstance(turn, Sized) else 1
 
 
 class BlockingModel:

@@ -14,10 +14,11 @@ from typing import Any
 import graphexec as gx
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from tests.counting import count_calls
-from tests.executor.actors import run_async, run_sync
+from tests.executor.actors import act, answer, run_async, run_sync
 from tests.parameters import cases
 
 STEPS = 40
+STEP, DONE = act("add_one", x=1), answer()
 
 
 @gx.tool
@@ -38,18 +39,14 @@ def executor_for(agent: Any, one: Any = add_one, **options: Any) -> gx.AgentExec
 
 def deciding(steps: int, **options: Any) -> gx.AgentExecutor:
     """Return an executor of a function, which takes so many steps."""
-
-    def decide(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
-        return gx.AgentAction("add_one", {"x": 1}) if len(done) < steps else gx.AgentFinish({"output": len(done)})
-
-    return executor_for(decide, **options)
+    return executor_for(lambda done, _: STEP if len(done) < steps else DONE, **options)
 
 
 def adeciding(steps: int, **options: Any) -> gx.AgentExecutor:
     """Return an executor of an async function, which takes so many steps."""
 
     async def decide(done: Any, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
-        return gx.AgentAction("add_one", {"x": 1}) if len(done) < steps else gx.AgentFinish({"output": len(done)})
+        return STEP if len(done) < steps else DONE
 
     return executor_for(decide, add_one_async, **options)
 

@@ -34,6 +34,7 @@ def make_executor(*turns: Any, **settings: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
+WAIT = act("wait", seconds="0.1")
 HI, A, B = act("echo", text="hi"), act("echo", text="a"), act("echo", text="b")
 EMPTY = [AssistantMessage("")]
 STEP = [{"actions": [HI], "messages": EMPTY}, {"steps": [gx.AgentStep(HI, "hi")], "messages": [UserMessage("hi")]}]
@@ -101,14 +102,6 @@ def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) 
     turn = [act("wait", seconds=seconds) for seconds in order]
     executor = gx.AgentExecutor(agent=scripted(turn, answer()), tools=[wait])
     assert seen_at(executor, mode) == {"0.02": pytest.approx(0.02), "0.5": pytest.approx(0.5)}
-
-
-def test_each_step_is_emitted_once() -> None:
-    """The same action twice in one turn, and again in the next one."""
-    action = act("wait", seconds="0.1")
-    executor = gx.AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
-    chunks = run_by("astream_chunks", executor)
-    assert kinds(chunks) == [*TOGETHER, "actions", "steps", "output"]
 
 
 @gx.node
@@ -375,6 +368,11 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
 @cases(
     ("executor", "order"),
     [
+        # The same action twice in one turn, and again in the next one.
+        (
+            gx.AgentExecutor(agent=scripted([WAIT, WAIT], [WAIT], answer()), tools=[wait]),
+            [*TOGETHER, "actions", "steps"],
+        ),
         (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
         (after_steps(forget, spell), ["actions", "steps"] * 4),
         (make_executor([A, B], answer()).replace(rename(one_by_one, "dispatch_tools")), TOGETHER),
@@ -403,12 +401,9 @@ def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
     assert ran == []
 
 
-def test_other_events_have_no_chunks() -> None:
-    assert ChunkBuilder(ex.AGENT_EXECUTOR).convert(Moved("plan", object(), "parse")) == []
-
-
 def test_result_of_another_action_waits_for_its_step() -> None:
     chunks = ChunkBuilder(make_executor(answer()).graph)
+    assert chunks.convert(Moved("plan", object(), "parse")) == []
     chunks.convert(Entered("dispatch_tools", ex.Acted(Run({"input": "q"}), (A,)), Spent()))
     other = CallTool("echo", {"text": "b"})
     assert chunks.convert(gx.Answered("dispatch_tools", other, ToolResult("b"), 0.0, Spent())) == []

@@ -70,9 +70,7 @@ def test_structured_agent_may_only_answer() -> None:
     final = json.dumps({"action": "final_answer", "answer": "hi it is"})
     model = models.ScriptedModel([decision, final])
     assert last_answer(make_executor(gx.create_structured_agent(model, [echo]))) == ("hi it is", True)
-    first, last = model.requests
-    assert isinstance(first, messages.ChatRequest)
-    assert isinstance(last, messages.ChatRequest)
+    first, last = [one for one in model.requests if isinstance(one, messages.ChatRequest)]
     assert last.schema == decision_schema(())
     assert last.schema != first.schema
     assert tuple(last.messages) == (
@@ -86,9 +84,7 @@ def test_last_request_of_a_stopped_run_forbids_calls() -> None:
     model = models.ScriptedModel([call("echo", text="hi"), "hi it is"])
     agent = gx.create_tool_calling_agent(model, [echo], system="Help.")
     assert last_answer(make_executor(agent)) == ("hi it is", True)
-    first, last = model.requests
-    assert isinstance(first, messages.ChatRequest)
-    assert isinstance(last, messages.ChatRequest)
+    first, last = [one for one in model.requests if isinstance(one, messages.ChatRequest)]
     assert (first.tool_choice, last.tool_choice, last.schema) == ("auto", "none", None)
     # An API refuses a conversation with tool calls that offers no tools.
     assert last.tools == first.tools == (echo.spec,)
@@ -192,10 +188,7 @@ def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str,
     ],
 )
 def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, calls: int) -> None:
-    def make() -> gx.AgentExecutor:
-        return react(*[ACT] * (calls - 1), DONE, **limits)[0]
-
-    result = run_executor(make)
+    result = run_executor(lambda: react(*[ACT] * (calls - 1), DONE, **limits)[0])
     ending = result.outcome
     assert isinstance(ending, gx.StoppedResponse)
     assert (ending.output, ending.generated, limit_of(ending).limit) == ("hi it is", True, limit)
@@ -245,11 +238,8 @@ def test_observers_see_the_last_call() -> None:
 
 
 def test_exception_of_the_last_call_is_raised() -> None:
-    def make() -> gx.AgentExecutor:
-        return react(ACT, ACT, gx.ModelError("out of order"))[0]
-
     with pytest.raises(gx.ModelError, match="out of order"):
-        run_executor(make)
+        run_executor(lambda: react(ACT, ACT, gx.ModelError("out of order"))[0])
 
 
 class Stuck:
@@ -312,10 +302,8 @@ def test_pieces_of_the_last_answer_are_streamed() -> None:
 
     executor = make_executor(gx.create_react_agent(Streaming([ACT, DONE]), [echo]))
     heard = [event for event in executor.stream("q", tokens=True) if isinstance(event, gx.Reported)]
-    assert [(event.node, event.news) for event in heard] == [
-        ("plan", messages.ReplyDelta(ACT)),
-        ("stopped_response", messages.ReplyDelta(DONE)),
-    ]
+    pieces = [(event.node, event.news) for event in heard]
+    assert pieces == [("plan", messages.ReplyDelta(ACT)), ("stopped_response", messages.ReplyDelta(DONE))]
 
 
 def test_last_call_follows_a_resumed_batch() -> None:

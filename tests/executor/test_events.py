@@ -141,13 +141,6 @@ def test_closed_stream_makes_no_more_calls() -> None:
     assert called == ["a"]
 
 
-def test_uniterated_stream_runs_nothing() -> None:
-    model = ScriptedModel([])
-    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
-    executor.stream("q").close()
-    assert not model.requests
-
-
 def test_streams_of_one_executor_are_independent() -> None:
     turns = [act("echo", text="a"), act("echo", text="b"), answer()]
     executor = gx.AgentExecutor(agent=scripted(*turns), tools=[echo])
@@ -181,6 +174,9 @@ def test_the_last_event_is_the_result() -> None:
 def test_model_call_has_its_request() -> None:
     model = ScriptedModel(["Final Answer: a"])
     executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
+    # A stream that is not iterated runs nothing.
+    executor.stream("q").close()
+    assert not model.requests
     (asked,) = [event for event in executor.stream("q") if isinstance(event, gx.Asked)]
     assert isinstance(asked.effect, CallModel)
     assert asked.effect.request is model.requests[0]
