@@ -109,6 +109,10 @@ def test_deep_value_is_refused() -> None:
         dump_with_images(deep)
 
 
+# Any: wrong on purpose.
+TEXT: Any = "hello"
+
+
 @cases(
     ("make", "facts"),
     [
@@ -116,7 +120,7 @@ def test_deep_value_is_refused() -> None:
         (lambda: Image("data:text/plain;base64,aGk="), ["text/plain", "image/png"]),
         (lambda: Image("data:image/png;base64,"), ["Image.from_bytes(data)"]),
         (lambda: Image.from_bytes(b"hello"), ["media_type"]),
-        (lambda: Image.from_bytes("hello"), ["'hello'", "path.read_bytes()"]),
+        (lambda: Image.from_bytes(TEXT), ["'hello'", "path.read_bytes()"]),
     ],
 )
 def test_invalid_image_is_refused_with_its_remedy(make: Any, facts: list[str]) -> None:

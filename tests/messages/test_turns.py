@@ -20,7 +20,8 @@ def pairs(steps: Sequence[AgentStep], begin: int) -> Iterator[MessageTurn]:
     """Make a turn of each two steps; the last is not closed if it has one."""
     for start in range(begin, len(steps), 2):
         several = steps[start : start + 2]
-        messages = [AssistantMessage(several[0].action.log), *(UserMessage(str(one.observation)) for one in several)]
+        seen = [UserMessage(str(one.observation)) for one in several]
+        messages: list[Message] = [AssistantMessage(several[0].action.log), *seen]
         yield MessageTurn(start + len(several), messages, closed=len(several) == 2)
 
 
@@ -46,13 +47,13 @@ def test_conversation_is_the_sequence_of_its_messages(batches: list[list[AgentSt
     history = [NO_STEPS]
     for batch in batches:
         history.append(history[-1].extended(batch))
-    several = [Conversation(HEAD, steps, pairs) for steps in history]
+    several = [(steps, Conversation(HEAD, steps, pairs)) for steps in history]
     order.shuffle(several)
-    for one in several:
-        plain = made(one._steps)
+    for steps, one in several:
+        plain = made(steps)
         assert (tuple(one), len(one), repr(one)) == (plain, len(plain), repr(list(plain)))
         assert (one[0], one[-1], one[1:parts]) == (plain[0], plain[-1], plain[1:parts])
-        assert one == Conversation(HEAD, Steps(one._steps), pairs) == pickle.loads(pickle.dumps(one))
+        assert one == Conversation(HEAD, Steps(steps), pairs) == pickle.loads(pickle.dumps(one))
         assert hash(one) == hash(Conversation(HEAD, NO_STEPS, pairs))
         assert one != list(one)
         assert tuple(one.with_head(lambda head: head[:1])) == (HEAD[0], *plain[2:])
