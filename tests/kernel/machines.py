@@ -102,6 +102,14 @@ class Halted:
     limit: Exhausted
 
 
+def machine_of(one: Any) -> Graph[Any, Any]:
+    """Return the graph of one node: an outcome that the node takes leads back to it, and any other ends the run."""
+    routes = [on(outcome, one if outcome in one.takes else END) for outcome in one.outcomes]
+    table: Any = edges
+    machine: Graph[Any, Any] = graph(table(one, functools.reduce(operator.or_, routes)), start=one)
+    return machine
+
+
 # ---- a clock: an endless loop of two nodes, stopped by its meter
 
 
@@ -205,9 +213,7 @@ def countdown(left: Left) -> Left | Landed:
     return Left(left.steps - 1) if left.steps > 1 else Landed()
 
 
-SELF_LOOP: Graph[Left, Landed | Stopped] = graph(
-    edges(countdown, on(Left, countdown) | on(Landed, END) | on(Stopped, END)), start=countdown
-)
+SELF_LOOP: Graph[Left, Landed | Stopped] = machine_of(countdown)
 
 
 # ---- an interview: one node that asks for several effects, one after another
@@ -233,9 +239,7 @@ def interview(topic: Topic) -> Asks[Question, Interview]:
     return Interview(tuple(answers))
 
 
-INTERVIEW: Graph[Topic, Interview | Stopped] = graph(
-    edges(interview, on(Interview, END) | on(Stopped, END)), start=interview
-)
+INTERVIEW: Graph[Topic, Interview | Stopped] = machine_of(interview)
 
 
 def reporter() -> RunContext:
@@ -259,7 +263,7 @@ def survey(topics: Topics) -> Asks[CallTool, Survey]:
     return Survey(results)
 
 
-SURVEY: Graph[Topics, Survey | Stopped] = graph(edges(survey, on(Survey, END) | on(Stopped, END)), start=survey)
+SURVEY: Graph[Topics, Survey | Stopped] = machine_of(survey)
 
 
 def surveyors(limits: Limits | None = None) -> RunContext:
@@ -277,7 +281,7 @@ def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
     return Prompt(given.calls + 1)
 
 
-PROMPTS: Graph[Prompt, Stopped] = graph(edges(prompt, on(Prompt, prompt) | on(Stopped, END)), start=prompt)
+PROMPTS: Graph[Prompt, Stopped] = machine_of(prompt)
 
 
 @charged(when_spent=Stopped)
@@ -288,9 +292,7 @@ def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
 
 
 # Each round of its loop asks for two calls at once.
-BRAINSTORM: Graph[Prompt, Stopped] = graph(
-    edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)), start=brainstorm
-)
+BRAINSTORM: Graph[Prompt, Stopped] = machine_of(brainstorm)
 
 
 def model_of(usage: Usage, limits: Limits) -> RunContext:
@@ -327,9 +329,7 @@ def travel(trip: Trip) -> Asks[Travel, Trip | Arrived]:
     return Trip(left) if left > 0 else Arrived()
 
 
-ROAD: Graph[Trip, Arrived | Stopped] = graph(
-    edges(travel, on(Trip, travel) | on(Arrived, END) | on(Stopped, END)), start=travel
-)
+ROAD: Graph[Trip, Arrived | Stopped] = machine_of(travel)
 
 
 # ---- errands: opaque nodes, async def and def
@@ -390,7 +390,7 @@ def insist(asking: Asking) -> Asks[AskHuman, Agreed]:
     return Agreed()
 
 
-INSISTENT: Graph[Asking, Agreed | GaveUp] = graph(edges(insist, on(Agreed, END) | on(GaveUp, END)), start=insist)
+INSISTENT: Graph[Asking, Agreed | GaveUp] = machine_of(insist)
 
 
 def without_handlers(limits: Limits | None = None) -> RunContext:
@@ -405,14 +405,6 @@ def limited(**limits: int) -> RunContext:
 
 
 # ---- what tests do with a machine
-
-
-def machine_of(one: Any) -> Graph[Any, Any]:
-    """Return the graph of one node: an outcome that the node takes leads back to it, and any other ends the run."""
-    routes = [on(outcome, one if outcome in one.takes else END) for outcome in one.outcomes]
-    table: Any = edges
-    machine: Graph[Any, Any] = graph(table(one, functools.reduce(operator.or_, routes)), start=one)
-    return machine
 
 
 def pending(machine: Graph[Any, Any], at: object, limits: Limits | None = None) -> PendingEffect:

@@ -140,15 +140,6 @@ def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silen
     assert (reported_tokens(spent), silent_calls(spent), spent["tokens"]) == (tokens, silent, tokens + silent)
 
 
-@cases(("usage", "limit", "calls"), [(Usage(1, 0), 3, 3), (Usage(), 3, 3), (Usage(0, 2), 3, 2)])
-def test_call_is_charged_at_least_one_token(usage: Usage, limit: int, calls: int) -> None:
-    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(usage, agent_limits(tokens=limit)))
-    assert isinstance(result.outcome, m.Stopped)
-    assert result.outcome.at == m.Prompt(calls)
-    reached = max(1, usage.total_tokens) * calls
-    assert result.outcome.limit == gx.Exhausted("tokens", limit, reached)
-
-
 @cases(("limit", "calls", "reached", "wanted"), [(0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2)])
 def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, reached: int, wanted: int) -> None:
     result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(), agent_limits(tokens=limit)))
@@ -218,29 +209,3 @@ def test_deadline_of_an_effect_is_that_of_the_run(limits: gx.Limits, deadline: f
     state = m.pending(m.INTERVIEW, m.Topic("tea"), limits)
     assert state.deadline == deadline
     assert state.reply("a", at=0).spent.seconds == 0
-
-
-@cases(
-    ("machine", "value", "context", "outcome", "wanted"),
-    [
-        (
-            m.BRAINSTORM,
-            m.Prompt(),
-            m.model_of(Usage(), agent_limits(model_calls=3)),
-            m.Stopped(m.Prompt(2), gx.Exhausted("model_calls", 3, 2)),
-            2,
-        ),
-        (
-            m.SURVEY,
-            m.Topics(("a", "b", "c")),
-            m.surveyors(agent_limits(tool_calls=2)),
-            m.Stopped(m.Topics(("a", "b", "c")), gx.Exhausted("tool_calls", 2, 0)),
-            3,
-        ),
-    ],
-)
-def test_refused_batch_reports_how_many_it_wanted(
-    machine: Any, value: object, context: Any, outcome: m.Stopped, wanted: int
-) -> None:
-    result = m.run_machine(machine, value, context)
-    assert (result.outcome, result.outcome.limit.wanted) == (outcome, wanted)

@@ -99,7 +99,7 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
     result = run_script(script)
     if carried_out is None:
         assert isinstance(result.outcome, m.Stopped)
-        assert result.outcome.limit == gx.Exhausted("tool_calls", limit or 0, 0)
+        assert (result.outcome.limit, result.outcome.limit.wanted) == (gx.Exhausted("tool_calls", limit or 0, 0), calls)
     else:
         assert isinstance(result.outcome, m.Survey)
     assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
@@ -109,6 +109,7 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(2, 3), agent_limits(model_calls=limit)))
     assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("model_calls", limit, calls))
+    assert result.outcome.limit.wanted == 2
     assert (result.spent["model_calls"], result.spent["prompt_tokens"]) == (calls, 2 * calls)
     assert reported_tokens(result.spent) == 5 * calls
 
@@ -133,13 +134,17 @@ def test_failed_call_is_charged() -> None:
         (3, Usage(1, 1), 2),
         (10, Usage(3, 0), 4),
         (10, Usage(0, 3), 4),
+        (3, Usage(1, 0), 3),
+        (3, Usage(0, 2), 2),
+        # A call is charged at least one token.
+        (3, Usage(), 3),
     ],
 )
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(usage, agent_limits(tokens=limit)))
-    reached = calls * usage.total_tokens
+    reached = calls * max(1, usage.total_tokens)
     assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("tokens", limit, reached))
-    assert (result.spent["model_calls"], reported_tokens(result.spent)) == (calls, reached)
+    assert (result.spent["model_calls"], reported_tokens(result.spent)) == (calls, calls * usage.total_tokens)
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
