@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +37,22 @@ def broken(text: str) -> str:
 
 
 TOOLS = [echo, broken]
+
+
+class Sullen:
+    """A value that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    __str__ = __repr__
+
+
+def nested(depth: int, inner: object = None) -> Any:
+    """Return a value in so many lists."""
+    for _ in range(depth):
+        inner = [inner]
+    return inner
 
 
 def recording_in(
@@ -132,27 +149,17 @@ def asked_together(
 def sample_conversation() -> Recording:
     """Return a run with two concurrent tool calls, one of them a failure, and an answer after a retry."""
     first = CallModel(ChatRequest((UserMessage("What is 37 * 48, and 1 / 0?"),)))
-    calls = tuple(
-        ToolCall(str(number), "calculator", f'{{"expression": "{expression}"}}')
-        for number, expression in enumerate(("37 * 48", "1 / 0"))
-    )
-    sound, broken = (CallTool("calculator", {"expression": one}) for one in ("37 * 48", "1 / 0"))
+    given = [{"expression": "37 * 48"}, {"expression": "1 / 0"}]
+    calls = tuple(ToolCall(str(at), "calculator", json.dumps(one)) for at, one in enumerate(given))
+    sound, broken = (CallTool("calculator", one) for one in given)
     quick, slow = call_of(sound, sequence=2), call_of(broken, sequence=2, member=1)
-    one = gx.Spent(
-        iterations=1,
-        seconds=3.92,
-        meters={"model_calls": 1, "prompt_tokens": 735, "completion_tokens": 25, "tokens": 760},
-    )
-    two = gx.Spent(
-        iterations=1,
-        seconds=4.0,
-        meters={"model_calls": 1, "tool_calls": 2, "prompt_tokens": 735, "completion_tokens": 25, "tokens": 760},
-    )
-    three = gx.Spent(
-        iterations=2,
-        seconds=8.0,
-        meters={"model_calls": 2, "tool_calls": 2, "prompt_tokens": 1500, "completion_tokens": 40, "tokens": 1540},
-    )
+
+    def spent(seconds: float, iterations: int, prompt: int, completion: int, **calls: int) -> gx.Spent:
+        tokens = {"prompt_tokens": prompt, "completion_tokens": completion, "tokens": prompt + completion}
+        return gx.Spent(iterations=iterations, seconds=seconds, meters={"model_calls": iterations, **calls, **tokens})
+
+    one = spent(3.92, 1, 735, 25)
+    two, three = spent(4.0, 1, 735, 25, tool_calls=2), spent(8.0, 2, 1500, 40, tool_calls=2)
     answer = gx.AgentFinish({"output": "1776; the other has no value."})
     return record_events(
         gx.Entered("plan", None, gx.Spent()),

@@ -78,16 +78,14 @@ def test_caption_has_counts_limits_and_bounds() -> None:
     assert {box.change for box in picture.boxes} == {"added", "removed"}
 
 
-def test_equal_machines_have_no_changes() -> None:
+def test_equal_and_reversed_differences() -> None:
     picture = picture_of_changes(diff(WRITER, WRITER))
     assert changes(picture) == {}
     assert picture.boxes == picture_of(WRITER.verify()).boxes
     assert picture.caption[0] == "No difference in nodes, edges, limits and bounds."
     assert picture.caption[1].startswith("Proved: every run ends")
     assert not {"added", "removed", "changed"} & set(legend_of(picture))
-
-
-def test_reversed_difference_has_reversed_changes() -> None:
+    # A reversed difference has reversed changes.
     turned = {"added": "removed", "removed": "added", "changed": "changed"}
     there, back = diff(PERFECTIONIST, WRITER), diff(WRITER, PERFECTIONIST)
     nodes = {box.name: box.change for box in picture_of_changes(there).boxes}

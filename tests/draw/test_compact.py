@@ -130,7 +130,7 @@ def test_lines_hold_what_is_new() -> None:
         assert encoder.encode(record) == line
 
 
-def test_start_of_version_2_is_read() -> None:
+def test_traces_of_version_2_and_of_several_runs_are_read() -> None:
     text = OLD.read_text(encoding="utf-8")
     records = [json.loads(line) for line in text.splitlines()]
     assert records[0]["version"] == 2
@@ -140,11 +140,14 @@ def test_start_of_version_2_is_read() -> None:
     again = recording.to_json_lines()
     assert len(again) < len(text)
     assert exactly(Recording.from_json_lines(again).records) == exactly(records)
-
-
-def test_objects_with_the_mark_are_data_in_version_2() -> None:
+    # Objects with the mark are data.
     lines = [json.dumps(START), json.dumps({"event": "x", "a": {"=": 3}}), json.dumps({"=": 4, "event": "x"})]
     assert read_trace("\n".join(lines))[1:] == [{"event": "x", "a": {"=": 3}}, {"=": 4, "event": "x"}]
+    # Each start begins a run.
+    text = record_run()
+    assert read_trace(text + OLD.read_text(encoding="utf-8") + text)[-20:] == read_trace(text)
+    """A record of an error that prevented the run is alone."""
+    assert TraceReader().read('{"event": "result", "a": {"=": 3}}', "line 1") == {"event": "result", "a": {"=": 3}}
 
 
 @cases(
@@ -197,16 +200,6 @@ def test_trace_goes_on_after_an_interrupted_line() -> None:
         writer.write(record)
     assert lines[2].startswith('{"=":[{"event":"x"')
     assert read_trace("".join(lines)) == records
-
-
-def test_each_start_begins_a_run() -> None:
-    text = record_run()
-    assert read_trace(text + OLD.read_text(encoding="utf-8") + text)[-20:] == read_trace(text)
-
-
-def test_reader_needs_no_start() -> None:
-    """A record of an error that prevented the run is alone."""
-    assert TraceReader().read('{"event": "result", "a": {"=": 3}}', "line 1") == {"event": "result", "a": {"=": 3}}
 
 
 # ---- sizes

@@ -130,7 +130,7 @@ def test_an_interrupt_in_a_loop_without_requests_ends_the_records(last: int) -> 
     ]
 
 
-def test_an_interrupt_between_a_charge_and_its_entry_leaves_the_run_without_an_end() -> None:
+def test_run_without_an_end_and_fields_without_values() -> None:
     done = SELF_LOOP.run(Left(2))
     assert done.journal is not None
     # It has one more iteration than any state of the run.
@@ -138,18 +138,17 @@ def test_an_interrupt_between_a_charge_and_its_entry_leaves_the_run_without_an_e
     names = [type(event).__name__ for event in replay(done.journal, until=charged)]
     assert names == ["Entered", "Moved"] * 2
 
-
-@final
-@dataclass(frozen=True)
-class Unfinished:
-    known: int
-    unknown: int = field(init=False)
-
-
-def test_a_field_without_a_value_is_left_out() -> None:
+    # A field without a value is left out.
     @gx.node
     def finish(left: Left) -> Unfinished:
         return Unfinished(left.steps)
 
     done = gx.graph(gx.edges(finish, gx.on(Unfinished, gx.END)), start=finish).run(Left(3))
     assert [record["value"] for record in recording_of(done).records if record["event"] == "moved"] == [{"known": 3}]
+
+
+@final
+@dataclass(frozen=True)
+class Unfinished:
+    known: int
+    unknown: int = field(init=False)

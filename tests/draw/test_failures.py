@@ -51,13 +51,6 @@ def test_every_format_shows_failures(format: str, sign: str) -> None:  # noqa: A
     assert sign not in draw(TWELVE.machine, format, runs=STOPPED)
 
 
-def test_only_the_number_of_failures_is_red() -> None:
-    drawn = draw(TWELVE.machine, "svg", runs=TWELVE)
-    assert re.findall('class="faint notes failures"[^>]*>([^<]*)<', drawn) == ["2 failed"]
-    assert ".gx .failures{fill:#c21d1b" in drawn
-    assert "failures" not in draw(TWELVE.machine, "svg", runs=STOPPED)
-
-
 def test_failures_are_described() -> None:
     assert overlay_runs(FAILED.machine, [FAILED]).caption[:2] == (
         "Failed with RuntimeError after 2 model calls, 1 tool call, 324 tokens, 4.50 s.",
@@ -65,3 +58,8 @@ def test_failures_are_described() -> None:
     )
     assert "could not be parsed: The arguments of the call to fetch" in timeline(SIXTY, width=200)
     assert "failed: RuntimeError: connection reset by peer" in timeline(FAILED, width=200)
+    # Only their number is red.
+    drawn = draw(TWELVE.machine, "svg", runs=TWELVE)
+    assert re.findall('class="faint notes failures"[^>]*>([^<]*)<', drawn) == ["2 failed"]
+    assert ".gx .failures{fill:#c21d1b" in drawn
+    assert "failures" not in draw(TWELVE.machine, "svg", runs=STOPPED)

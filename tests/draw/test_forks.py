@@ -134,6 +134,10 @@ def test_failed_run_goes_on_where_it_failed() -> None:
     assert fork(read_back(failed), make(answering("a")), at=last).run().output == "a"
     assert fork(failed, make(), at=last, reply="known").run().output == "known"
     assert CALLED == []
+    # A reply may answer a call that failed.
+    failed = failed_run(looking("a", "bad"), **IN_TURN)
+    result = fork(read_back(failed), make(answering("ab")), at=3, call=1, observation="b").run()
+    assert (observations(result), CALLED) == (["a is a word", "b"], [])
 
 
 IN_TURN: dict[str, Any] = {"handle_tool_errors": "raise", "tool_concurrency": 1}
@@ -151,12 +155,6 @@ def test_calls_without_a_reply_are_made_and_charged_once(in_file: bool) -> None:
     assert [one["event"] for one in whole.records].count("asked") == 5
     assert whole.result is not None
     assert whole.result["spent"]["tool_calls"] == 3
-
-
-def test_reply_may_answer_a_call_that_failed() -> None:
-    failed = failed_run(looking("a", "bad"), **IN_TURN)
-    result = fork(read_back(failed), make(answering("ab")), at=3, call=1, observation="b").run()
-    assert (observations(result), CALLED) == (["a is a word", "b"], [])
 
 
 LOOK_UP = gx.AgentAction("look_up", {"word": "b"})
@@ -205,27 +203,20 @@ def test_fork_runs_in_every_way(run: Callable[[Fork], Any]) -> None:
     assert (events.count("answered"), events[-2:]) == (2, ["failed", "result"])
 
 
-def test_fork_that_is_left_calls_nothing_more() -> None:
+def test_fork_counts_calls_and_notices_a_changed_prompt() -> None:
     second = make(answering("b"))
     forked = fork(recorded(looking("a"), answering("a")), second, at=3)
     with closing(forked.stream()) as events:
         assert [next(events) for _ in forked.events] == [*forked.events]
     assert requests_of(second) == 0
-
-
-def test_records_of_version_1_can_be_forked() -> None:
-    records = records_of_version_1(recorded(looking("a"), answering("a")))
-    old = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
-    assert fork(old, make(answering("b")), at=3, observation="b").run().output == "b"
-    without_calls = [{name: one for name, one in record.items() if name != "call"} for record in old.records]
-    with pytest.raises(gx.InputError, match=r"^a record of plan does not say which call it belongs to; fork a run"):
-        fork(Recording(without_calls), make(), at=1)
-
-
-def test_limits_count_what_the_run_has_spent() -> None:
+    # Limits count what the run has spent.
     recording = recorded(looking("a"), *LATER, max_model_calls=3)
     stopped = fork(recording, make(looking("c"), looking("d"), max_model_calls=3), at=3, observation="x").run()
     assert (stopped.reason, stopped.spent.meters["model_calls"]) == ("model_calls", 3)
+    recording = recorded(looking("a"), answering("a"))
+    assert fork(recording, make(answering("a")), at=3).changed_request is None
+    other = make().with_agent(gx.create_tool_calling_agent(ScriptedModel([]), [look_up], system="Answer in French."))
+    assert fork(recording, other, at=3).changed_request == 1
 
 
 def test_cost_and_reasoning_are_kept() -> None:
@@ -262,13 +253,6 @@ def test_images_are_read_from_the_records() -> None:
     assert forked.changed_request is None
     assert observations(forked.run()) == [red]
     assert requests(forked.executor)[0] == requests(first)[1]
-
-
-def test_changed_prompt_is_noticed() -> None:
-    recording = recorded(looking("a"), answering("a"))
-    assert fork(recording, make(answering("a")), at=3).changed_request is None
-    other = make().with_agent(gx.create_tool_calling_agent(ScriptedModel([]), [look_up], system="Answer in French."))
-    assert fork(recording, other, at=3).changed_request == 1
 
 
 def decide_nothing(steps: Steps, inputs: dict[str, Any]) -> list[Any]:
@@ -323,21 +307,26 @@ def test_fork_that_does_not_fit_is_refused(options: dict[str, Any], message: str
         fork(recorded(looking("a", "b"), answering("ab")), make(), **options)
 
 
-def test_run_that_has_not_begun_is_refused() -> None:
-    recorder = Recorder(make().verify(), inputs="Which?")
-    with pytest.raises(
-        gx.InputError, match=r"^the run has not begun, so there is no step to go on from; run it again$"
-    ):
-        fork(recorder, make(), at=1)
-
-
-def test_records_without_inputs_need_them() -> None:
+def test_incomplete_and_old_records_can_be_forked() -> None:
     executor = make(looking("a"), answering("a"))
     recorder = Recorder(executor.verify())
     list(map(recorder, executor.stream("Which?")))
     with pytest.raises(gx.InputError, match=r"do not have the inputs of the run; pass them, as inputs="):
         fork(recorder, make(), at=1)
     assert fork(recorder, make(answering("b")), at=3, inputs="Which?").run().output == "b"
+    # The run has not begun.
+    recorder = Recorder(make().verify(), inputs="Which?")
+    with pytest.raises(
+        gx.InputError, match=r"^the run has not begun, so there is no step to go on from; run it again$"
+    ):
+        fork(recorder, make(), at=1)
+    # Records of version 1.
+    records = records_of_version_1(recorded(looking("a"), answering("a")))
+    old = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
+    assert fork(old, make(answering("b")), at=3, observation="b").run().output == "b"
+    without_calls = [{name: one for name, one in record.items() if name != "call"} for record in old.records]
+    with pytest.raises(gx.InputError, match=r"^a record of plan does not say which call it belongs to; fork a run"):
+        fork(Recording(without_calls), make(), at=1)
 
 
 def test_records_of_a_resumed_run_are_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from tests.draw.browser import Pages
+from tests.draw.recorded import nested
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.parameters import cases
 
@@ -104,13 +104,13 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
 
 @cases("innermost", [3, {"kind": "graphexec.image", "url": ADDRESS.url}])
 def test_deep_data_have_a_label(innermost: Any) -> None:
-    deep = functools.reduce(lambda inner, _: [inner], range(600), innermost)
+    deep = nested(600, innermost)
     assert format_data(deep, 9) == f"{'[' * 8}…"
 
 
 def test_too_deep_data_are_cut() -> None:
     """A reader of JSON may just read what code that runs deeper cannot write again."""
-    deep: list[Any] = functools.reduce(lambda inner, _: [inner], range(100_000), [])
+    deep = nested(100_000, [])
     assert format_data(deep, 9) == "…"
     assert format_call("echo", {"text": deep, "times": 2}, 40) == "echo(text=…, times=2)"
     assert format_call("echo", deep, 40) == "echo(…)"
@@ -128,13 +128,17 @@ def test_prompt_on_the_page_shows_labels(pages: Pages) -> None:
     assert asked.get_by_text(LABEL).count() == 1
 
 
-def test_trace_shows_labels() -> None:
+def test_printed_runs_show_labels(capsys: pytest.CaptureFixture[str]) -> None:
     err = io.StringIO()
     printer = TracePrinter(io.StringIO(), err)
     for event in make_executor().stream("Which?"):
         printer.on_event(event)
     assert f"[image 1: {LABEL}]" in err.getvalue()
     assert "base64" not in err.getvalue()
+    run(verbose=True)
+    printed = capsys.readouterr().err
+    assert f"[image 1: {LABEL}]" in printed
+    assert "base64" not in printed
 
 
 def test_image_as_an_answer_is_printed_as_a_label() -> None:
@@ -146,10 +150,3 @@ def test_image_as_an_answer_is_printed_as_a_label() -> None:
     out = io.StringIO()
     TracePrinter(out, io.StringIO()).answer(make_executor(show).run("Which?").ending)
     assert out.getvalue() == f"[image 1: {LABEL}]\n"
-
-
-def test_verbose_run_prints_labels(capsys: pytest.CaptureFixture[str]) -> None:
-    run(verbose=True)
-    printed = capsys.readouterr().err
-    assert f"[image 1: {LABEL}]" in printed
-    assert "base64" not in printed

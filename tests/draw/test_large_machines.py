@@ -17,6 +17,7 @@ from graphexec.draw.layout.label_layout import clashes
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from tests.draw.machines import LOOKS
+from tests.draw.test_svg import away
 from tests.parameters import mark_except
 
 pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
@@ -126,11 +127,6 @@ def laid_out(name: str) -> tuple[Picture, Layout]:
     return picture, lay_out(picture)
 
 
-def away(point: tuple[float, float], place: Rectangle) -> float:
-    across, down = abs(point[0] - place.x) - place.width / 2, abs(point[1] - place.y) - place.height / 2
-    return max(across, down, 0.0)
-
-
 def test_sides_differ_at_most_threefold(name: str) -> None:
     _, layout = laid_out(name)
     assert 1 / 3 <= layout.width / layout.height <= 3
@@ -178,19 +174,14 @@ def test_layout_is_deterministic(name: str) -> None:
     assert laid_out(name)[1] == layout
 
 
-def test_chain_reads_in_columns() -> None:
+def test_only_a_long_chain_reads_in_columns() -> None:
     picture, layout = laid_out("chain")
     columns = sorted({place.x for place in layout.boxes})
     assert 3 <= len(columns) <= 8
-    order = sorted(picture.boxes, key=lambda box: _reading_order(layout.boxes[picture.boxes.index(box)]))
-    assert [box.name for box in order] == NAMES
-
-
-def _reading_order(place: Rectangle) -> tuple[float, float]:
-    return place.x, place.y
-
-
-def test_short_chain_stays_in_one_column() -> None:
+    places = zip(picture.boxes, layout.boxes, strict=True)
+    order = sorted(places, key=lambda one: (one[1].x, one[1].y))
+    assert [box.name for box, _ in order] == NAMES
+    # A short one stays in one.
     names = NAMES[:20]
     layout = lay_out(machine(names, [Arrow(name, "Done", after) for name, after in pairwise([*names, END.name])]))
     assert len({place.x for place in layout.boxes}) == 1

@@ -43,9 +43,7 @@ def test_loops_are_red_and_their_paths_orange() -> None:
     assert {box.name for box in found.boxes if box.mark == "red"} == {"criticize", "polish"}
     assert found.caption[0] == "Refuted."
     assert found.caption[1].startswith("GX010 at criticize")
-
-
-def test_marks_replace_the_findings() -> None:
+    # Marks replace the findings.
     only = picture_of(verify(PERFECTIONIST), {PERFECTIONIST.edges[0]: "grey"})
     assert [arrow.mark for arrow in only.arrows if arrow.mark] == ["grey"]
     assert not any(box.mark for box in only.boxes)

@@ -78,13 +78,13 @@ def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_executor_shows_its_picture_with_its_limits() -> None:
-    executor = scripted("x", max_iterations=7)
-    bundle = shown(executor)
+@cases("value, fact", [(scripted("x", max_iterations=7), "costs 1 of 7 iterations"), (AGENT_EXECUTOR, "plan")])
+def test_picture_is_shown_with_its_limits(value: Any, fact: str) -> None:
+    bundle = shown(value)
     assert set(bundle) == {"image/svg+xml", "text/plain"}
     assert bundle["image/svg+xml"].startswith("<svg")
-    assert "costs 1 of 7 iterations" in bundle["image/svg+xml"]
-    assert bundle["text/plain"] == repr(executor)
+    assert fact in bundle["image/svg+xml"]
+    assert bundle["text/plain"] == repr(value)
 
 
 @cases("value", [AGENT_EXECUTOR, scripted("x")])
@@ -92,6 +92,9 @@ def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.M
     without_extra(monkeypatch)
     bundle = shown(value)
     assert set(bundle) == {"text/html", "text/vnd.mermaid", "text/plain"}
+    assert bundle["text/vnd.mermaid"].startswith("---")
+    with pytest.raises(gx.InputError, match=r"pygraphviz, which is missing; pip install 'graphexec-agents\[draw\]'"):
+        format(AGENT_EXECUTOR, "svg")
     text = text_of(value)
     assert terminal(picture_of(value.verify())).strip() in text
     assert "pip install 'graphexec-agents[draw]'" in text

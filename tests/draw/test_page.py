@@ -30,7 +30,7 @@ from graphexec.tools import AnyTool
 from tests.draw.browser import Browser, Page, Pages, open_page, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
-from tests.draw.recorded import asked_together, record_events
+from tests.draw.recorded import Sullen, asked_together, nested, record_events
 from tests.draw.test_timeline import three_entries
 from tests.parameters import cases, mark_except
 from tests.traces import read_compact
@@ -138,41 +138,26 @@ def test_policy_allows_only_the_page_script_and_style(answered_run: Recording) -
     assert "connect-src 'self'" in html(answered_run.machine, live="events")
 
 
-def test_page_names_no_address_but_namespaces() -> None:
-    page = html(picture_of(AGENT_EXECUTOR))
-    assert set(re.findall(r"https?:[^\s\"'<>]+", page)) == {"http://www.w3.org/2000/svg"}
-
-
-def test_title_is_escaped() -> None:
+def test_page_is_escaped_and_names_no_address() -> None:
     page = draw_page(record(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
     [title] = re.findall(r"<title>(.*?)</title>\n<link", page, re.DOTALL)
     assert title.startswith("&lt;/title&gt;&lt;script&gt;")
     assert title.endswith("…")
     assert title.replace(" ", "").isprintable()
-
-
-def nested(depth: int, inner: object = "x") -> object:
-    for _ in range(depth):
-        inner = [inner]
-    return inner
+    # But for namespaces.
+    page = html(picture_of(AGENT_EXECUTOR))
+    assert set(re.findall(r"https?:[^\s\"'<>]+", page)) == {"http://www.w3.org/2000/svg"}
 
 
 def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
     records = [dict(record) for record in answered_run.records]
     place = next(index for index, record in enumerate(records) if record["event"] == "moved")
-    records[0]["input"] = nested(100_000)
-    records[place]["value"] = {"deep": nested(900), "shallow": nested(20)}
+    records[0]["input"] = nested(100_000, "x")
+    records[place]["value"] = {"deep": nested(900, "x"), "shallow": nested(20, "x")}
     read = read_compact(json.loads(data_text(draw_page(Recording(records))))["records"])
-    assert read[place]["value"]["shallow"] == nested(20)
+    assert read[place]["value"]["shallow"] == nested(20, "x")
     assert "…" in json.dumps(read[place]["value"]["deep"], ensure_ascii=False)
     assert [*read[1:place], *read[place + 1 :]] == [*records[1:place], *records[place + 1 :]]
-
-
-class Odd:
-    def __repr__(self) -> str:
-        raise RuntimeError("no")
-
-    __str__ = __repr__
 
 
 # Numbers outside the range of JavaScript's are strings.
@@ -181,7 +166,7 @@ class Odd:
     [
         *((number, number) for number in (2**53, 0.5, True)),
         *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
-        (Odd(), "<Odd that cannot be shown>"),
+        (Sullen(), "<Sullen that cannot be shown>"),
         (10**6000, hex(10**6000)),
         ({1}, [1]),
         ({1: 2, None: 3}, {"1": 2, "null": 3}),

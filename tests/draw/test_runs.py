@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import pickle
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,13 @@ import pytest
 import graphexec as gx
 from graphexec import executor as machine
 from graphexec.draw import Picture, Recorder, Recording, draw, picture_of, recording_of, save, timeline
-from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.messages import ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from tests.counting import count_calls
+from tests.draw.recorded import Sullen, nested
 from tests.kernel.machines import SELF_LOOP, Left
 from tests.parameters import cases
 
@@ -103,18 +102,7 @@ def test_edges_list_their_step_numbers() -> None:
     assert {box.name for box in shown.boxes if box.heat == 0} == {"stopped_response"}
 
 
-def test_unfinished_run_has_a_current_node() -> None:
-    running = executor([CALL, FINISH])
-    recorder = Recorder(running.verify())
-    here: list[str] = []
-    for event in running.stream("?"):
-        recorder(event)
-        shown = overlay_runs(recorder.recording.machine, [recorder.recording])
-        here += [box.name for box in shown.boxes if box.current]
-    assert list(dict.fromkeys(here)) == ["plan", "parse", "dispatch_tools", "check_return_direct"]
-
-
-def test_several_runs_make_a_heat_map() -> None:
+def test_runs_are_a_heat_map_with_a_current_node() -> None:
     stopped = executor([CALL], max_iterations=1).run("?")
     caption = shown_over(stopped).caption
     assert caption[0].startswith("Stopped by the limit on iterations, after 1 model call")
@@ -124,6 +112,14 @@ def test_several_runs_make_a_heat_map() -> None:
     assert notes_in(shown)["parse", "Ready"] == ()
     assert shown.caption == ("3 runs: 2 answered, 1 stopped.",)
     assert shown.boxes[0].notes[0].startswith("×5")
+    running = executor([CALL, FINISH])
+    recorder = Recorder(running.verify())
+    here: list[str] = []
+    for event in running.stream("?"):
+        recorder(event)
+        shown = overlay_runs(recorder.recording.machine, [recorder.recording])
+        here += [box.name for box in shown.boxes if box.current]
+    assert list(dict.fromkeys(here)) == ["plan", "parse", "dispatch_tools", "check_return_direct"]
 
 
 # ---- failed runs
@@ -196,6 +192,12 @@ def over(runs: Any, graph: Any = AGENT_EXECUTOR) -> Callable[[Path], object]:
     return lambda folder: draw(graph, "mermaid", runs=runs() if callable(runs) else runs)
 
 
+def record_twice() -> None:
+    recorder = Recorder(WRONG.verify())
+    for _ in range(2):
+        list(map(recorder, executor([FINISH]).stream("?")))
+
+
 WRONG: Any = executor([FINISH])
 BLUE: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
 
@@ -213,6 +215,7 @@ BLUE: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
         (lambda _: draw(AGENT_EXECUTOR, "svg", marks=BLUE), ["plan --Replied--> parse", "'blue'", "red, orange, grey"]),
         (lambda _: Recorder(WRONG), ["is not a graph", "write Recorder(executor.verify())"]),
         (lambda _: Recorder(WRONG.verify(), limits=gx.Limits()), ["a verdict has limits of its own"]),
+        (lambda _: record_twice(), ["already has the result of a run", "make a Recorder for each run"]),
         (lambda _: format(AGENT_EXECUTOR, "mermaids"), ["cannot be drawn as mermaids", "did you mean mermaid"]),
         (lambda _: draw(AGENT_EXECUTOR, "jpeg"), ["cannot be drawn as jpeg", "mermaid, mermaid-state, dot"]),
         (lambda _: format(AGENT_EXECUTOR, "png"), ["a PNG is binary"]),
@@ -225,14 +228,6 @@ def test_wrong_call_is_refused(call: Callable[[Path], object], facts: list[str],
         call(tmp_path)
     for fact in facts:
         assert fact in str(refused.value)
-
-
-def test_recorder_accepts_one_run_only() -> None:
-    one = executor([FINISH])
-    recorder = Recorder(one.verify())
-    list(map(recorder, one.stream("?")))
-    with pytest.raises(gx.InputError, match="already has the result of a run; make a Recorder for each run"):
-        list(map(recorder, executor([FINISH]).stream("?")))
 
 
 START = '{"event": "start", "machine": {"start": "a", "boxes": [{"name": "a", "look": "pure"}], "arrows": []}}\n'
@@ -276,9 +271,6 @@ def test_result_journal_and_records_give_one_picture(tmp_path: Path) -> None:
     assert len(set(drawn)) == 1
     file = result.draw(tmp_path / "run.mmd")
     assert "×4" in file.read_text(encoding="utf-8")
-
-
-def test_run_of_a_machine_is_drawn_as_its_journal() -> None:
     done = SELF_LOOP.run(Left(3))
     assert done.journal is not None
     assert len({draw(SELF_LOOP, "mermaid", runs=run) for run in (done, done.journal)}) == 1
@@ -360,21 +352,7 @@ def test_reports_do_not_repeat_inputs() -> None:
     assert reported["effects"] == [{"effect": "CallTool", "tool": "talkative"}]
 
 
-class Sullen:
-    def __repr__(self) -> str:
-        raise RuntimeError("no repr")
-
-    __str__ = __repr__
-
-
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-@cases("odd", [10**5000, [10**5000], Sullen(), [Sullen()], float("nan"), nested(5000), b"\xff", {1: {2}}])
+@cases("odd", [10**5000, [10**5000], Sullen(), [Sullen()], float("nan"), nested(5000, []), b"\xff", {1: {2}}])
 def test_any_tool_result_can_be_recorded(odd: object) -> None:
     @gx.tool(return_direct=True)
     def give(it: str) -> Any:
@@ -384,9 +362,6 @@ def test_any_tool_result_can_be_recorded(odd: object) -> None:
     recording = recording_of(react("Go.\nAction: give\nAction Input: x", tools=[give]).run("?"))
     assert Recording.from_json_lines(recording.to_json_lines()).result is not None
     assert timeline(recording)
-
-
-def test_any_input_can_be_recorded() -> None:
     recorder = Recorder(AGENT_EXECUTOR, inputs={"chat_history": [UserMessage("hi")], "odd": Sullen()})
     assert "hi" in recorder.recording.to_json_lines()
 
@@ -456,17 +431,3 @@ def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
 def test_suffix_sets_the_format(suffix: str, begins: bytes, tmp_path: Path) -> None:
     assert AGENT_EXECUTOR.draw(tmp_path / f"flow{suffix}").read_bytes().startswith(begins)
     assert save(AGENT_EXECUTOR, tmp_path / "flow", format="dot").read_bytes().startswith(b"digraph")
-
-
-def test_notebook_shows_the_picture_or_mermaid(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The method that a notebook calls.
-    show: Callable[..., dict[str, str]] = getattr(AGENT_EXECUTOR, "_repr_mimebundle_")  # noqa: B009
-    bundle = show(include=None, exclude=None)
-    assert bundle["image/svg+xml"].startswith("<svg")
-    assert bundle["text/plain"] == repr(AGENT_EXECUTOR)
-    lay_out.cache_clear()
-    for name in ("pygraphviz", "resvg_py"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert show(include=None, exclude=None)["text/vnd.mermaid"].startswith("---")
-    with pytest.raises(gx.InputError, match=r"pygraphviz, which is missing; pip install 'graphexec-agents\[draw\]'"):
-        format(AGENT_EXECUTOR, "svg")

@@ -107,16 +107,13 @@ def test_participants_are_ordered_by_role() -> None:
     assert re.findall("Note over .*", drawn) == ["Note over p1: still running"]
 
 
-def test_deadline_ends_every_concurrent_call() -> None:
+def test_only_concurrent_calls_are_drawn_in_parallel() -> None:
     cut = Exhausted("seconds", 3.0, 3.0)
     both = [(CallTool("echo", one), cut, 3.0) for one in "ab"]
     drawn = sequence_mermaid(recorded.record_events(*recorded.asked_together(*both)))
     _, *messages = read_sequence(drawn)
     assert (drawn.count("par "), [one.kind for one, _ in messages]) == (1, ["call", "failure"] * 2)
     assert {lines for _, lines in messages[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut, 3.00 s")}
-
-
-def test_sequential_calls_are_not_drawn_in_parallel() -> None:
     calls = [(CallTool("echo", one), ToolResult(one), seconds) for one, seconds in (("a", 0.02), ("b", 0.5))]
     drawn = sequence_mermaid(recorded.record_events(*recorded.asked_together(*calls, in_turn=True)))
     assert "par " not in drawn

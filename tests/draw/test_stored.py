@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from graphexec.draw.runs.stored import StoredRecords
 from tests.draw.debugged import sixty_steps
+from tests.draw.recorded import nested
 from tests.parameters import cases
 
 VALUES = st.recursive(
@@ -29,13 +30,6 @@ RECORDS = st.lists(st.dictionaries(st.text(), VALUES))
 
 class Colour(enum.StrEnum):
     RED = "red"
-
-
-def deep(levels: int) -> Any:
-    value: Any = None
-    for _ in range(levels):
-        value = [value]
-    return value
 
 
 @pytest.mark.medium
@@ -122,23 +116,22 @@ def test_stream_that_ends_while_records_are_read_is_recorded() -> None:
     assert len(records) == 2000
 
 
-def test_numbers_that_are_bytes_to_others_are_kept() -> None:
+def test_values_that_are_not_jsons_are_kept() -> None:
+    records = StoredRecords()
+    for value in (Colour.RED, nested(3000)):
+        for _ in range(100):
+            records.append({"value": value})
+    assert records[0]["value"] is Colour.RED
+    assert isinstance(records[100]["value"], list)
+    assert len(records) == 200
+
+    # Nor are these numbers bytes.
     class Money(float):
         """A float of a user's own."""
 
     records = StoredRecords([{"cost": Money(0.5), "data": bytearray(b"x")}] * 130)
     assert records[0] == {"cost": 0.5, "data": bytearray(b"x")}
     assert type(records[0]["data"]) is bytearray
-
-
-def test_values_that_are_not_jsons_are_kept() -> None:
-    records = StoredRecords()
-    for value in (Colour.RED, deep(3000)):
-        for _ in range(100):
-            records.append({"value": value})
-    assert records[0]["value"] is Colour.RED
-    assert isinstance(records[100]["value"], list)
-    assert len(records) == 200
 
 
 def test_copy_has_the_records_so_far() -> None:

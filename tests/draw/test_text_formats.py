@@ -180,10 +180,20 @@ def test_mermaid_has_only_br_and_b_tags(write: Callable[[Picture], str]) -> None
     assert not re.search(r"%%\{|direction\s", text.partition("\n---\n")[2])
 
 
-def test_mermaid_names_its_nodes_by_numbers() -> None:
+def test_every_look_has_a_name_a_cluster_and_a_shape() -> None:
     names = ["ask_model", "call", "ask_person", "ask_world", "inner.deep.do", "inner.decide", "inner.deep.missing"]
     expected = {f"n{number}": name for number, name in enumerate(names)}
     assert mermaid_names(mermaid(EVERY_LOOK)) == expected | {"finish": "END"}
+    assert clusters(parsed_dot(dot(EVERY_LOOK))) == {"inner": {"deep": {}}}
+    assert [line for line in mermaid(EVERY_LOOK).splitlines() if "subgraph" in line or line.strip() == "end"] == [
+        '    subgraph g1["inner"]',
+        '        subgraph g2["deep"]',
+        "        end",
+        "    end",
+    ]
+    lines = [line.strip() for line in dot(EVERY_LOOK).splitlines() if "label=<" in line]
+    shapes = {re.sub(r", fillcolor.*", "", line.partition(">, ")[2]) for line in lines}
+    assert len(shapes) == len(LOOKS)
 
 
 @cases(
@@ -208,6 +218,10 @@ def test_mermaid_styles_links_by_number() -> None:
     assert links[1] == 'n0 -- "Text" --> n1'
     assert [links[number] for number in (4, 5)] == ['n1 -- "Poor" --> n2', 'n2 -- "Text" --> n1']
     assert styles == {"1": "stroke:#ff7f0e,stroke-width:2px", "4,5": "stroke:#d62728,stroke-width:3px"}
+    # Labels replace the styles in a state diagram.
+    text = mermaid_state(picture_of(verify(PERFECTIONIST)))
+    assert "    n1 --> n2 : Poor<br/>may not terminate, or is wrong\n" in text
+    assert "LimitReached<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
 
 
 def test_edges_of_a_run_are_thick() -> None:
@@ -218,12 +232,6 @@ def test_edges_of_a_run_are_thick() -> None:
     assert "linkStyle 3,6,9,12 stroke:#2f81f7,stroke-width:6.0px" in mermaid(picture)
     assert "class n1 current" in mermaid(picture)
     assert "class n2 untaken" in mermaid(picture)
-
-
-def test_state_diagram_labels_replace_line_styles() -> None:
-    text = mermaid_state(picture_of(verify(PERFECTIONIST)))
-    assert "    n1 --> n2 : Poor<br/>may not terminate, or is wrong\n" in text
-    assert "LimitReached<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
 
 
 @every_format
@@ -245,22 +253,6 @@ def test_missing_nodes_are_drawn(how: str) -> None:
 def clusters(graph: pydot.Graph) -> dict[str, Any]:
     """Return the tree of embedded graphs by their labels."""
     return {str(one.get("label")).strip('"'): clusters(one) for one in graph.get_subgraphs()}
-
-
-def test_embedded_graphs_are_clusters() -> None:
-    assert clusters(parsed_dot(dot(EVERY_LOOK))) == {"inner": {"deep": {}}}
-    assert [line for line in mermaid(EVERY_LOOK).splitlines() if "subgraph" in line or line.strip() == "end"] == [
-        '    subgraph g1["inner"]',
-        '        subgraph g2["deep"]',
-        "        end",
-        "    end",
-    ]
-
-
-def test_dot_draws_each_kind_in_its_own_shape() -> None:
-    lines = [line.strip() for line in dot(EVERY_LOOK).splitlines() if "label=<" in line]
-    shapes = {re.sub(r", fillcolor.*", "", line.partition(">, ")[2]) for line in lines}
-    assert len(shapes) == len(LOOKS)
 
 
 def test_markdown_describes_line_styles_in_words() -> None:

@@ -204,12 +204,17 @@ def test_calls_have_their_own_times(in_turn: bool, rows: list[str]) -> None:
     assert all_rows_of(timeline(record_events(*asked_together(*CALLS, in_turn=in_turn)), width=90)) == rows
 
 
-def test_unfinished_call_beside_a_finished_one() -> None:
+def test_parts_of_runs_have_visits() -> None:
     run = record_events(*asked_together(*CALLS)[:-1])
     (visit,) = visits_of(run)
     quick, slow = visit.requests[0].calls
     assert (quick.seconds, slow.reply) == (0.02, None)
     assert 'slow("x") → no reply' in timeline(run, width=120)
+    # A resumed run may begin within a node.
+    run = record_events(*echoed(at=7.0)[2:])
+    (visit,) = visits_of(run)
+    assert (visit.node, visit.iteration, len(visit.requests), visit.waited) == ("dispatch_tools", None, 1, 2.0)
+    assert [message.kind for message, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
 
 
 def test_nested_runs_are_counted_at_their_call() -> None:
@@ -220,13 +225,6 @@ def test_nested_runs_are_counted_at_their_call() -> None:
     run = record_events(gx.Asked("dispatch_tools", asked, inner), answered)
     for drawn in (timeline(run, width=120), sequence_mermaid(run)):
         assert "nested runs: 3 model calls, 1 tool call" in drawn
-
-
-def test_resumed_run_may_begin_within_a_node() -> None:
-    run = record_events(*echoed(at=7.0)[2:])
-    (visit,) = visits_of(run)
-    assert (visit.node, visit.iteration, len(visit.requests), visit.waited) == ("dispatch_tools", None, 1, 2.0)
-    assert [message.kind for message, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
 
 
 def three_entries() -> Recording:

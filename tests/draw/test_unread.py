@@ -59,11 +59,15 @@ def test_diagrams_show_it_at_its_place(draw: Any) -> None:
     assert "not read" not in draw(plain_run())
 
 
-def test_page_has_it_as_text(tmp_path: Path) -> None:
+def test_page_has_it_as_text_and_records_as_a_string(tmp_path: Path) -> None:
     hostile = "Observation: </script><script>alert(1)</script>"
     page = run(f"{FINISH}\n{hostile}").draw(tmp_path / "run.html").read_text()
     assert LIED in page
     assert "<script>alert(1)" not in page
+    *records, result = recording_of(invented_run()).records
+    lines = Recording([*records, {**result, "unread": 3}]).to_json_lines()
+    with pytest.raises(InputError, match=r"not a valid record: result\.unread"):
+        Recording.from_json_lines(lines)
 
 
 @pytest.mark.full
@@ -79,10 +83,3 @@ def test_end_of_the_page_shows_it(pages: Pages) -> None:
 @cases("value", [None, 3, {"actions": 3}, {"actions": [3, {}]}, {"actions": [{"unread": 3}]}, {"unread": "a"}])
 def test_other_outcomes_have_nothing_unread(value: object) -> None:
     assert unread_text(value) == ""
-
-
-def test_invalid_record_of_it_is_refused() -> None:
-    *records, result = recording_of(invented_run()).records
-    lines = Recording([*records, {**result, "unread": 3}]).to_json_lines()
-    with pytest.raises(InputError, match=r"not a valid record: result\.unread"):
-        Recording.from_json_lines(lines)
