@@ -13,64 +13,20 @@ from graphexec.kernel.serialization import format_json
 
 # What stands in the place of a value: every kind of JSON, and the values that stop a careless reader.
 VALUES: Sequence[Any] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1.5,
-    -0.0,
-    10**400,
-    -(10**5000),
-    1e308,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-    "plan",
-    "END",
-    "\ud800",
-    "\x00\n\u202e",
-    "9" * 5000,
-    [],
-    [[]],
-    ["x", 1],
-    {},
-    {"": {}},
-    {"kind": "graphexec.image", "url": 3},
-    {"kind": "graphexec.data", "data": 3},
-    {"class": "Ready", "data": None},
-    {"exhausted": {"limit": 3}},
+    *(None, True, False, 0, -1, 1.5, -0.0, 10**400, -(10**5000), 1e308, float("nan"), float("inf")),
+    *("", "x", "plan", "END", "\ud800", "\x00\n\u202e", "9" * 5000, [], [[]], ["x", 1], {}, {"": {}}),
+    *({"kind": "graphexec.image", "url": 3}, {"kind": "graphexec.data", "data": 3}),
+    *({"class": "Ready", "data": None}, {"exhausted": {"limit": 3}}),
 )
 
 DEEP = 100_000
 # Whole texts.
 TEXTS: Sequence[bytes] = (
-    b"",
-    b"\n",
-    b"\x00" * 100,
-    b"\xff\xfe[\x00]\x00",
-    b"\xef\xbb\xbf{}",
-    gzip.compress(b"{}"),
-    b'["' * DEEP,
-    b"[" * 10 * DEEP,
-    b'{"a":' * DEEP,
-    b"[" * DEEP + b"]" * DEEP,
-    b'{"a":' * DEEP + b"1" + b"}" * DEEP,
-    b"9" * DEEP,
-    b"-" + b"9" * DEEP,
-    b"1e" + b"9" * DEEP,
-    b"NaN",
-    b"-Infinity",
-    b'"\\ud800"',
-    b'"' + b"x" * DEEP,
-    b"null",
-    b"{}",
-    b"[]",
-    b"[{}]",
-    b'{"event": "start"}',
-    b'{"version": 2}',
-    b"{} {}",
+    *(b"", b"\n", b"\x00" * 100, b"\xff\xfe[\x00]\x00", b"\xef\xbb\xbf{}", gzip.compress(b"{}")),
+    *(b'["' * DEEP, b"[" * 10 * DEEP, b'{"a":' * DEEP, b"[" * DEEP + b"]" * DEEP),
+    *(b'{"a":' * DEEP + b"1" + b"}" * DEEP, b"9" * DEEP, b"-" + b"9" * DEEP, b"1e" + b"9" * DEEP),
+    *(b"NaN", b"-Infinity", b'"\\ud800"', b'"' + b"x" * DEEP, b"null", b"{}", b"[]", b"[{}]"),
+    *(b'{"event": "start"}', b'{"version": 2}', b"{} {}"),
 )
 
 
@@ -138,21 +94,7 @@ _PIECES = (b"\x00", b"\xff", b"[", b"{", b'"', b",", b"\n", b"\r", b"1e999", b"9
 
 def _insert(document: bytes, chance: random.Random) -> bytes:
     place = chance.randrange(len(document))
-    pieces = (
-        b"\x00",
-        b"\xff",
-        b"[",
-        b"{",
-        b'"',
-        b",",
-        b"\n",
-        b"9" * 5000,
-        b"[" * DEEP,
-        b'{"a":' * DEEP,
-        b"\r",
-        b"1e999",
-    )
-    return document[:place] + chance.choice(pieces) + document[place:]
+    return document[:place] + chance.choice(_PIECES) + document[place:]
 
 
 def _repeat(document: bytes, chance: random.Random) -> bytes:

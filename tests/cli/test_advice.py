@@ -284,20 +284,15 @@ def test_ollama_is_started_by_its_address(own: bool) -> None:
     assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), "openai:m" if own else None))
 
 
-def test_absent_model_of_ollama_is_fetched() -> None:
+def test_known_errors_get_advice_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     advised = advise(ModelNotFoundError("m was not found (404); check the model's name", status=404), "ollama:qwen3:4b")
     assert "; fetch it with ollama pull qwen3:4b, or see yours with ollama list, or check" in str(advised)
     assert advised.status == 404
-
-
-def test_other_errors_are_not_copied() -> None:
     for untouched in (ValueError("pass the path of a GGUF file instead"), WeightsError("no net")):
         assert advise(untouched) is untouched
     own = WeightsError("no net; or pass the path of a GGUF file instead")
     assert advise(own, own=True) is own
 
-
-def test_download_errors_name_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     def pull(name: str) -> Path:
         raise WeightsError("no net; check it, or pass the path of a GGUF file instead")
 

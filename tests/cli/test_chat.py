@@ -34,7 +34,7 @@ from graphexec.memory import BufferMemory, FileHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.conversations import answer_text, serving, tool_call_text
-from tests.cli.terminals import PATIENCE, Ended, Terminal, command
+from tests.cli.terminals import PATIENCE, Ended, Terminal, command, refused
 from tests.parameters import cases
 
 
@@ -204,12 +204,19 @@ def test_answer_is_printed_while_it_comes() -> None:
     assert out.getvalue() == "A somewhat longer answer.\n"
 
 
-def test_text_before_a_call_has_its_own_line() -> None:
+def test_output_is_made_for_the_terminal() -> None:
     call = ModelReply("Let me see what this is.", (ToolCall("1", "double", '{"number": 2}'),))
     agent = gx.create_tool_calling_agent(Streaming([call, "It is 4."]), [double])
     session = Session(executor=gx.AgentExecutor(agent=agent, tools=[double]), out=Pieces())
     session.say("What is 2 * 2?")
     assert session.out.getvalue() == "Let me see what this is.\nIt is 4.\n"
+    session = Session([tool_call_text("double", number=10**80), answer_text("Long.")], out=Pieces())
+    session.say("Double it.")
+    [line] = [one for one in session.notes.splitlines() if "double(" in one]
+    assert len(line) <= 80
+    session = Session([answer_text("\x1b]0;title\x07\x1b[31mred\x1b[0m\u202e!")], out=Pieces())
+    session.say("Hello")
+    assert session.out.getvalue() == "red!\n"
 
 
 @cases(("quiet", "notes"), [(False, "  double(number=2) -> 4"), (True, "")])
@@ -217,19 +224,6 @@ def test_pipe_receives_whole_answers_alone(quiet: bool, notes: str) -> None:
     session = Session(DOUBLED, quiet=quiet)
     assert session.say("What is 2 * 2?") == 0
     assert (session.out.getvalue(), session.notes) == ("It is 4.\n", notes)
-
-
-def test_tool_calls_are_short_lines() -> None:
-    session = Session([tool_call_text("double", number=10**80), answer_text("Long.")], out=Pieces())
-    session.say("Double it.")
-    [line] = [one for one in session.notes.splitlines() if "double(" in one]
-    assert len(line) <= 80
-
-
-def test_output_controls_no_terminal() -> None:
-    session = Session([answer_text("\x1b]0;title\x07\x1b[31mred\x1b[0m\u202e!")], out=Pieces())
-    session.say("Hello")
-    assert session.out.getvalue() == "red!\n"
 
 
 @given(st.lists(st.text("\x1b[]\x07\\m0;P(a b\r\n\x9b\x9d\x9c\x90\N{BULLET}", max_size=6), max_size=12))
@@ -293,14 +287,11 @@ def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
     assert "What is it?" not in session.requested(1)
 
 
-def test_ctrl_c_at_the_prompt_says_how_to_leave(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_between_answers(capsys: pytest.CaptureFixture[str]) -> None:
     session = Session([HELLO], out=Pieces())
     hold_chat(session.chat, reader_of([KeyboardInterrupt(), "Hello"]))
     assert session.out.getvalue() == "Hello, Ada.\n"
     assert "(Ctrl-D or /quit leaves)" in capsys.readouterr().err
-
-
-def test_interrupted_pipe_ends_with_130() -> None:
     session = Session([KeyboardInterrupt(), HELLO])
     assert (session.say("one", "two"), session.out.getvalue()) == (130, "")
 
@@ -476,11 +467,13 @@ def test_invalid_limits_change_nothing(capsys: pytest.CaptureFixture[str], assig
     assert (printed.count("\n"), printed.startswith("graphexec: "), error in printed) == (1, True, True)
 
 
-def test_tools_have_arguments_and_descriptions() -> None:
+def test_tools_and_quit() -> None:
     session = Session()
     assert session.say("/tools") == 0
     lines = [line.strip() for line in session.out.getvalue().splitlines()]
     assert lines == ["double(number: integer)", "Double a number."]
+    session = Session()
+    assert (session.say("/quit", "never asked"), session.model.requests) == (0, [])
 
 
 def test_clear_forgets_and_empties_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -531,11 +524,6 @@ def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: s
     assert error.count("\n") == 1
     assert "two slashes" in error
     assert session.model.requests == []
-
-
-def test_quit_ends_the_chat() -> None:
-    session = Session()
-    assert (session.say("/quit", "never asked"), session.model.requests) == (0, [])
 
 
 @cases("name", ["iterations", "model_calls", "tool_calls", "nested_runs", "transitions"])
@@ -629,9 +617,7 @@ def test_own_memory_stays(monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path:
 
 def test_other_inputs_come_with_each_message(monkeypatch: pytest.MonkeyPatch, mine: Path) -> None:
     assert chat(monkeypatch, TALK, f"{mine}:formal", "--input", "tongue=Latin") == Ended(0, TALKED, "")
-    ended = command("chat", f"{mine}:formal")
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert "--input " in ended.err
+    assert "--input " in refused("chat", f"{mine}:formal")
 
 
 NOT_TARGET = "is not an executor such as my_agent.py:executor; write messages at the prompt"

@@ -24,85 +24,76 @@ from tests.verify.writing import PERFECTIONIST, WRITER
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_proved_executor_is_reported_with_bounds() -> None:
-    ended = command("check", "agents:executor")
-    assert (ended.code, ended.err) == (0, "a module prints\n")
-    assert ended.out.splitlines()[:5] == [
-        "agents:executor  PROVED  every run ends",
-        "  transitions  4*iterations + 2 = 14 (exact)",
-        "  model calls  iterations = 3 (exact)",
-        "  tool calls   tool_calls = 4 (at most)",
-        "  seconds      no bound; set max_execution_time, or Limits(seconds=30)",
-    ]
+STANDARD = "graphexec.executor:AGENT_EXECUTOR"
+BOUNDS = """agents:executor  PROVED  every run ends
+  transitions  4*iterations + 2 = 14 (exact)
+  model calls  iterations = 3 (exact)
+  tool calls   tool_calls = 4 (at most)
+  seconds      no bound; set max_execution_time, or Limits(seconds=30)
+"""
+PROVED = f"{STANDARD}  PROVED  every run ends\n"
+STANDARD_BOUNDS = "  model calls  iterations = 15 (exact)\n  tool calls   fan_out*iterations = 15,000 (exact)\n"
+UNPROVED = f"{STANDARD}  UNPROVED  it is not known whether every run ends\n"
+REFUTED = "  REFUTED  some run does not end, or the table is invalid\n\n  GX010 at "
+INVALID = """lacking:machine  REFUTED  its table cannot be built
+
+  GX002 at criticize: unhandled outcome  lacking.py:5
+    criticize may return Good, which no edge takes.
+"""
+FAN_OUT = [
+    "GX013 at dispatch_tools: unbounded fan-out",
+    "Set max_fan_out or max_tool_calls (in agent_limits: fan_out, tool_calls), or declare asks=",
+]
+NOTICE = "::notice title=graphexec::agents:executor: proved, every run ends after at most 14 "
+LACKING = "\n::error file=lacking.py,line=5,title=GX002::lacking: GX002 at criticize: "
+BOUNDLESS = "::error file=boundless.py,line=4,title=GX016::boundless:executor: GX016 at "
 
 
-@cases("target", ["writing:PERFECTIONIST", "writing.py:PERFECTIONIST", "refused", "refused.py:executor"])
-def test_refuted_machine_shows_its_loop_and_exits_1(target: str) -> None:
-    ended = command("check", target)
-    assert (ended.code, ended.err) == (1, "")
-    assert ended.out.startswith(f"{target}  REFUTED  some run does not end, or the table is invalid\n\n  GX010 at ")
-    assert "criticize --Poor--> polish  the loop" in ended.out
+def limits(*several: str) -> list[str]:
+    return [option for one in several for option in ("--limit", one)]
 
 
-def test_invalid_table_is_a_finding() -> None:
-    ended = command("check", "lacking:machine")
-    assert (ended.code, ended.err) == (1, "")
-    assert ended.out.startswith(
-        "lacking:machine  REFUTED  its table cannot be built\n\n"
-        "  GX002 at criticize: unhandled outcome  lacking.py:5\n"
-        "    criticize may return Good, which no edge takes.\n"
-    )
+# The arguments, the exit code, and parts of the report.
+REPORTS = [
+    (["agents:executor"], 0, [BOUNDS]),
+    ([STANDARD], 0, [PROVED, STANDARD_BOUNDS]),
+    (["writing:PERFECTIONIST"], 1, [f"writing:PERFECTIONIST{REFUTED}", "criticize --Poor--> polish  the loop"]),
+    (["writing.py:PERFECTIONIST"], 1, [f"writing.py:PERFECTIONIST{REFUTED}", "criticize --Poor--> polish  the loop"]),
+    (["refused"], 1, [f"refused{REFUTED}", "criticize --Poor--> polish  the loop"]),
+    (["refused.py:executor"], 1, [f"refused.py:executor{REFUTED}", "criticize --Poor--> polish  the loop"]),
+    (["lacking:machine"], 1, [INVALID]),
+    (["agents", "lacking", "--format", "github"], 1, [NOTICE, LACKING]),
+    (["boundless:executor", "--format", "github"], 1, [BOUNDLESS]),
+    (["writing:WRITER", *limits("iterations=none")], 1, ["writing:WRITER  REFUTED", "GX016"]),
+    # A machine that is bounded by time alone, or that may call any number of tools, is not proved.
+    ([STANDARD, *limits("iterations=none", "seconds=60")], 3, [UNPROVED]),
+    ([STANDARD, *limits("fan_out=none")], 3, [UNPROVED, *FAN_OUT]),
+    ([STANDARD, *limits("fan_out=none", "tool_calls=50")], 0, [PROVED]),
+    (["writing:PERFECTIONIST", STANDARD], 1, ["writing:PERFECTIONIST  REFUTED"]),
+]
 
 
-def test_github_output_has_annotations() -> None:
-    lines = command("check", "agents", "lacking", "--format", "github").out.splitlines()
-    assert lines[0].startswith("::notice title=graphexec::agents:executor: proved, every run ends after at most 14 ")
-    assert lines[2].startswith("::error file=lacking.py,line=5,title=GX002::lacking: GX002 at criticize: ")
-    ended = command("check", "boundless:executor", "--format", "github")
-    assert (ended.code, ended.err) == (1, "")
-    assert ended.out.startswith("::error file=boundless.py,line=4,title=GX016::boundless:executor: GX016 at ")
+@cases(("arguments", "code", "parts"), REPORTS)
+def test_report_has_verdict_bounds_and_findings(arguments: list[str], code: int, parts: list[str]) -> None:
+    ended = command("check", *arguments)
+    assert (ended.code, ended.err.removeprefix("a module prints\n")) == (code, "")
+    first, *others = parts
+    assert ended.out.startswith(first)
+    assert all(part in ended.out for part in others)
+    assert ("GX" in ended.out) is (code > 0)
 
 
 def test_module_means_all_its_machines_once() -> None:
     ended = command("check", "agents.py", "writing")
     names = [line.split()[0] for line in ended.out.splitlines() if line.startswith(("agents", "writing"))]
     assert names == ["agents.py:executor", "agents.py:patient", "writing:WRITER", "writing:PERFECTIONIST"]
-    assert ended.out.splitlines()[-1] == "4 machines: 3 proved, 1 refuted"
-    assert ended.code == 1
+    assert (ended.code, ended.out.splitlines()[-1]) == (1, "4 machines: 3 proved, 1 refuted")
 
 
 def test_options_set_the_limits_of_a_graph() -> None:
-    some = command("check", "writing:WRITER", "--max-iterations", "2", "--limit", "revisions=1", "--format", "json")
-    (target,) = json.loads(some.out)["targets"]
+    ended = command("check", "writing:WRITER", "--max-iterations", "2", *limits("revisions=1"), "--format", "json")
+    (target,) = json.loads(ended.out)["targets"]
     assert (target["limits"]["iterations"], target["limits"]["budgets"]) == (2, {"revisions": 1})
-    none = command("check", "writing:WRITER", "--limit", "iterations=none")
-    assert none.code == 1
-    assert "GX016" in none.out
-
-
-STANDARD = "graphexec.executor:AGENT_EXECUTOR"
-
-
-def test_machine_bounded_by_time_alone_exits_3() -> None:
-    ended = command("check", STANDARD, "--limit", "iterations=none", "--limit", "seconds=60")
-    assert ended.out.startswith(f"{STANDARD}  UNPROVED  it is not known whether every run ends\n")
-    assert ended.code == 3
-    assert command("check", "writing:PERFECTIONIST", STANDARD).code == 1
-
-
-def test_standard_machine_is_proved_without_warnings() -> None:
-    ended = command("check", STANDARD)
-    assert (ended.code, ended.err) == (0, "")
-    assert "  model calls  iterations = 15 (exact)\n  tool calls   fan_out*iterations = 15,000 (exact)\n" in ended.out
-    assert "GX" not in ended.out
-
-
-def test_unbounded_fan_out_is_unproved_and_exits_3() -> None:
-    ended = command("check", STANDARD, "--limit", "fan_out=none")
-    assert ended.code == 3
-    assert "GX013 at dispatch_tools: unbounded fan-out" in ended.out
-    assert "Set max_fan_out or max_tool_calls (in agent_limits: fan_out, tool_calls), or declare asks=" in ended.out
-    assert command("check", STANDARD, "--limit", "fan_out=none", "--limit", "tool_calls=50").code == 0
 
 
 @cases("how", ["text", "json", "sarif"])
@@ -134,35 +125,40 @@ def test_sarif_output_is_valid() -> None:
     assert ended.code == 1
 
 
-def test_load_errors_do_not_hide_other_targets() -> None:
+BROKEN = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
+
+
+@cases(
+    "part",
+    [
+        "writing:PERFECTIONIST  REFUTED  ",
+        "lacking  REFUTED  its table cannot be built",
+        f"\n\nbroken.py  ERROR  it could not be checked  broken.py:1\n  {BROKEN}\n\n",
+        "\n\nnowhere  ERROR  it could not be checked\n  there is no module nowhere here",
+        "\n4 machines: 2 refuted, 2 not checked\n",
+    ],
+)
+def test_load_errors_do_not_hide_other_targets(part: str) -> None:
     ended = command("check", "writing:PERFECTIONIST", "broken.py", "lacking", "nowhere")
     assert (ended.code, ended.err) == (2, "")
-    assert "writing:PERFECTIONIST  REFUTED  " in ended.out
-    assert "lacking  REFUTED  its table cannot be built" in ended.out
-    assert (
-        "\n\nbroken.py  ERROR  it could not be checked  broken.py:1\n"
-        "  broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)\n\n"
-    ) in ended.out
-    assert "\n\nnowhere  ERROR  it could not be checked\n  there is no module nowhere here" in ended.out
-    assert ended.out.splitlines()[-1] == "4 machines: 2 refuted, 2 not checked"
+    assert part in ended.out
 
 
 def test_machine_readable_formats_report_load_errors() -> None:
-    error = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
     ended = command("check", "writing:WRITER", "broken.py", "--format", "json")
     document = json.loads(ended.out)
     assert (ended.code, document["status"]) == (2, "error")
-    assert [(one["status"], one["error"]) for one in document["targets"]] == [("proved", None), ("error", error)]
+    assert [(one["status"], one["error"]) for one in document["targets"]] == [("proved", None), ("error", BROKEN)]
     ended = command("check", "broken.py", "--format", "sarif")
     log = json.loads(ended.out)
     validate(log)
     (invocation,) = log["runs"][0]["invocations"]
     (notification,) = invocation["toolExecutionNotifications"]
     assert (ended.code, invocation["executionSuccessful"], notification["level"]) == (2, False, "error")
-    assert notification["message"]["text"] == f"broken.py: {error}"
+    assert notification["message"]["text"] == f"broken.py: {BROKEN}"
     assert notification["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "broken.py"
     ended = command("check", "broken.py", "--format", "github")
-    assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {error}\n")
+    assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {BROKEN}\n")
 
 
 def test_no_report_if_nothing_can_be_loaded() -> None:
@@ -239,17 +235,14 @@ WRITER_LIMIT = ["writing:WRITER", "--limit"]
         (["below/"], "below/ is a folder; name a module or a file in it"),
         ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
         (["nowhere"], "there is no module nowhere here"),
-        (
-            ["empty"],
-            "empty has no graph and no executor at its top level; write one into it, such as executor = create",
-        ),
+        (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
         (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
         (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
         ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
         ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
         ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
         ([*WRITER_LIMIT, "revision=1"], "the machine has no budget revision; did you mean revisions?"),
-        ([*WRITER_LIMIT, "iterations=1", "--max-iterations", "2"], "the limit iterations is set twice"),
+        ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
         (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
         (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
         (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
@@ -291,26 +284,30 @@ def test_picture_of_findings_is_red(target: str, marks: bool) -> None:
     assert marks or LIGHT.red not in command("draw", target, "--format", "dot").out
 
 
+TABLE = "faulty.py cannot be imported: its table cannot be built (faulty.py, line 5):"
+REFUSED = "refused cannot be imported: its executor is refused (refused.py, line 6):"
+
+
+@cases(
+    ("arguments", "error", "findings"),
+    [
+        (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
+        (["diff", "writing:WRITER", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
+        (["diff", "refused:executor", "writing:WRITER"], REFUSED, ["  GX010 at criticize"]),
+    ],
+)
+def test_each_error_of_a_table_has_a_line(arguments: list[str], error: str, findings: list[str]) -> None:
+    ended = command(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    first, *lines = ended.err.splitlines()
+    assert first == f"graphexec: {error}"
+    assert [line.split(":")[0] for line in lines] == findings
+
+
 def test_invalid_table_cannot_be_drawn() -> None:
     ended = command("draw", "lacking:machine")
     assert (ended.code, ended.out) == (2, "")
     assert "criticize may return Good, which no edge takes" in ended.err
-
-
-@cases("arguments", [["draw"], ["diff", "writing:WRITER"]])
-def test_each_error_of_a_table_has_a_line(arguments: list[str]) -> None:
-    ended = command(*arguments, "faulty.py:machine")
-    assert (ended.code, ended.out) == (2, "")
-    first, *faults = ended.err.splitlines()
-    assert first == "graphexec: faulty.py cannot be imported: its table cannot be built (faulty.py, line 5):"
-    assert [fault.split(":")[0] for fault in faults] == ["  GX002", "  GX002", "  GX005"]
-
-
-def test_each_finding_against_an_executor_has_a_line() -> None:
-    ended = command("diff", "refused:executor", "writing:WRITER")
-    first, *findings = ended.err.splitlines()
-    assert first == "graphexec: refused cannot be imported: its executor is refused (refused.py, line 6):"
-    assert [finding.split(":")[0] for finding in findings] == ["  GX010 at criticize"]
 
 
 IMPORTS_ONLY = "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"

@@ -20,7 +20,7 @@ from graphexec.actions import Steps
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import write
 from graphexec.cli.records import load_recording
-from graphexec.draw import Recording, draw, sequence_mermaid, timeline
+from graphexec.draw import Recording, draw, recording_of, sequence_mermaid, timeline
 from graphexec.draw.page import html
 from graphexec.errors import GraphexecError, HistoryWarning
 from graphexec.kernel import Snapshot
@@ -31,15 +31,10 @@ from graphexec.models import FunctionModel, SQLiteCache, cached
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from tests.cli.mutations import TEXTS, damage
-from tests.cli.terminals import command
+from tests.cli.terminals import command, refused
+from tests.cli.traced import double
 from tests.models.pictures import CAT
 from tests.parameters import cases
-
-
-@tool
-def double(number: int) -> int:
-    """Double a number."""
-    return 2 * number
 
 
 @tool(on_error="raise")
@@ -49,7 +44,6 @@ def fail(number: int) -> int:
 
 
 def decide(steps: Steps, inputs: object) -> AgentAction | AgentFinish:
-    del inputs
     actions = [AgentAction("double", {"number": 3}, "log"), AgentAction("fail", {"number": 4}, "log")]
     return actions[len(steps)] if len(steps) < len(actions) else AgentFinish({"output": "done"})
 
@@ -76,8 +70,6 @@ def proof() -> Certificate:
 
 @cache
 def trace() -> str:
-    from graphexec.draw import recording_of
-
     return recording_of(failure()).to_json_lines()
 
 
@@ -179,16 +171,12 @@ def document_of_snapshot(_: Path) -> bytes:
     return snapshot.to_json().encode()
 
 
-def document_of_certificate(_: Path) -> bytes:
-    # On one line, as the lines of the others are.
-    return json.dumps(json.loads(proof().to_json())).encode()
-
-
 # For each kind of file, the valid one, what reads it, and its share of the mutations.
 KINDS: Mapping[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None], int]] = {
     "snapshot": (document_of_snapshot, read_snapshot, 30),
     "trace": (lambda _: trace().encode(), read_trace, 25),
-    "certificate": (document_of_certificate, read_certificate, 25),
+    # On one line, as the lines of the others are.
+    "certificate": (lambda _: json.dumps(json.loads(proof().to_json())).encode(), read_certificate, 25),
     "file history": (document_of_history, read_file_history, 10),
     "history database": (document_of_database, read_history_database, 5),
     "cache file": (document_of_cache, read_cache_file, 5),
@@ -244,27 +232,29 @@ def test_10000_damaged_files_raise_our_errors(kind: str, tmp_path: Path) -> None
     read_many(kind, -(-10_000 * KINDS[kind][2] // shares), 2, tmp_path)
 
 
+@cases("content", TEXTS)
 @cases("kind", [kind for kind in KINDS if not kind.startswith("cache")])
-def test_text_that_stops_a_reader_is_refused(kind: str, tmp_path: Path) -> None:
+def test_text_that_stops_a_reader_is_refused(kind: str, content: bytes, tmp_path: Path) -> None:
     KINDS[kind][0](tmp_path)
-    for content in TEXTS:
-        read_damaged(kind, content, tmp_path)
+    read_damaged(kind, content, tmp_path)
 
 
 # ---- pipes and devices
 
+READERS = [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]]
 
-@cases("arguments", [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]])
-def test_device_or_pipe_is_refused_at_once(arguments: list[str], tmp_path: Path) -> None:
+
+@cases("name", ["pipe", "/dev/zero"])
+@cases("arguments", READERS)
+def test_device_or_pipe_is_refused_at_once(arguments: list[str], name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, fact in ((tmp_path / "pipe", "not a regular file"), (Path("/dev/zero"), "not a regular file")):
-        ended = command(*(one.format(path) for one in arguments))
-        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-        assert f"graphexec: {path} cannot be read: " in ended.err
-        assert fact in ended.err
+    path = tmp_path / name
+    error = refused(*(one.format(path) for one in arguments))
+    assert f"graphexec: {path} cannot be read: " in error
+    assert "not a regular file" in error
 
 
-@cases("arguments", [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]])
+@cases("arguments", READERS)
 def test_sparse_file_is_refused_without_reading_it(arguments: list[str], tmp_path: Path) -> None:
     """A trace of a gigabyte, almost all of it a hole that a crash left, takes no gigabyte of memory."""
     file = tmp_path / "trace.jsonl"
@@ -272,13 +262,15 @@ def test_sparse_file_is_refused_without_reading_it(arguments: list[str], tmp_pat
     os.truncate(file, 1 << 30)
     tracemalloc.start()
     try:
-        ended = command(*(one.format(file) for one in arguments))
+        error = refused(*(one.format(file) for one in arguments))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert "it is not text: it has a mebibyte of zeros; name a text file" in ended.err
+    assert "it is not text: it has a mebibyte of zeros; name a text file" in error
     assert peak < 100_000_000
+
+
+# ---- pipes and devices
 
 
 def test_zeros_of_a_crash_are_the_end_of_a_trace(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_png_is_written_to_pipes_only() -> None:
     assert piped.stdout.startswith(b"\x89PNG")
 
 
-def test_run_is_drawn_over_its_machine(folder: Path) -> None:
+def test_runs_are_drawn_over_their_machine(folder: Path) -> None:
     drawn = command("draw", "--run", TRACE, "--format", "svg").out
     edges = {}
     for one in ET.fromstring(drawn).iter(f"{_SVG}g"):
@@ -81,10 +81,9 @@ def test_run_is_drawn_over_its_machine(folder: Path) -> None:
     assert "taken" in edges["plan --Replied--> parse"]
     assert "untaken" in edges["plan --LimitReached--> stopped_response"]
     assert "Answered after" in drawn
-
-
-def test_several_runs_make_a_heat_map(folder: Path) -> None:
     assert "2 runs: 2 answered" in command("draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
+    assert command("draw", "--run", TRACE, "-o", "run.html").code == 0
+    assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
 
 
 LONG = "long.jsonl"
@@ -122,11 +121,6 @@ def test_run_without_limits_uses_those_of_the_executor(folder: Path) -> None:
     (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
     drawn = command("draw", "machines_of_mine:Company.executor", "--run", "old.jsonl").out
     assert draw(PROVED, "mermaid").partition("Proved")[2].partition("\n")[0] in drawn
-
-
-def test_page_of_one_run_has_its_steps(folder: Path) -> None:
-    assert command("draw", "--run", TRACE, "-o", "run.html").code == 0
-    assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
 
 
 @cases("place", ["nowhere/machine.svg", "folder.svg"])

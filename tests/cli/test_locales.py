@@ -18,6 +18,7 @@ from graphexec.cli import commands
 from graphexec.cli.startup import enter
 from graphexec.cli.terminal import encodable, make_writable
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
+from tests.parameters import cases
 
 MINE = '''
 from graphexec import END, AgentExecutor, AgentFinish, edges, graph, node, on
@@ -171,30 +172,39 @@ def test_every_format_is_written_in_every_locale(encoding: str) -> None:
             out.decode("utf-8" if data else encoding)
 
 
-@pytest.mark.usefixtures("traced")
-def test_data_is_the_same_in_every_locale() -> None:
-    for wanted in ("svg", "html", "mermaid", "mermaid-state", "dot", "markdown", "png"):
-        drawing = ("draw", "mine.py:maschine", "--format", wanted)
-        expected = in_locale("utf-8", *drawing)
-        assert expected[0] == 0, expected
-        assert in_locale("ascii", *drawing)[:2] == expected[:2]
-    for wanted in ("json", "sarif", "github"):
-        checking = ("check", "mine.py:maschine", "--format", wanted)
-        assert in_locale("ascii", *checking)[:2] == in_locale("utf-8", *checking)[:2]
-    ET.fromstring(in_locale("ascii", "draw", "mine.py:maschine", "--format", "svg")[1].decode())
+PICTURES = ("svg", "html", "mermaid", "mermaid-state", "dot", "markdown", "png")
+
+
+@cases(
+    "command", [*(("draw", one, 0) for one in PICTURES), *(("check", one, None) for one in ("json", "sarif", "github"))]
+)
+def test_data_is_the_same_in_every_locale(command: tuple[str, str, int | None]) -> None:
+    name, how, expected = command
+    arguments = (name, "mine.py:maschine", "--format", how)
+    code, out, _ = in_locale("utf-8", *arguments)
+    assert expected in (None, code)
+    assert in_locale("ascii", *arguments)[:2] == (code, out)
+    assert how != "svg" or ET.fromstring(out.decode()) is not None
+
+
+@cases("file", ["m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt"])
+def test_files_are_utf_8_in_every_locale(file: str) -> None:
+    contents = []
+    for encoding in ("utf-8", "ascii"):
+        assert in_locale(encoding, "draw", "mine.py:maschine", "-o", file)[0] == 0
+        contents.append(Path(file).read_text(encoding="utf-8"))
+    assert contents[0] == contents[1]
+    assert "wähle" in contents[0]
 
 
 @pytest.mark.usefixtures("traced")
-def test_files_are_utf_8_in_every_locale() -> None:
-    for file in ("m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt"):
-        assert in_locale("utf-8", "draw", "mine.py:maschine", "-o", file)[0] == 0
-        expected = Path(file).read_bytes()
-        assert in_locale("ascii", "draw", "mine.py:maschine", "-o", file)[0] == 0
-        assert Path(file).read_bytes() == expected
-        assert "wähle" in expected.decode()
+def test_path_of_a_page_is_that_of_the_file_system() -> None:
+    code, out, _ = in_locale("ascii", "view", "spur.jsonl", "--no-open", "-o", "größe.html")
+    assert (code, os.fsdecode(out)) == (0, "größe.html\n")
+    assert Path("größe.html").exists()
 
 
-def test_text_has_ascii_for_its_signs() -> None:
+def test_text_keeps_every_character() -> None:
     code, out, _ = in_locale("ascii", "draw", "mine.py:maschine", "--format", "text")
     assert code == 0
     assert b"w\\xe4hle" in out
@@ -203,18 +213,8 @@ def test_text_has_ascii_for_its_signs() -> None:
     assert encodable("a → b … ≤ “c” × 完", ascii_stream) == 'a -> b ... <= "c" x \\u5b8c'
     assert encodable("┌─┐│→…", ascii_stream, drawn=True) == "+-+|>\\u2026"
     assert encodable("a → ü", io.TextIOWrapper(io.BytesIO(), encoding="latin-1")) == "a -> ü"
-
-
-def test_answer_keeps_every_character() -> None:
     code, out, _ = in_locale("ascii", "run", "mine.py:executor", "groß?", "--quiet")
     assert (code, out) == (0, b"37 \\xb0C \\u2192 gro\\xdf? \\u5b8c\\u4e86 \\ud800\n")
-
-
-@pytest.mark.usefixtures("traced")
-def test_path_of_a_page_is_that_of_the_file_system() -> None:
-    code, out, _ = in_locale("ascii", "view", "spur.jsonl", "--no-open", "-o", "größe.html")
-    assert (code, os.fsdecode(out)) == (0, "größe.html\n")
-    assert Path("größe.html").exists()
 
 
 def test_arguments_of_another_locale_are_read_as_utf_8() -> None:
@@ -227,17 +227,31 @@ def test_arguments_of_another_locale_are_read_as_utf_8() -> None:
     assert (code, b"it is not UTF-8; write it in UTF-8, or write ASCII" in err) == (2, True)
 
 
-def test_names_with_lone_surrogates_are_reported() -> None:
-    for arguments in (
-        ["run", "gr\udcf6.py:executor", "q"], ["check", "gr\udcf6.py:executor"], ["draw", "gr\udcf6:executor"],
-        ["view", "gr\udcf6.jsonl"], ["run", "q", "--model", "gr\udcf6:m"], ["run", "q", "--tools", "gr\udcf6:m"],
-        ["check", "gr\udcf6.py:executor", "--format", "json"], ["diff", "gr\udcf6:m", "mine:m"], ["gr\udcf6"],
-        ["audit", "gr\udcf6", "gr\udcf6"], ["export", "gr\udcf6:m", "--format", "tla"], ["run", "q", "--gr\udcf6"],
-        ["models", "pull", "gr\udcf6"], ["run", "q", "--memory", "gr\udcf6/talk.jsonl"],
-    ):  # fmt: skip
-        code, _, err = in_locale("utf-8", *arguments)
-        assert code in (1, 2), (arguments, err)
-        assert b"gr\\udcf6" in err or "--format" in arguments, (arguments, err)
+LONE = "gr\udcf6"
+
+
+@cases(
+    "arguments",
+    [
+        *(["run", f"{LONE}.py:executor", "q"], ["check", f"{LONE}.py:executor"], ["draw", f"{LONE}:executor"]),
+        *(["view", f"{LONE}.jsonl"], ["run", "q", "--model", f"{LONE}:m"], ["run", "q", "--tools", f"{LONE}:m"]),
+        *(["check", f"{LONE}.py:executor", "--format", "json"], ["diff", f"{LONE}:m", "mine:m"], [LONE]),
+        *(["audit", LONE, LONE], ["export", f"{LONE}:m", "--format", "tla"], ["run", "q", f"--{LONE}"]),
+        *(["models", "pull", LONE], ["run", "q", "--memory", f"{LONE}/talk.jsonl"]),
+    ],
+)
+def test_names_with_lone_surrogates_are_reported(arguments: list[str]) -> None:
+    code, _, err = in_locale("utf-8", *arguments)
+    assert code in (1, 2), err
+    assert b"gr\\udcf6" in err or "--format" in arguments, err
+
+
+GERMAN = ["run", "größe.py:executor", "wie groß → ?"]
+C_COMMANDS = [
+    *(GERMAN, [*GERMAN, "--json", "--record", "größe.jsonl"], ["--help"], ["run", "--help"]),
+    *(["check", "größe.py:maschine"], ["draw", "größe.py:maschine", "--format", "text"]),
+    *(["draw", "größe.py:maschine", "-o", "größe.svg"], ["view", "größe.jsonl", "--no-open", "-o", "größe.html"]),
+]
 
 
 @pytest.mark.slow
@@ -245,16 +259,7 @@ def test_names_with_lone_surrogates_are_reported() -> None:
 @pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {}])
 def test_commands_work_in_the_c_locale(variables: dict[str, str]) -> None:
     own = environment(LC_ALL="C", PYTHONUTF8="0", **variables)
-    for arguments in (
-        ["run", "größe.py:executor", "wie groß → ?"],
-        ["run", "größe.py:executor", "wie groß → ?", "--json", "--record", "größe.jsonl"],
-        ["check", "größe.py:maschine"],
-        ["draw", "größe.py:maschine", "--format", "text"],
-        ["draw", "größe.py:maschine", "-o", "größe.svg"],
-        ["view", "größe.jsonl", "--no-open", "-o", "größe.html"],
-        ["--help"],
-        ["run", "--help"],
-    ):
+    for arguments in C_COMMANDS:
         ended = subprocess.run([*ARGUMENTS, *arguments], capture_output=True, check=False, env=own, timeout=PATIENCE)
         assert ended.returncode in (0, 3), (arguments, ended.stderr[-600:])
         # The path of a file has the bytes that it has in the file system.

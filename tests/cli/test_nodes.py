@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from graphexec.cli.nodes import Listed, find_pieces
 from graphexec.cli.samples import make_sample, plug_sample
 from graphexec.draw import draw
-from tests.cli.terminals import command
+from tests.cli.terminals import command, refused
 from tests.parameters import cases
 
 MODULE = '''
@@ -53,44 +54,38 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
 
-def test_nodes_lists_the_shelf() -> None:
+@pytest.mark.usefixtures("package")
+def test_nodes_of_the_shelf_and_of_packages_are_listed() -> None:
     ended = command("nodes")
     rows = {row.split("\t")[0]: row.split("\t")[1:] for row in ended.out.splitlines()}
     assert (ended.code, ended.err) == (0, "")
     assert rows["limit_tool"][:3] == ["graphexec", "Acted", "tool, calls, name='limit_tool'"]
     assert "calls" in rows["limit_tool"][3]
     assert rows["no_dummies"][1] == "Replied, Acted"
-    assert [name for name, row in rows.items() if not row[1]] == []
+    assert [name for name, row in rows.items() if not row[1]] == ["patient", "rude"]
+    assert rows["polite"] == ["manners", "Acted", "times=2", "Ask politely."]
+    broken = "cannot be loaded: AttributeError: module 'manners' has no attribute 'missing'"
+    assert rows["rude"] == ["manners", "", "", broken]
+
+
+POLITE = ("polite(times=2)", "from manners", "More about it.", "┌┈ polite", "Proved: every run ends, after at")
 
 
 @pytest.mark.usefixtures("package")
-def test_nodes_lists_installed_packages() -> None:
-    rows = command("nodes").out.splitlines()
-    assert "polite\tmanners\tActed\ttimes=2\tAsk politely." in rows
-    assert [row for row in rows if row.startswith("rude")] == [
-        "rude\tmanners\t\t\tcannot be loaded: AttributeError: module 'manners' has no attribute 'missing'"
-    ]
-
-
-@pytest.mark.usefixtures("package")
-def test_one_piece_is_described_and_drawn() -> None:
-    ended = command("nodes", "polite")
+@cases(
+    ("name", "facts"),
+    [("polite", POLITE), ("rude", ["cannot be loaded: AttributeError"]), ("patient", ["Its arguments are your own"])],
+)
+def test_one_piece_is_described_and_drawn(name: str, facts: Sequence[str]) -> None:
+    ended = command("nodes", name)
     assert (ended.code, ended.err) == (0, "")
-    for text in ("polite(times=2)", "from manners", "More about it.", "┌┈ polite", "Proved: every run ends, after at"):
-        assert text in ended.out
+    for fact in facts:
+        assert fact in ended.out
+    assert "Traceback" not in ended.out
 
 
-@pytest.mark.usefixtures("package")
-def test_broken_entry_point_has_no_traceback() -> None:
-    ended = command("nodes", "rude")
-    assert ended.code == 0
-    assert "cannot be loaded: AttributeError" in ended.out
-    assert "Traceback" not in ended.out + ended.err
-
-
-@pytest.mark.usefixtures("package")
-def test_piece_with_arguments_of_the_user_has_a_remark() -> None:
-    assert "Its arguments are your own" in command("nodes", "patient").out
+def test_unknown_piece_is_refused() -> None:
+    assert "there is no piece limit_tol; did you mean limit_tool" in refused("nodes", "limit_tol")
 
 
 @cases("one", [one for one in find_pieces() if one.package == "graphexec"])
@@ -100,9 +95,3 @@ def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
     assert piece is not None
     assert piece.takes or piece.rule
     assert f"┌┈ {piece.name}" in draw(plug_sample(piece).verify(), "text", pieces="boxes")
-
-
-def test_unknown_piece_is_refused() -> None:
-    ended = command("nodes", "limit_tol")
-    assert (ended.code, ended.out) == (2, "")
-    assert "there is no piece limit_tol; did you mean limit_tool" in ended.err

@@ -32,19 +32,16 @@ def timeless(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in ("began", "time", "heartbeat")}
 
 
-def test_record_writes_the_json_output(file: Path) -> None:
+def test_record_is_the_json_output(file: Path) -> None:
     ended, printed = run(SOLVED, "--record", str(file)), run(SOLVED, "--json")
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
     assert "plan" in ended.err
     assert [record["event"] for record in read(file)] == [record["event"] for record in records_of(printed)]
     assert read(file)[-1]["output"] == "37 * 48 is 1776."
-
-
-def test_json_and_record_can_be_combined(file: Path) -> None:
-    printed = records_of(run(SOLVED, "--json", "--record", str(file)))
+    both = records_of(run(SOLVED, "--json", "--record", str(file)))
     # Each recording has its own clock, and only the file has signs of life.
-    assert [timeless(record) for record in read(file)] == [timeless(record) for record in printed]
-    assert (read(file)[0]["heartbeat"], "heartbeat" in printed[0]) == (2, False)
+    assert [timeless(record) for record in read(file)] == [timeless(record) for record in both]
+    assert (read(file)[0]["heartbeat"], "heartbeat" in both[0]) == (2, False)
 
 
 def test_unwritable_record_file_is_reported_before_the_run(tmp_path: Path) -> None:

@@ -145,15 +145,12 @@ def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, opti
     assert '"from a file"' in ended.out
 
 
-def test_failed_run_goes_on() -> None:
+def test_ended_runs_go_on() -> None:
     record("mine.py:failing", code=1)
     again = replay("mine.py:failing")
     assert (again.code, "no such word" in again.err) == (1, True)
     ended = going_on("--observation", "bad is a word", "--quiet")
     assert (ended.code, ended.out) == (0, "something else\n"), ended.err
-
-
-def test_limits_are_those_of_the_trace_or_of_the_options() -> None:
     record("mine.py:stopped", code=3)
     stopped = replay("mine.py:stopped_going_on", "--at", "7")
     assert (stopped.code, stopped.out) == (3, "")

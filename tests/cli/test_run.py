@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conversations import Conversation, Reply, Silence, answer_text, native_tool_call, serving, tool_call_text
-from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program
+from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program, refused
 from tests.parameters import cases
 
 QUESTION = "What is 37 * 48?"
@@ -137,21 +137,21 @@ def test_quiet_prints_only_the_answer() -> None:
     assert (ended.code, ended.out, ended.err) == (0, "37 * 48 is 1776.\n", "")
 
 
-def test_untrusted_text_cannot_control_the_terminal(tools: str) -> None:
+def test_output_of_tools_is_cleaned_and_shortened(tools: str) -> None:
     answer = answer_text("\x1b]0;owned\x07[red]1776[/red]\x9b2J \x1b[1mbold\x1b[0m\r\u202e")
     ended = run([tool_call_text("shout"), answer], *use("shout"))
     assert ended.out == "[red]1776[/red] bold\n"
     assert "[bold]x[/bold] red backwards" in ended.err
     assert not any(sign in ended.out + ended.err for sign in "\x1b\x07\x9b\u202e\r")
-
-
-def test_long_observation_is_shortened(tools: str) -> None:
     ended = run([tool_call_text("pages"), DONE], *use("pages"))
     assert ended.err.count("line") < 20
     assert "more characters; --json has them" in ended.err
+    ended = run([tool_call_text("shout"), DONE], "--tools", f"{tools}:several")
+    assert ended.code == 0
+    assert "wait, shout" in ended.err
 
 
-def test_native_tool_call_is_traced() -> None:
+def test_native_tool_calls_are_traced() -> None:
     with serving([native_tool_call("calculator", expression="37 * 48"), "It is 1776."]) as server:
         ended = command(*asking(server, *NATIVE))
         names = [tool["function"]["name"] for tool in server.asked[0]["tools"]]
@@ -159,9 +159,6 @@ def test_native_tool_call_is_traced() -> None:
     assert (ended.code, ended.out) == (0, "It is 1776.\n")
     assert "tool_calling agent" in ended.err
     assert 'calculator(expression="37 * 48")' in ended.err
-
-
-def test_text_of_several_calls_is_shown_once() -> None:
     both = native_tool_call("calculator", expression="1 + 1")
     both["content"] = "Let me see."
     other = native_tool_call("calculator", expression="2 + 0")
@@ -291,9 +288,7 @@ WRONG = [
 def test_wrong_usage_is_one_line_and_exits_2(options: list[str], expected: str) -> None:
     for name, text in (("broken", "1 / 0\n"), ("leaves", "raise SystemExit(7)\n"), ("needs", "import nowhere\n")):
         Path(f"{name}.py").write_text(text, encoding="utf-8")
-    ended = command("run", QUESTION, *options)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert expected in ended.err
+    assert expected in refused("run", QUESTION, *options)
 
 
 @cases("question", ["", "  \n"])
@@ -342,12 +337,6 @@ def test_one_empty_line_separates_trace_and_cost() -> None:
             timeout=PATIENCE,
         ).stdout
     assert "\n\n37 * 48 is 1776.\n\n2 iterations" in together
-
-
-def test_tools_are_loaded_from_any_folder(tools: str) -> None:
-    ended = run([tool_call_text("shout"), DONE], "--tools", f"{tools}:several")
-    assert ended.code == 0
-    assert "wait, shout" in ended.err
 
 
 PENDING: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), Silence()]

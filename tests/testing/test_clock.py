@@ -34,26 +34,21 @@ def calling(*names: str, tools: Sequence[AnyTool], **settings: Any) -> AgentExec
     return on_loop_time(AgentExecutor(agent=lambda steps, inputs: actions, tools=tools, **settings))
 
 
-def test_long_sleep_takes_no_real_time() -> None:
-    async def main() -> float:
-        await asyncio.sleep(1e9)
-        return loop_time()
-
-    assert run_virtually(main()) == 1e9
-
-
-def test_timers_go_off_in_their_order() -> None:
+def test_time_is_virtual() -> None:
     seen: list[float] = []
 
-    async def one(seconds: float) -> None:
+    async def wait(seconds: float) -> float:
         await asyncio.sleep(seconds)
         seen.append(loop_time())
+        return loop_time()
 
-    async def main() -> None:
-        await asyncio.gather(*[one(seconds) for seconds in (3, 1, 2.5, 86_400 * 30, 0)])
+    async def wait_at_once() -> None:
+        await asyncio.gather(*[wait(seconds) for seconds in (3, 1, 2.5, 86_400 * 30, 0)])
 
-    run_virtually(main())
-    assert seen == [0, 1, 2.5, 3, 86_400 * 30]
+    # A long sleep takes no real time, and timers go off in their order.
+    assert run_virtually(wait(1e9)) == 1e9
+    run_virtually(wait_at_once())
+    assert seen == [1e9, 0, 1, 2.5, 3, 86_400 * 30]
 
 
 def test_clock_keeps_time_between_coroutines() -> None:
@@ -76,62 +71,46 @@ def test_endless_run_ends_exactly_at_its_time_limit(limit: float) -> None:
     assert [step.status for step in result.steps] == ["cut"]
 
 
-def test_all_steps_count_towards_the_time_limit() -> None:
-    slow = scripted_tool("slow", [After(3, "late")], repeat_last=True)
+async def spin() -> str:
+    """Never wait."""
+    while True:  # noqa: ASYNC110 - it waits for nothing
+        await asyncio.sleep(0)
+
+
+NEVER_BACK = scripted_tool("slow", [NEVER], repeat_last=True)
+LATE, STUBBORN = [After(3, "late")], [After(math.inf, stubborn=True)]
+
+
+@cases(
+    ("called", "settings", "statuses", "seconds"),
+    [
+        (scripted_tool("slow", LATE, repeat_last=True), {"max_execution_time": 10}, ["ok"] * 3 + ["cut"], 10),
+        # 60 more are what is left behind at the end is given.
+        (scripted_tool("stubborn", STUBBORN), {"max_execution_time": 10}, ["cut"], 10 + GRACE),
+        (tool(spin), {"max_execution_time": 10}, ["cut"], 10),
+        (dataclasses.replace(NEVER_BACK, timeout=4.0), {"max_iterations": 3}, ["timed_out"] * 3, 12),
+    ],
+)
+def test_tool_is_cut_at_its_second(
+    called: AnyTool, settings: dict[str, Any], statuses: list[str], seconds: float
+) -> None:
     clock = VirtualClock()
-    result = clock.run(calling("slow", tools=[slow], max_execution_time=10).arun("q"))
-    assert [step.status for step in result.steps] == ["ok", "ok", "ok", "cut"]
-    assert clock.seconds == 10
+    result = clock.run(calling(called.name, tools=[called], **settings).arun("q"))
+    assert [step.status for step in result.steps] == statuses
+    assert result.reason == ("seconds" if "max_execution_time" in settings else "iterations")
+    assert result.spent.seconds == pytest.approx(seconds)
+    # A stubborn tool is given more seconds when it is left behind.
+    assert called.name == "stubborn" or clock.seconds == seconds
 
 
-def test_stubborn_tool_costs_only_the_grace() -> None:
-    stubborn = scripted_tool("stubborn", [After(math.inf, stubborn=True)])
-    clock = VirtualClock()
-    result = clock.run(calling("stubborn", tools=[stubborn], max_execution_time=10).arun("q"))
-    assert result.reason == "seconds"
-    # 60 more are what is left behind at the end is given.
-    assert result.spent.seconds == pytest.approx(10 + GRACE)
-
-
-def test_spinning_tool_is_cut_at_the_time_limit() -> None:
-    @tool
-    async def spin() -> str:
-        """Never wait."""
-        while True:  # noqa: ASYNC110 - it waits for nothing
-            await asyncio.sleep(0)
-
-    clock = VirtualClock()
-    result = clock.run(calling("spin", tools=[spin], max_execution_time=10).arun("q"))
-    assert result.reason == "seconds"
-    assert clock.seconds == 10
-
-
-def test_a_tools_own_timeout_comes_at_its_second() -> None:
-    impatient = dataclasses.replace(scripted_tool("slow", [NEVER], repeat_last=True), timeout=4.0)
-    clock = VirtualClock()
-    result = clock.run(calling("slow", tools=[impatient], max_iterations=3).arun("q"))
-    assert [step.status for step in result.steps] == ["timed_out"] * 3
-    assert clock.seconds == 12
-
-
-def test_deadlock_error_names_waiting_tasks() -> None:
+def test_deadlock_is_an_error() -> None:
     # Two calls at once, which are tasks of their own.
     executor = calling("never", "never", tools=[scripted_tool("never", [NEVER], repeat_last=True)])
     with pytest.raises(DeadlockError, match="nothing can wake the loop at 0 virtual seconds") as raised:
         run_virtually(executor.arun("q"))
     assert any(line.startswith("sleep at ") for line in raised.value.waiting)
-
-
-def test_a_sleep_for_infinity_is_a_deadlock() -> None:
     with pytest.raises(DeadlockError, match="nothing can wake"):
         run_virtually(asyncio.sleep(math.inf))
-
-
-def test_endless_spin_is_an_error() -> None:
-    async def spin() -> None:
-        while True:  # noqa: ASYNC110 - it waits for nothing
-            await asyncio.sleep(0)
-
     with pytest.raises(DeadlockError, match="iterations of the loop at 0 virtual seconds"):
         run_virtually(spin())
 
@@ -143,22 +122,25 @@ def test_thread_call_takes_no_virtual_time() -> None:
         threading.Event().wait(0.05)
         return "back"
 
-    clock = VirtualClock()
-    result = clock.run(calling("block", tools=[block], max_iterations=2, max_execution_time=0.001).arun("q"))
-    assert [step.observation for step in result.steps] == ["back", "back"]
-    assert clock.seconds == 0
-
     async def in_pool() -> str:
         await asyncio.to_thread(threading.Event().wait, 0.05)
         return "back"
 
-    assert clock.run(in_pool()) == "back"
-    assert clock.seconds == 0
+    clock = VirtualClock()
+    result = clock.run(calling("block", tools=[block], max_iterations=2, max_execution_time=0.001).arun("q"))
+    assert ([step.observation for step in result.steps], clock.seconds) == (["back", "back"], 0)
+    assert (clock.run(in_pool()), clock.seconds) == ("back", 0)
 
 
-def test_hanging_thread_is_an_error() -> None:
-    released = threading.Event()
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """An event for which threads wait until the end of a test."""
+    event = threading.Event()
+    yield event
+    event.set()
 
+
+def test_hanging_thread_is_an_error(released: threading.Event) -> None:
     @tool
     def block() -> str:
         """Block for good."""
@@ -166,31 +148,24 @@ def test_hanging_thread_is_an_error() -> None:
         return "late"
 
     executor = calling("block", tools=[block], max_execution_time=1)
-    try:
-        with pytest.raises(DeadlockError, match=re.escape("not returned after 0.1 real seconds")) as raised:
-            run_virtually(executor.arun("q"), patience=0.1)
-    finally:
-        released.set()
+    with pytest.raises(DeadlockError, match=re.escape("not returned after 0.1 real seconds")) as raised:
+        run_virtually(executor.arun("q"), patience=0.1)
     # It says which function, and what to do.
     assert re.search(r"block at \S*test_clock\.py:\d+ in a thread has not returned", str(raised.value))
     assert "make it async def, script it with scripted_tool(block, [After(100, ...)])" in str(raised.value)
 
 
-def test_hanging_pool_call_is_named() -> None:
-    released = threading.Event()
-
+def test_hanging_pool_call_is_named(released: threading.Event) -> None:
     def fetch() -> None:
         released.wait(30)
 
-    try:
-        with pytest.raises(DeadlockError, match=r"fetch at \S*test_clock\.py:\d+ in a thread has not returned"):
-            run_virtually(asyncio.to_thread(fetch), patience=0.1)
-    finally:
-        released.set()
+    with pytest.raises(DeadlockError, match=r"fetch at \S*test_clock\.py:\d+ in a thread has not returned"):
+        run_virtually(asyncio.to_thread(fetch), patience=0.1)
 
 
 def test_remaining_tasks_are_cancelled_or_abandoned() -> None:
     cancelled: list[str] = []
+    kept: list[object] = []
 
     async def polite() -> None:
         try:
@@ -203,24 +178,15 @@ def test_remaining_tasks_are_cancelled_or_abandoned() -> None:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(7)
 
-    kept: list[object] = []
-
-    async def main() -> str:
-        kept.extend([asyncio.create_task(polite()), asyncio.create_task(stubborn())])
-        await asyncio.sleep(0)
-        return "done"
-
-    assert run_virtually(main()) == "done"
-    assert cancelled == ["polite"]
-
-
-def test_an_exception_comes_out_as_it_was_raised() -> None:
     async def main() -> None:
+        kept.extend([asyncio.create_task(polite()), asyncio.create_task(stubborn())])
         await asyncio.sleep(5)
         raise KeyError("me")
 
+    # An exception comes out as it was raised.
     with pytest.raises(KeyError, match="me"):
         run_virtually(main())
+    assert cancelled == ["polite"]
 
 
 def test_loop_time_works_on_a_real_loop() -> None:

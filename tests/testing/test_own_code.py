@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -30,32 +31,28 @@ def add(first: int, second: int) -> int:
     return first + second
 
 
+ADDING = gx.AgentAction("add", {"first": 1, "second": 1})
+
+
 def executor_of(*tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
     chosen: dict[str, Any] = {"max_iterations": 4, "max_tool_calls": 6, "handle_parsing_errors": True, **settings}
     agent = gx.create_tool_calling_agent(ScriptedModel([]), tools)
     return gx.AgentExecutor(agent=agent, tools=tools, **chosen)
 
 
-def test_tools_are_called_with_arguments_that_fit() -> None:
-    seen: set[int] = set()
+def test_tools_are_called_unless_they_have_replies() -> None:
+    seen: list[int] = []
 
     @gx.tool
     def note(number: int) -> str:
         """Take a note."""
-        seen.add(number)
+        seen.append(number)
         return "noted"
 
+    verify_termination(executor_of(note), replies={CallTool: [ToolResult("noted")]}, examples=5)
+    assert seen == []
     verify_termination(executor_of(note), examples=5)
-    assert seen == {1}
-
-
-def test_a_tool_with_replies_is_not_called() -> None:
-    @gx.tool
-    def pay(amount: int) -> str:
-        """Pay."""
-        raise SystemExit(amount)
-
-    verify_termination(executor_of(pay), replies={CallTool: [ToolResult("paid")]}, examples=5)
+    assert {*seen} == {1}
 
 
 @cases("as_messages", [True, False])
@@ -100,22 +97,25 @@ def test_an_observer_that_raises_is_named() -> None:
     def count(event: object) -> None:
         raise KeyError(type(event).__name__)
 
-    with pytest.raises(
-        AssertionError, match=r"plan: the observer \S*count raises KeyError\('Entered'\) at \S*test_own"
-    ):
+    found = r"plan: the observer \S*count raises KeyError\('Entered'\) at \S*test_own"
+    with pytest.raises(AssertionError, match=found):
         verify_termination(executor_of(add, observers=[count]), examples=5)
+
+
+def deciding(decide: Callable[[Any, Any], Any], *tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
+    """Return an executor with an agent function."""
+    return gx.AgentExecutor(agent=decide, tools=tools or [add], **settings)
 
 
 def test_failing_script_is_shortened() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if [step.status for step in steps] == ["ok", "error"]:
             raise KeyError("late")
-        return gx.AgentAction("add", {"first": 1, "second": 1})
+        return ADDING
 
-    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=4)
     results: Replies = {CallTool: [ToolResult("done"), ToolResult("it failed", "error")]}
     with pytest.raises(AssertionError) as raised:
-        verify_termination(made, replies=results, examples=20)
+        verify_termination(deciding(decide, max_iterations=4), replies=results, examples=20)
     assert "with the replies results=(ToolResult 1, ToolResult 2); " in str(raised.value)
 
 
@@ -146,17 +146,22 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
             raise OverflowError("twelfth")
         return Draft(draft.length + 1) if draft.length < 20 else Whole()
 
-    longer = gx.graph(
-        gx.edges(extend, gx.on(Draft, extend) | gx.on(Whole, gx.END) | gx.on(Ended, gx.END)), start=extend
-    )
+    rows = gx.edges(extend, gx.on(Draft, extend) | gx.on(Whole, gx.END) | gx.on(Ended, gx.END))
     with pytest.raises(AssertionError, match=r"extend raises OverflowError\('twelfth'\)"):
-        verify_termination(longer, start=Draft(), examples=5)
+        verify_termination(gx.graph(rows, start=extend), start=Draft(), examples=5)
 
 
-@cases("patience", [0, -1, "soon"])
-def test_invalid_patience_is_refused(patience: Any) -> None:
-    with pytest.raises(InputError, match="patience"):
-        verify_termination(executor_of(add), patience=patience)
+@cases(
+    ("options", "text"),
+    [
+        *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
+        ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
+        ({"stateful": ["addd"]}, "neither a tool nor a node; did you mean add?"),
+    ],
+)
+def test_invalid_option_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        verify_termination(executor_of(add), examples=1, **options)
 
 
 def test_slow_check_without_user_code_is_not_interrupted() -> None:
@@ -167,13 +172,23 @@ def test_slow_check_without_user_code_is_not_interrupted() -> None:
     assert Watchdog(0.1).run(check) == "done"
 
 
+def library(name: str, source: str, **values: object) -> dict[str, Any]:
+    """Return the names of a module that is installed as a library."""
+    names: dict[str, Any] = {"__name__": name, **values}
+    exec(compile(source, f"/usr/lib/site-packages/{name.replace('.', '/')}.py", "exec"), names)
+    return names
+
+
+def run_watched(decide: Callable[[Any, Any], Any], patience: float = 0.2) -> None:
+    Watchdog(patience).run(lambda: deciding(decide, max_iterations=2).run("q"))
+
+
 @pytest.mark.medium
 def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracer of coverage acquires a lock in Python code, which every other thread needs."""
     held = threading.Lock()
-    tracer: dict[str, Any] = {"__name__": "tracing.collector", "held": held}
     source = "def trace():\n    held.acquire()\n    for _ in range(2_000):\n        pass\n    held.release()\n"
-    exec(compile(source, "/usr/lib/site-packages/tracing/collector.py", "exec"), tracer)
+    tracer = library("tracing.collector", source, held=held)
     monkeypatch.setattr(watchdog, "_tracing_package", lambda: "tracing")
 
     def decide(steps: Any, inputs: Any) -> Any:
@@ -182,10 +197,9 @@ def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
             for _ in range(500):
                 pass
 
-    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     for _ in range(5):
         with pytest.raises(HangError):
-            Watchdog(0.05).run(lambda: made.run("q"))
+            run_watched(decide, 0.05)
         assert held.acquire(timeout=10)
         held.release()
 
@@ -204,9 +218,8 @@ def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pyt
         while True:
             turns[0] += 1
 
-    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     with pytest.raises(HangError, match=r"does not return: it is at \S+ in \S*decide"):
-        Watchdog(0.2).run(lambda: made.run("q"))
+        run_watched(decide)
     time.sleep(0.3)
     last = turns[0]
     time.sleep(0.1)
@@ -215,11 +228,7 @@ def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pyt
 
 def test_code_that_sleeps_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[int] = []
-
-    def note(ident: int, hangs: object) -> None:
-        raised.append(ident)
-
-    monkeypatch.setattr(watchdog, "_raise_in", note)
+    monkeypatch.setattr(watchdog, "_raise_in", lambda ident, hangs: raised.append(ident))
     released = threading.Event()
 
     def decide(steps: Any, inputs: Any) -> Any:
@@ -227,25 +236,21 @@ def test_code_that_sleeps_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
             pass
         return gx.AgentFinish({})
 
-    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     with pytest.raises(HangError):
-        Watchdog(0.2).run(lambda: made.run("q"))
+        run_watched(decide)
     released.set()
     assert raised == []
 
 
 def test_hang_in_a_library_names_the_users_line() -> None:
-    library: dict[str, Any] = {"__name__": "library"}
-    source = "def spin(done):\n    while not done():\n        pass\n"
-    exec(compile(source, "/usr/lib/site-packages/library.py", "exec"), library)
+    spin = library("library", "def spin(done):\n    while not done():\n        pass\n")["spin"]
     turns = itertools.count()
 
     def decide(steps: Any, inputs: Any) -> Any:
-        return library["spin"](lambda: next(turns) < 0)
+        return spin(lambda: next(turns) < 0)
 
-    made = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=2)
     with pytest.raises(HangError, match=r"it is at \S+test_own_code\.py:\d+ in \S*decide"):
-        Watchdog(0.2).run(lambda: made.run("q"))
+        run_watched(decide)
 
 
 def test_an_exception_of_a_check_is_raised() -> None:
@@ -256,36 +261,36 @@ def test_an_exception_of_a_check_is_raised() -> None:
         Watchdog().run(check)
 
 
-def test_a_finish_needs_no_step_for_its_actions() -> None:
-    verify_termination(gx.AgentExecutor(agent=lambda steps, inputs: gx.AgentFinish({}), tools=[]), examples=3)
-
-
 def test_nested_runs_within_a_set_limit_pass() -> None:
-    def decide(steps: Any, inputs: Any) -> Any:
-        return gx.AgentFinish({"output": "done"}) if steps else gx.AgentAction("add", {"first": 1, "second": 1})
-
-    inner = gx.AgentExecutor(agent=decide, tools=[add], max_iterations=3)
+    inner = deciding(lambda steps, inputs: DONE if steps else ADDING, max_iterations=3)
 
     @gx.tool
     def helper(text: str) -> str:
         """Helps."""
         return str(inner.run(text).output)
 
-    with pytest.raises(
-        AssertionError,
-        match=r"the tool helper charges model calls that the proof does not count: .*; set max_model_calls",
-    ):
+    found = r"the tool helper charges model calls that the proof does not count: .*; set max_model_calls"
+    with pytest.raises(AssertionError, match=found):
         verify_termination(executor_of(helper), examples=5)
     verify_termination(executor_of(helper, max_model_calls=10), examples=5)
     # What it charges is known, and part of the bound.
     verify_termination(executor_of(inner.as_tool("helper", "Helps.")), examples=5)
 
 
-def test_memory_model_calls_are_outside_the_bounds() -> None:
-    """It is one of the assumptions of the proof, which the bound on model calls says."""
-    memory = SummaryMemory(ScriptedModel(["They talked."] * 500))
-    agent = gx.AgentExecutor(agent=lambda steps, inputs: gx.AgentFinish({"output": "done"}), tools=[], memory=memory)
-    verify_termination(agent, examples=3)
+DONE = gx.AgentFinish({"output": "done"})
+
+
+@cases(
+    ("finish", "memory"),
+    [
+        # A finish needs no step for its actions.
+        (gx.AgentFinish({}), None),
+        # That calls of a memory are not counted is an assumption of the proof, which the bound on model calls says.
+        (DONE, SummaryMemory(ScriptedModel(["They talked."] * 500))),
+    ],
+)
+def test_a_run_that_only_answers_passes(finish: gx.AgentFinish, memory: SummaryMemory | None) -> None:
+    verify_termination(gx.AgentExecutor(agent=lambda steps, inputs: finish, tools=[], memory=memory), examples=3)
 
 
 def test_allowed_error_ends_a_run() -> None:
@@ -297,23 +302,8 @@ def test_allowed_error_ends_a_run() -> None:
         await asyncio.sleep(8)
         raise KeyError(text)
 
-    executor = gx.AgentExecutor(agent=decide_twice, tools=[ponder], handle_tool_errors="raise")
+    pondering = gx.AgentAction("ponder", {"text": "a"})
+    agent = deciding(lambda steps, inputs: DONE if len(steps) > 1 else pondering, ponder, handle_tool_errors="raise")
     with Stopwatch() as watch:
-        verify_termination(executor, examples=5, raises=(KeyError, ParseError))
+        verify_termination(agent, examples=5, raises=(KeyError, ParseError))
     assert watch.elapsed < watch.extend(8)
-
-
-def decide_twice(steps: Any, inputs: Any) -> Any:
-    return gx.AgentFinish({"output": "done"}) if len(steps) > 1 else gx.AgentAction("ponder", {"text": "a"})
-
-
-@cases(
-    ("given", "text"),
-    [
-        ("add", r"stateful is 'add'; give a list of names: \['add'\]"),
-        (["addd"], "neither a tool nor a node; did you mean add?"),
-    ],
-)
-def test_names_that_are_not_known_are_refused(given: Any, text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        verify_termination(executor_of(add), stateful=given, examples=1)

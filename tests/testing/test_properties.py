@@ -14,21 +14,16 @@ import pytest
 import graphexec as gx
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
-from graphexec.kernel import Snapshot, Spent
+from graphexec.kernel import Perform, Snapshot, Spent
 from graphexec.kernel.counters import Counters
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
+from tests.executor.actors import echo
 from tests.kernel.machines import INSISTENT, Asking
 from tests.parameters import cases
 from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
-
-
-@gx.tool
-def echo(text: str) -> str:
-    """Say it again."""
-    return text
 
 
 @gx.tool(return_direct=True, timeout=3)
@@ -38,11 +33,8 @@ async def direct(text: str) -> str:
 
 
 TOOLS: list[AnyTool] = [echo, direct]
-
-
-def unasked() -> ScriptedModel:
-    """A model that is never asked: an attack answers in its place."""
-    return ScriptedModel([])
+# A model that is never asked: an attack answers in its place.
+UNASKED = ScriptedModel([])
 
 
 def decide(steps: Any, inputs: Any) -> Any:
@@ -50,9 +42,9 @@ def decide(steps: Any, inputs: Any) -> Any:
 
 
 AGENTS: dict[str, Callable[[], Any]] = {
-    "react": lambda: gx.create_react_agent(unasked(), TOOLS),
-    "structured": lambda: gx.create_structured_agent(unasked(), TOOLS),
-    "tool calling": lambda: gx.create_tool_calling_agent(unasked(), TOOLS),
+    "react": lambda: gx.create_react_agent(UNASKED, TOOLS),
+    "structured": lambda: gx.create_structured_agent(UNASKED, TOOLS),
+    "tool calling": lambda: gx.create_tool_calling_agent(UNASKED, TOOLS),
     "callable": lambda: decide,
 }
 
@@ -77,13 +69,11 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> gx.AgentExecutor
 def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str, Any]) -> None:
     executor = executor_of(kind, max_iterations=3, max_tool_calls=5, **settings)
     # 2 examples, or 25 where properties are tried with many.
-    verdict = verify_termination(executor, examples=hypothesis.settings().max_examples // 4)
-    assert verdict.bounds is not None
+    bounds = verify_termination(executor, examples=hypothesis.settings().max_examples // 4).bounds
+    assert bounds is not None
+    numbers = (bounds.transitions.number, bounds.model_calls.number, bounds.tool_calls.number)
     # A structured agent has rules: two more nodes that ask up to twice and once, and two that answer calls.
-    has_rules = kind == "structured"
-    assert verdict.bounds.transitions.number == (26 if has_rules else 14)
-    assert verdict.bounds.model_calls.number == (12 if has_rules else 3)
-    assert verdict.bounds.tool_calls.number == 5
+    assert numbers == ((26, 12, 5) if kind == "structured" else (14, 3, 5))
 
 
 @dataclass(frozen=True)
@@ -101,10 +91,19 @@ def look_up(acted: Acted) -> gx.Asks[Fetch | gx.AskHuman, Acted | gx.AgentFinish
     return acted if answer == "yes" else gx.AgentFinish({"output": page})
 
 
+# Any: routes and nodes of any kind.
+FINISH: Any = gx.on(gx.AgentFinish, gx.END)
+
+
+def spliced(executor: gx.AgentExecutor, one: Any, routes: Any) -> gx.AgentExecutor:
+    """Return the executor with a node between the parser and the tools."""
+    routes = gx.on(Acted, dispatch_tools) if routes is None else gx.on(Acted, dispatch_tools) | routes
+    return executor.with_graph(gx.splice(executor.graph, gx.edges(one, routes), after=parse, on=Acted))
+
+
 def looking_up(**settings: Any) -> gx.AgentExecutor:
-    executor = executor_of(max_iterations=2, **settings)
-    routes = gx.on(Acted, dispatch_tools) | gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response)
-    return executor.with_graph(gx.splice(executor.graph, gx.edges(look_up, routes), after=parse, on=Acted))
+    routes = FINISH | gx.on(LimitReached, stopped_response)
+    return spliced(executor_of(max_iterations=2, **settings), look_up, routes)
 
 
 @pytest.mark.medium
@@ -114,9 +113,17 @@ def test_node_with_custom_effects_keeps_the_promise() -> None:
     assert verdict.bounds.transitions.form == "5*iterations + 2"
 
 
-def test_effect_without_known_reply_is_refused() -> None:
+def test_unknown_values_are_refused() -> None:
     with pytest.raises(InputError, match=re.escape("pass replies={Fetch: [...]}")):
         verify_termination(looking_up())
+    with pytest.raises(InputError, match=re.escape("starts with Draft, but no start value is known; pass start=")):
+        verify_termination(WRITER)
+
+
+def test_unproved_machine_is_refused_with_verdict() -> None:
+    verify_termination(WRITER, start=Draft("so"), examples=15)
+    with pytest.raises(AssertionError, match=r"(?s)REFUTED.*improve --Draft--> improve"):
+        verify_termination(WRITER, start=Draft("so"), limits=gx.Limits(iterations=None))
 
 
 @final
@@ -158,36 +165,20 @@ PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(
 )
 
 
-def test_graph_without_start_value_is_refused() -> None:
-    verify_termination(WRITER, start=Draft("so"), examples=15)
-    with pytest.raises(InputError, match=re.escape("starts with Draft, but no start value is known; pass start=")):
-        verify_termination(WRITER)
-
-
 def test_endlessly_asking_node_is_found() -> None:
     """It ends by the limit on the effects of a visit, but no user expects to be asked as often as that."""
-    options: dict[str, Any] = {
-        "start": Asking("OK?"),
-        "replies": {gx.AskHuman: ["yes", "no", "perhaps"]},
-        "examples": 15,
-    }
+    replies: dict[Any, Any] = {gx.AskHuman: ["yes", "no", "perhaps"]}
     with pytest.raises(AssertionError, match="insist asks for AskHuman 100 times in one visit"):
-        verify_termination(INSISTENT, **options)
-    verify_termination(INSISTENT, limits=gx.Limits(fan_out=20), **options)
+        verify_termination(INSISTENT, start=Asking("OK?"), replies=replies, examples=15)
+    limits = gx.Limits(fan_out=20)
+    verify_termination(INSISTENT, start=Asking("OK?"), replies=replies, examples=15, limits=limits)
 
 
 def test_an_opaque_node_is_not_called() -> None:
-    from graphexec.kernel import Perform
-
     verify_termination(PUBLISHER, start=Draft("so"), replies={Perform: [Printed("so")]}, examples=15)
 
 
 # ---- what does not
-
-
-def test_unproved_machine_is_refused_with_verdict() -> None:
-    with pytest.raises(AssertionError, match=r"(?s)REFUTED.*improve --Draft--> improve"):
-        verify_termination(WRITER, start=Draft("so"), limits=gx.Limits(iterations=None))
 
 
 @gx.node
@@ -198,9 +189,7 @@ def careless(acted: Acted) -> Acted:
 
 
 def careless_executor() -> gx.AgentExecutor:
-    executor = executor_of()
-    rows = gx.edges(careless, gx.on(Acted, dispatch_tools))
-    return executor.with_graph(gx.splice(executor.graph, rows, after=parse, on=Acted))
+    return spliced(executor_of(), careless, None)
 
 
 @pytest.mark.medium
@@ -215,26 +204,20 @@ def test_node_exception_shows_the_replies() -> None:
 
 def test_allowed_exception_passes() -> None:
     checked.check_attacks(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
+    verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
 
 
 def test_node_exception_shows_the_shortest_run() -> None:
     with pytest.raises(AssertionError) as raised:
         verify_termination(careless_executor(), examples=1)
-    text = str(raised.value)
-    assert text.startswith(
-        "careless raises KeyError('second'): plan --Replied--> parse, parse --Acted--> careless; the world replies "
-    )
-    assert re.search(
-        r"; raised at \S*test_properties.py:\d+; let no node raise it, or pass raises=\(KeyError,\)$", text
-    )
+    text, cause = str(raised.value), raised.value.__cause__
+    path = "plan --Replied--> parse, parse --Acted--> careless"
+    assert text.startswith(f"careless raises KeyError('second'): {path}; the world replies ")
+    place = r"raised at \S*test_properties.py:\d+"
+    assert re.search(rf"; {place}; let no node raise it, or pass raises=\(KeyError,\)$", text)
     # The line that raises it, and none of graphexec's own.
-    cause = raised.value.__cause__
     assert cause is not None
     assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["careless"]
-
-
-def test_an_exception_that_is_allowed_fails_no_promise() -> None:
-    verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
 
 
 @pytest.mark.medium
@@ -243,9 +226,7 @@ def test_broken_declaration_cannot_be_allowed() -> None:
     def guard(acted: Acted) -> Acted:
         return Ready(acted.run)  # type: ignore[return-value]  # pyright: ignore
 
-    executor = executor_of()
-    rows = gx.edges(guard, gx.on(Acted, dispatch_tools))
-    broken = executor.with_graph(gx.splice(executor.graph, rows, after=parse, on=Acted))
+    broken = spliced(executor_of(), guard, None)
     with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node$"):
         verify_termination(broken, examples=1)
     with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcomeError\(.*'\); fix the node"):
@@ -267,21 +248,16 @@ def lying(acted: Acted) -> Acted:
 
 
 @pytest.mark.usefixtures("as_found")
-@pytest.mark.parametrize(
-    ("body", "found"),
+@cases(
+    ("body", "routes", "found"),
     [
-        (remembering, "when it is run again|the second run differs|resumed from|the sync run"),
-        (lying, "UndeclaredOutcomeError"),
+        (remembering, FINISH, "when it is run again|the second run differs|resumed from|the sync run"),
+        (lying, None, "UndeclaredOutcomeError"),
     ],
 )
-def test_a_node_that_breaks_its_contract_is_found(body: Any, found: str) -> None:
-    executor = executor_of(max_iterations=3)
-    routes: Any = gx.on(Acted, dispatch_tools)
-    if gx.AgentFinish in body.outcomes:
-        routes = routes | gx.on(gx.AgentFinish, gx.END)
-    broken = executor.with_graph(gx.splice(executor.graph, gx.edges(body, routes), after=parse, on=Acted))
+def test_a_node_that_breaks_its_contract_is_found(body: Any, routes: Any, found: str) -> None:
     with pytest.raises(AssertionError, match=found):
-        checked.check_attacks(trial_of(broken))
+        checked.check_attacks(trial_of(spliced(executor_of(max_iterations=3), body, routes)))
     assert issubclass(UndeclaredOutcomeError, TypeError)
 
 
@@ -353,6 +329,16 @@ def uncharged(charge: Any) -> Any:
     return charged_nothing
 
 
+def counted_once(charge: Any) -> Any:
+    def charged_once(self: Any, step: Any, effect: Any, tariff: Any, asked: int) -> Any:
+        before = list(self._counts)
+        stopped = charge(self, step, effect, tariff, asked)
+        self._counts = [min(count, old + 1) for count, old in zip(self._counts, before, strict=True)]
+        return stopped
+
+    return charged_once
+
+
 def refilled(from_json: Any) -> Any:
     def read(text: str, table: Any) -> Snapshot:
         snapshot: Snapshot = from_json.__func__(text, table)
@@ -403,16 +389,6 @@ def test_custom_meters_stay_within_their_limits() -> None:
     assert {name: bound.number for name, bound in bounds.meters.items()} == {"parcels": 2, "payments": 5}
 
 
-def counted_once(charge: Any) -> Any:
-    def charged_once(self: Any, step: Any, effect: Any, tariff: Any, asked: int) -> Any:
-        before = list(self._counts)
-        stopped = charge(self, step, effect, tariff, asked)
-        self._counts = [min(count, old + 1) for count, old in zip(self._counts, before, strict=True)]
-        return stopped
-
-    return charged_once
-
-
 @pytest.mark.medium
 @pytest.mark.usefixtures("as_found")
 def test_undercounted_charge_is_found() -> None:
@@ -435,9 +411,7 @@ def test_a_defect_of_the_engine_is_found(defect: str) -> None:
 
 
 @pytest.mark.usefixtures("as_found")
-def test_waiting_for_a_stubborn_call_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_waiting_for_a_stubborn_call_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphexec.runtime.tasks.GRACE", 3.0)
     with pytest.raises(AssertionError, match=r"seconds, but at most .* are proved"):
         checked.check_attacks(trial_of(executor_of(max_execution_time=8)))

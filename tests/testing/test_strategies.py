@@ -2,15 +2,18 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, GraphexecError, Limits, ModelError, tool
-from graphexec.effects import agent_limits
+from graphexec import AgentExecutor, GraphexecError, Limits, ModelError
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel import Graph
+from graphexec.messages import ModelReply
 from graphexec.runtime import run
+from graphexec.runtime.runner import make_run_context
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.adversary import Attack, Move
 from graphexec.testing.failures import DeadlockError
@@ -19,30 +22,33 @@ from graphexec.testing.scripts import AgentScript, Call, ScriptedError, Scripted
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
 from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.executor.actors import echo
+from tests.parameters import cases
+
+NEVER_BACK = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
+GARBAGE = ScriptedTurn("garbage", (), 2.5)
+LOOP = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
 
 
-@tool
-def echo(text: str) -> str:
-    """Say it again."""
-    return text
-
-
-def test_scripts_have_a_readable_repr() -> None:
-    never = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
-    script = AgentScript((ScriptedTurn("act", (Call("unknown", "x"),)), ScriptedTurn("garbage", (), 2.5), never))
-    assert repr(script) == "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"
-
-
-def test_attacks_have_a_readable_repr() -> None:
-    attack = Attack((Move("calls echo"), Move("raises", 0.5)), (Move("ok", math.inf, stubborn=True),))
-    assert repr(attack) == "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"
-
-
-def test_generated_graphs_have_a_readable_repr() -> None:
-    loop = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
-    assert repr(DrawnGraph((loop,))) == (
-        "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"
-    )
+@cases(
+    ("value", "text"),
+    [
+        (
+            AgentScript((ScriptedTurn("act", (Call("unknown", "x"),)), GARBAGE, NEVER_BACK)),
+            "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)",
+        ),
+        (
+            Attack((Move("calls echo"), Move("raises", 0.5)), (Move("ok", math.inf, stubborn=True),)),
+            "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)",
+        ),
+        (
+            DrawnGraph((LOOP,)),
+            "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}",
+        ),
+    ],
+)
+def test_drawn_values_have_a_readable_repr(value: object, text: str) -> None:
+    assert repr(value) == text
 
 
 def test_counterexample_shrinks_to_readable_form() -> None:
@@ -75,14 +81,8 @@ def test_silent_agent_without_time_limit_deadlocks() -> None:
 
 @given(script=agent_scripts(["echo"], delays=False, kinds=["answer", "act", "empty", "garbage"]))
 def test_instant_agent_behaves_alike_in_sync_runs(script: AgentScript) -> None:
-    def executor(agent: object) -> AgentExecutor:
-        made: AgentExecutor = AgentExecutor(
-            agent=agent,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - either of its agents
-            tools=[echo],
-            handle_parsing_errors=True,
-            max_iterations=4,
-        )
-        return made
+    def executor(agent: Any) -> AgentExecutor:
+        return AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=4)
 
     clock = VirtualClock()
     awaited = clock.run(on_loop_time(executor(script.agent()), clock).arun("q"))
@@ -149,18 +149,9 @@ def test_the_proof_and_the_engine_agree_on_many_machines(drawn: DrawnGraph) -> N
 
 @given(drawn=drawn_graphs(loops=False), choices=st.lists(st.integers(0, 3), max_size=8))
 def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[int]) -> None:
-    from graphexec.effects import CallModel, CallTool, ToolResult
-    from graphexec.messages import ModelReply
-    from graphexec.runtime.runner import make_run_context
-
     nodes = [one for drawn_node in drawn.nodes for one in (drawn_node, *drawn_node.inner)]
     errands = {kind for one in nodes for kind in map(errand_class, one.errands)}
-    answers = make_run_context(
-        {
-            CallModel: lambda _: ModelReply("so"),
-            CallTool: lambda _: ToolResult("so"),
-            **dict.fromkeys(errands, lambda _: 1),
-        }
-    )
+    standard = {CallModel: lambda _: ModelReply("so"), CallTool: lambda _: ToolResult("so")}
+    answers = make_run_context({**standard, **dict.fromkeys(errands, lambda _: 1)})
     first, second = (run(drawn.graph, drawn.value(choices), answers) for _ in range(2))
     assert first.outcome == second.outcome
