@@ -129,12 +129,7 @@ class Caller:
     instant = True
 
     def __init__(
-        self,
-        at_once: int = 1,
-        *,
-        answers_after: int | None = None,
-        usage: Usage | None = None,
-        argument: str = "text",
+        self, at_once: int = 1, *, answers_after: int | None = None, usage: Usage | None = None, argument: str = "text"
     ) -> None:
         self.calls = 0
         self.argument = argument

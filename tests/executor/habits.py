@@ -108,11 +108,7 @@ MISTAKES: dict[str, list[tuple[str, ...]]] = {
     "CrewAI": [
         ("from graphexec import Crew", "graphexec has no Crew", MAKE),
         ("executor.kickoff()", "AgentExecutor has no kickoff", "write executor.run(inputs)"),
-        (
-            'create_agent(model, [], role="Poet", goal="Rhyme")',
-            "option role; write system_prompt",
-            "no option goal",
-        ),
+        ('create_agent(model, [], role="Poet", goal="Rhyme")', "option role; write system_prompt", "no option goal"),
         ("AgentExecutor(agent=agent, tools=[], max_iter=3)", "has no option max_iter;", "write max_iterations=..."),
         ('executor.run("Hi").raw', "RunResult has no raw", "write result.output"),
     ],

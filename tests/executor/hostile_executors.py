@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -70,8 +70,7 @@ class Builder:
 
     def __init__(self, world: World, number: int, plan: AgentPlan) -> None:
         self.world, self.number, self.plan = world, number, plan
-        self.actor = Actor(world, number, plan)
-        self.model: Any = self.actor
+        self.model: Any = Actor(world, number, plan)
         if plan.attempts > 1:
             # A sync run would wait in real time, so its sleep does nothing.
             clock = models.Clock(sleep=lambda seconds: None, asleep=world.pause)
@@ -252,10 +251,8 @@ class Builder:
 
         async def leave(text: str, call: Call) -> str:
             async def work() -> None:
-                try:
+                with suppress(Exception):
                     await world.arun(number)
-                except Exception:  # noqa: BLE001 - the run was abandoned
-                    world.events["left run failed"] += 1
 
             world.left.append(asyncio.create_task(work()))
             await asyncio.sleep(0)

@@ -157,11 +157,8 @@ def agent_plans(draw: st.DrawFn, agents: int, *, is_async: bool) -> AgentPlan:
     )
 
 
-@st.composite
-def observer_plans(draw: st.DrawFn, agents: int) -> ObserverPlan:
-    return ObserverPlan(
-        draw(acts(agents)), draw(st.sampled_from((1, 5, 20))), draw(st.sampled_from((False, False, True)))
-    )
+def observer_plans(agents: int) -> st.SearchStrategy[ObserverPlan]:
+    return st.builds(ObserverPlan, acts(agents), st.sampled_from((1, 5, 20)), st.sampled_from((False, False, True)))
 
 
 @st.composite

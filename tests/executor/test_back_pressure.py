@@ -9,7 +9,8 @@ from contextlib import aclosing, closing
 from typing import Any
 
 from graphexec import AgentExecutor, Reported, create_tool_calling_agent, tool
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.messages import ModelRequest, ReplyDelta
+from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from graphexec.runtime.threads import MOST_REPORTS
 from tests.executor.actors import AnyTool, act, answer, scripted
@@ -22,18 +23,15 @@ TAKEN = 400
 LONG = 20.0
 
 
-class Endless:
+class Endless(ScriptedModel):
     """A model that produces pieces endlessly."""
 
+    instant = False
+
     def __init__(self) -> None:
+        super().__init__([])
         self.made = 0
         self.ended = threading.Event()
-
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        raise AssertionError("it is to be streamed")
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        raise AssertionError("it is to be streamed")
 
     def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta]:
         try:

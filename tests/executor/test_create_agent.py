@@ -198,11 +198,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kind": "react", "memory": BufferMemory()}, "memory is for agents with messages, .*; take kind='structured'"),
     ({"return_direct": "all"}, "return_direct is 'all'; give 'single' or 'any'"),
 ]
-# Without arguments by position.
-WRONG_NAMES: list[tuple[dict[str, Any], str]] = [
-    ({"agent_type": "a", "max_steps": 3}, r"no option agent_type; write kind='react', .*; .* no option max_steps; "),
-    ({}, r"create_agent needs model; write create_agent\(model, tools\)"),
-]
+AGENT_TYPE = r"no option agent_type; write kind='react', .*; .* no option max_steps; "
 
 
 @cases(
@@ -211,7 +207,8 @@ WRONG_NAMES: list[tuple[dict[str, Any], str]] = [
         *(((model, tools), {}, ToolDefinitionError, message) for model, tools, message in WRONG_TOOLS),
         *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
         *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
-        *(((), options, InputError, message) for options, message in WRONG_NAMES),
+        ((), {"agent_type": "react", "max_steps": 3, "verbose": True}, InputError, AGENT_TYPE),
+        ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools\)"),
     ],
 )
 def test_mistake_gets_the_remedy(

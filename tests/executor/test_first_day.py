@@ -11,9 +11,9 @@ import pytest
 
 import graphexec as gx
 from graphexec import kernel, memory, models
-from graphexec.actions import AgentAction, AgentFinish, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish
 from graphexec.errors import InputError, MissingHandlerError, ParseError, ToolDefinitionError
-from graphexec.executor import LimitReached, parse
+from graphexec.executor import parse
 from tests.executor.actors import answer, echo, scripted, snapshot_after
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
@@ -25,11 +25,6 @@ ACTION: Any = AgentAction
 FINISH: Any = AgentFinish
 
 
-def plain(text: str) -> str:
-    """Not a tool yet."""
-    return text
-
-
 @final
 @dataclass(frozen=True)
 class Verdict:
@@ -39,11 +34,6 @@ class Verdict:
 @gx.node
 def judge(finish: AgentFinish) -> Verdict:
     return Verdict(finish.output)
-
-
-@gx.node
-def stop(reached: LimitReached) -> StoppedResponse:
-    return StoppedResponse("", reached.limit)
 
 
 def executor(**options: Any) -> Any:
@@ -59,13 +49,13 @@ def trimmed_to(steps: Any) -> object:
 
 
 NO_START = "does not start with Ready; make it from executor.graph"
-STOPPING: Any = gx.graph(gx.edges(stop, gx.on(StoppedResponse, gx.END)), start=stop)
+JUDGING: Any = gx.graph(gx.edges(judge, gx.on(Verdict, gx.END)), start=judge)
 SEVERAL = "batch takes several inputs; pass a list of them"
 # A mistake, and two facts of the error.
 MISTAKES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: executor().batch("hello"), SEVERAL, "use invoke for one"),
     (lambda: executor().batch({"input": "hello"}), SEVERAL, "use invoke for one"),
-    (lambda: executor().with_graph(STOPPING), NO_START, ""),
+    (lambda: executor().with_graph(JUDGING), NO_START, ""),
     (lambda: executor().with_graph(5), NO_START, ""),
     (lambda: executor().with_graph(judged()), "judge --Verdict--> END ends a run of an agent", ""),
     (lambda: executor().with_limits(3), "the limits are 3", "give a Limits, for example Limits(iterations="),
@@ -90,7 +80,7 @@ def test_mistake_is_refused_with_the_remedy(make: Any, fact: str, remedy: str) -
 @cases(
     ("model", "one", "error", "fact"),
     [
-        (MODEL, plain, ToolDefinitionError, "plain is not a tool; decorate the function with @tool"),
+        (MODEL, echo.function, ToolDefinitionError, "echo is not a tool; decorate the function with @tool"),
         ("gpt-5", echo, InputError, "the model is 'gpt-5'; give a model, such as"),
     ],
 )

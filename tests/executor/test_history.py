@@ -108,9 +108,8 @@ def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
 
 
 def test_examples_come_before_the_history() -> None:
-    agent = agents.create_structured_agent(
-        ScriptedModel([]), [echo], examples=[agents.WorkedExample("Say a.", (), "a")]
-    )
+    examples = [agents.WorkedExample("Say a.", (), "a")]
+    agent = agents.create_structured_agent(ScriptedModel([]), [echo], examples=examples)
     sent = sent_by(agent, input="q", chat_history=BEFORE)
     assert sent[1] == UserMessage("Say a.")
     assert tuple(sent[3:5]) == BEFORE
