@@ -26,6 +26,16 @@ from graphexec.kernel import ITERATIONS, rename
 from graphexec.messages import CompletionRequest
 from graphexec.verify.proof.flow import flow_of
 
+# ---- rows of the agent's machine
+
+# Any: their nodes stand in several machines.
+_FINISH: Any = gx.on(gx.AgentFinish, gx.END)
+_STOP: Any = gx.on(LimitReached, stopped_response)
+_PARSING: Any = gx.edges(parse, gx.on(Acted, dispatch_tools) | gx.on(Ready, plan) | _FINISH)
+_CHECKING: Any = gx.edges(check_return_direct, gx.on(Ready, plan) | _FINISH)
+_ACTING: Any = gx.edges(dispatch_tools, gx.on(Observed, check_return_direct) | _STOP) | _CHECKING
+_STOPPING: Any = gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
+
 # ---- parse asks the model again without spending a budget
 
 
@@ -55,12 +65,11 @@ careful = rename(careful_parse, "parse")
 def retrying(asker: Any) -> gx.Graph[Ready, Any]:
     """The agent's machine with `asker` on a cycle around `parse`."""
     return gx.graph(
-        gx.edges(plan, gx.on(Replied, careful) | gx.on(LimitReached, stopped_response))
-        | gx.edges(careful, gx.on(Acted, dispatch_tools) | gx.on(Unclear, asker) | gx.on(gx.AgentFinish, gx.END))
-        | gx.edges(asker, gx.on(Replied, careful) | gx.on(LimitReached, stopped_response))
-        | gx.edges(dispatch_tools, gx.on(Observed, check_return_direct) | gx.on(LimitReached, stopped_response))
-        | gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-        | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END)),
+        gx.edges(plan, gx.on(Replied, careful) | _STOP)
+        | gx.edges(careful, gx.on(Acted, dispatch_tools) | gx.on(Unclear, asker) | _FINISH)
+        | gx.edges(asker, gx.on(Replied, careful) | _STOP)
+        | _ACTING
+        | _STOPPING,
         start=plan,
     )
 
@@ -118,29 +127,23 @@ def come_back(b: B) -> A | Over:
     return A()
 
 
+_OVER: Any = gx.on(Over, gx.END)
+_LEAVE: Any = _OVER | gx.on(Left, gx.END)
+
+
+def leaving(right: Any, there: Any, back: Any) -> gx.Graph[A, Any]:
+    """Return a loop of `go_left` and another node, with the routes between them."""
+    return gx.graph(gx.edges(go_left, there | _LEAVE) | gx.edges(right, back), start=go_left)
+
+
 # The loop resets the budget that should bound it.
-RESET_INSIDE = gx.graph(
-    gx.edges(go_left, gx.on(B, come_back) | gx.on(Over, gx.END) | gx.on(Left, gx.END))
-    | gx.edges(come_back, gx.on(A, go_left, resets=[LEFT]) | gx.on(Over, gx.END)),
-    start=go_left,
-)
-RESET_OUTSIDE = gx.graph(
-    gx.edges(go_left, gx.on(B, come_back) | gx.on(Over, gx.END) | gx.on(Left, gx.END))
-    | gx.edges(come_back, gx.on(A, go_left) | gx.on(Over, gx.END, resets=[LEFT])),
-    start=go_left,
-)
+RESET_INSIDE = leaving(come_back, gx.on(B, come_back), gx.on(A, go_left, resets=[LEFT]) | _OVER)
+RESET_OUTSIDE = leaving(come_back, gx.on(B, come_back), gx.on(A, go_left) | gx.on(Over, gx.END, resets=[LEFT]))
 
 # Two loops, each of which resets the budget of the other.
-EACH_OTHERS = gx.graph(
-    gx.edges(go_left, gx.on(B, go_right, resets=[RIGHT]) | gx.on(Over, gx.END) | gx.on(Left, gx.END))
-    | gx.edges(go_right, gx.on(A, go_left, resets=[LEFT]) | gx.on(Over, gx.END) | gx.on(Left, gx.END)),
-    start=go_left,
-)
-ONE_OF_TWO = gx.graph(
-    gx.edges(go_left, gx.on(B, go_right, resets=[RIGHT]) | gx.on(Over, gx.END) | gx.on(Left, gx.END))
-    | gx.edges(go_right, gx.on(A, go_left) | gx.on(Over, gx.END) | gx.on(Left, gx.END)),
-    start=go_left,
-)
+_THERE: Any = gx.on(B, go_right, resets=[RIGHT])
+EACH_OTHERS = leaving(go_right, _THERE, gx.on(A, go_left, resets=[LEFT]) | _LEAVE)
+ONE_OF_TWO = leaving(go_right, _THERE, gx.on(A, go_left) | _LEAVE)
 
 # ---- a stop that asks the model once more
 
@@ -157,26 +160,15 @@ def still_reached(reached: LimitReached, limit: gx.Exhausted) -> LimitReached:
 
 def generating(generate: Any, rows: Any) -> gx.Graph[Ready, Any]:
     """The agent's machine with `generate` instead of the stopped response."""
-    return gx.graph(
-        gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, generate))
-        | gx.edges(parse, gx.on(Acted, dispatch_tools) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-        | gx.edges(dispatch_tools, gx.on(Observed, check_return_direct) | gx.on(LimitReached, generate))
-        | gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-        | rows,
-        start=plan,
-    )
+    asking = gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, generate))
+    acting = gx.edges(dispatch_tools, gx.on(Observed, check_return_direct) | gx.on(LimitReached, generate))
+    return gx.graph(asking | _PARSING | acting | _CHECKING | rows, start=plan)
 
 
 _spending: Any = rename(gx.metered(when_spent=still_reached)(last_words), "generate")
-GENERATE_FROM_THE_SPENT = generating(
-    _spending, gx.edges(_spending, gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, _spending))
-)
+GENERATE_FROM_THE_SPENT = generating(_spending, gx.edges(_spending, _FINISH | gx.on(LimitReached, _spending)))
 _reserved: Any = rename(gx.charged(when_spent=still_reached, asks=1)(last_words), "generate")
-GENERATE_ON_ITS_OWN = generating(
-    _reserved,
-    gx.edges(_reserved, gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, stopped_response))
-    | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END)),
-)
+GENERATE_ON_ITS_OWN = generating(_reserved, gx.edges(_reserved, _FINISH | _STOP) | _STOPPING)
 
 # ---- a person who may grant more without a limit
 
@@ -198,15 +190,9 @@ def ask_for_more(reached: LimitReached) -> gx.Asks[gx.AskHuman, Ready | LimitRea
 
 def extending(asker: Any) -> gx.Graph[Ready, Any]:
     """The agent's machine in which a person may reset the iterations."""
-    return gx.graph(
-        gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, asker))
-        | gx.edges(parse, gx.on(Acted, dispatch_tools) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-        | gx.edges(dispatch_tools, gx.on(Observed, check_return_direct) | gx.on(LimitReached, stopped_response))
-        | gx.edges(check_return_direct, gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
-        | gx.edges(asker, gx.on(Ready, plan, resets=[ITERATIONS]) | gx.on(LimitReached, stopped_response))
-        | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END)),
-        start=plan,
-    )
+    asking = gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, asker))
+    extending = gx.edges(asker, gx.on(Ready, plan, resets=[ITERATIONS]) | _STOP)
+    return gx.graph(asking | _PARSING | _ACTING | extending | _STOPPING, start=plan)
 
 
 EXTENSIONS = gx.Budget("extensions", 2)
@@ -244,7 +230,7 @@ def parent(child: Any, deliverer: Any, routes: Any) -> gx.Graph[Task, Any]:
         gx.edges(take_on, gx.on(Ready, child))
         | gx.edges(child, gx.on(gx.AgentFinish, deliverer) | gx.on(gx.StoppedResponse, give_up))
         | gx.edges(deliverer, routes)
-        | gx.edges(give_up, gx.on(Over, gx.END)),
+        | gx.edges(give_up, _OVER),
         start=take_on,
     )
 
@@ -252,7 +238,7 @@ def parent(child: Any, deliverer: Any, routes: Any) -> gx.Graph[Task, Any]:
 TASKS = gx.Budget("tasks", 3)
 counting_deliver = gx.metered(when_spent=Left, budget=TASKS)(deliver)
 OWN = [gx.Budget("iterations", 5)]
-_more = gx.on(Task, take_on) | gx.on(Over, gx.END)
+_more = gx.on(Task, take_on) | _OVER
 ENDLESS_CHILD = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), deliver, _more)
 CHILD_COUNTED = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver, _more | gx.on(Left, gx.END))
 
@@ -266,13 +252,13 @@ def handing_back(routes: Any) -> gx.Graph[Ready, Any]:
     """Return a parent agent that passes every action to a child; they share the iterations."""
     child = gx.embed(AGENT_EXECUTOR, "child")
     return gx.graph(
-        gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, stopped_response))
-        | gx.edges(parse, gx.on(Acted, delegate) | gx.on(Ready, plan) | gx.on(gx.AgentFinish, gx.END))
+        gx.edges(plan, gx.on(Replied, parse) | _STOP)
+        | gx.edges(parse, gx.on(Acted, delegate) | gx.on(Ready, plan) | _FINISH)
         | gx.edges(delegate, gx.on(Ready, child))
         | gx.edges(child, gx.on(gx.AgentFinish, hand_back) | gx.on(gx.StoppedResponse, give_up))
         | gx.edges(hand_back, routes)
-        | gx.edges(give_up, gx.on(Over, gx.END))
-        | gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END)),
+        | gx.edges(give_up, _OVER)
+        | _STOPPING,
         start=plan,
     )
 
@@ -282,8 +268,8 @@ def delegate(acted: Acted) -> Ready:
     return Ready(acted.run)
 
 
-REFILLS_ITS_PARENT = handing_back(gx.on(Ready, plan, resets=[ITERATIONS]) | gx.on(Over, gx.END))
-SHARES_WITH_ITS_PARENT = handing_back(gx.on(Ready, plan) | gx.on(Over, gx.END))
+REFILLS_ITS_PARENT = handing_back(gx.on(Ready, plan, resets=[ITERATIONS]) | _OVER)
+SHARES_WITH_ITS_PARENT = handing_back(gx.on(Ready, plan) | _OVER)
 
 # ---- drafts: tables that `graph` refuses
 
@@ -309,13 +295,11 @@ def unused(b: B) -> Over:
 
 
 # A type checker reports these, too.
-UNFINISHED: Any = gx.on(Over, gx.END)
-UNHANDLED = gx.draft(gx.edges(look, gx.on(B, turn) | gx.on(Over, gx.END)) | gx.edges(turn, UNFINISHED), start=look)
-HANDLED = gx.graph(
-    gx.edges(turn, gx.on(Over, gx.END) | gx.on(A, unheard)) | gx.edges(unheard, gx.on(Over, gx.END)), start=turn
-)
-UNREACHABLE = gx.draft(gx.edges(unheard, gx.on(Over, gx.END)) | gx.edges(unused, gx.on(Over, gx.END)), start=unheard)
-REACHABLE = gx.graph(gx.edges(unheard, gx.on(Over, gx.END)), start=unheard)
+UNFINISHED: Any = _OVER
+UNHANDLED = gx.draft(gx.edges(look, gx.on(B, turn) | _OVER) | gx.edges(turn, UNFINISHED), start=look)
+HANDLED = gx.graph(gx.edges(turn, _OVER | gx.on(A, unheard)) | gx.edges(unheard, _OVER), start=turn)
+UNREACHABLE = gx.draft(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), start=unheard)
+REACHABLE = gx.graph(gx.edges(unheard, _OVER), start=unheard)
 
 
 @gx.metered(when_spent=Left)
@@ -334,12 +318,12 @@ def tock_or_stop(b: B) -> A | Over:
     return A()
 
 
-ONLY_STOPPING = gx.graph(
-    gx.edges(tick, gx.on(B, tock) | gx.on(Left, gx.END)) | gx.edges(tock, gx.on(A, tick)), start=tick
-)
 tock_ending = rename(tock_or_stop, "tock")
-STOPPING_OR_NOT = gx.graph(
-    gx.edges(tick, gx.on(B, tock_ending) | gx.on(Left, gx.END))
-    | gx.edges(tock_ending, gx.on(A, tick) | gx.on(Over, gx.END)),
-    start=tick,
-)
+
+
+def ticking(other: Any, back: Any) -> gx.Graph[A, Any]:
+    return gx.graph(gx.edges(tick, gx.on(B, other) | gx.on(Left, gx.END)) | gx.edges(other, back), start=tick)
+
+
+ONLY_STOPPING = ticking(tock, gx.on(A, tick))
+STOPPING_OR_NOT = ticking(tock_ending, gx.on(A, tick) | _OVER)

@@ -112,8 +112,9 @@ def remembering(*after: Any) -> gx.Graph[Any, Any]:
         # It misses last words,
         (
             redacted(GENERATING_AGENT_EXECUTOR, *BOTH),
-            "redact: ~to END, but stopped_response --StoppedResponse--> END bypasses it. ~"
-            "Let it also take StoppedResponse, ~with after=[parse, check_return_direct, stopped_response], on=[AgentFinish, StoppedResponse].",
+            "redact: ~to END, but stopped_response --StoppedResponse--> END bypasses it. Let it also take ~"
+            "StoppedResponse, and splice it once with after=[parse, check_return_direct, stopped_response], ~"
+            "on=[AgentFinish, StoppedResponse].",
         ),
         # or several exits.
         (
