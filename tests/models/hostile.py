@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from graphexec.messages import ModelReply
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import Act
@@ -67,9 +66,14 @@ def make_bomb(window: int, megabytes: int) -> bytes:
 
 
 # Any: JSON.
+def to_json(data: Any) -> bytes:
+    return json.dumps(data).encode()
+
+
+# Any: JSON.
 def event(data: Any) -> bytes:
     """Return one event of a stream."""
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
+    return b"data: " + to_json(data) + b"\n\n"
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,7 @@ def _chat_call(position: int, arguments: str) -> dict[str, Any]:
 
 CHAT = Protocol(
     OpenAICompatible,
-    lambda calls: json.dumps(
-        {"choices": [{"message": {"tool_calls": [_chat_call(*one) for one in enumerate(calls)]}}]}
-    ).encode(),
+    lambda calls: to_json({"choices": [{"message": {"tool_calls": [_chat_call(*one) for one in enumerate(calls)]}}]}),
     lambda position, arguments: (
         event({"choices": [{"delta": {"tool_calls": [_chat_call(position, arguments)]}}]})
         + event({"choices": [{"finish_reason": "tool_calls"}]})
@@ -112,15 +114,9 @@ def _responses_call(position: int, arguments: str) -> dict[str, Any]:
 
 RESPONSES = Protocol(
     OpenAIResponses,
-    lambda calls: json.dumps(
-        {"status": "completed", "output": [_responses_call(*one) for one in enumerate(calls)]}
-    ).encode(),
+    lambda calls: to_json({"status": "completed", "output": [_responses_call(*one) for one in enumerate(calls)]}),
     lambda position, arguments: event(
-        {
-            "type": "response.output_item.added",
-            "output_index": position,
-            "item": _responses_call(position, arguments),
-        }
+        {"type": "response.output_item.added", "output_index": position, "item": _responses_call(position, arguments)}
     ),
     lambda text: event({"type": "response.output_text.delta", "delta": text}),
 )
@@ -132,7 +128,7 @@ def _block(position: int, arguments: str) -> dict[str, Any]:
 
 MESSAGES = Protocol(
     Anthropic,
-    lambda calls: json.dumps({"content": [_block(*one) for one in enumerate(calls)], "stop_reason": "end"}).encode(),
+    lambda calls: to_json({"content": [_block(*one) for one in enumerate(calls)], "stop_reason": "end"}),
     lambda position, arguments: (
         event({"type": "content_block_start", "index": position, "content_block": _block(position, arguments)})
         + event({"type": "content_block_stop", "index": position})
@@ -141,5 +137,3 @@ MESSAGES = Protocol(
 )
 
 PROTOCOLS = (CHAT, RESPONSES, MESSAGES)
-
-Ask = Callable[..., ModelReply]

@@ -21,8 +21,11 @@ from tests.models.picky_server import PickyServer, Protocol, openai_refusal
 from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")
+# The address of the fake servers.
+LOCAL = Endpoint("thinker", "http://127.0.0.1:1")
 CALL = messages.ToolCall("c1", "echo", '{"text": "hi"}')
 PROTOCOLS: list[Protocol] = ["chat", "responses", "anthropic"]
+all_protocols = cases("protocol", PROTOCOLS)
 THOUGHTS = "First I say it.\nThen I am done."
 
 
@@ -45,19 +48,23 @@ def data_of(reply: messages.ModelReply) -> Any:
     return json.loads(part.data)
 
 
-@cases("protocol", PROTOCOLS)
-def test_reasoning_is_read_whole_and_streamed(protocol: Protocol) -> None:
-    for reply in ("done", CALL):
-        server = PickyServer(protocol, [reply] * 2, thoughts=THOUGHTS)
-        whole = server.model().complete(HELLO)
-        *deltas, streamed = server.model().stream(HELLO)
-        assert whole == streamed
-        assert [part.text for part in whole.reasoning] == [THOUGHTS]
-        assert "".join(piece.reasoning for piece in deltas if isinstance(piece, messages.ReplyDelta)) == THOUGHTS
-        assert whole.content == ("done" if reply == "done" else "")
+def texts_of(reply: messages.ModelReply) -> list[str]:
+    return [part.text for part in reply.reasoning]
 
 
-@cases("protocol", PROTOCOLS)
+@all_protocols
+@cases(("reply", "content"), [("done", "done"), (CALL, "")])
+def test_reasoning_is_read_whole_and_streamed(protocol: Protocol, reply: str | messages.ToolCall, content: str) -> None:
+    server = PickyServer(protocol, [reply] * 2, thoughts=THOUGHTS)
+    whole = server.model().complete(HELLO)
+    *deltas, streamed = server.model().stream(HELLO)
+    assert whole == streamed
+    assert texts_of(whole) == [THOUGHTS]
+    assert "".join(piece.reasoning for piece in deltas if isinstance(piece, messages.ReplyDelta)) == THOUGHTS
+    assert whole.content == content
+
+
+@all_protocols
 def test_reasoning_returns_before_the_results_of_its_calls(protocol: Protocol) -> None:
     server = PickyServer(protocol, [CALL, "done"], thoughts=THOUGHTS)
     agent = create_tool_calling_agent(server.model(), [echo])
@@ -73,21 +80,18 @@ def sent_back(body: dict[str, Any]) -> Any:
     return message
 
 
+SUMMARY = [{"type": "summary_text", "text": THOUGHTS}]
+FUNCTION = {"name": "echo", "arguments": '{"text": "hi"}'}
 EXPECTED: dict[Protocol, Any] = {
     "chat": {
         "role": "assistant",
         "content": None,
         "reasoning_content": THOUGHTS,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "echo", "arguments": '{"text": "hi"}'}}],
+        "tool_calls": [{"id": "c1", "type": "function", "function": FUNCTION}],
     },
     "responses": [
-        {
-            "type": "reasoning",
-            "id": "rs_1",
-            "summary": [{"type": "summary_text", "text": THOUGHTS}],
-            "encrypted_content": "gAAA",
-        },
-        {"type": "function_call", "call_id": "c1", "name": "echo", "arguments": '{"text": "hi"}'},
+        {"type": "reasoning", "id": "rs_1", "summary": SUMMARY, "encrypted_content": "gAAA"},
+        {"type": "function_call", "call_id": "c1", **FUNCTION},
     ],
     "anthropic": {
         "role": "assistant",
@@ -100,38 +104,40 @@ EXPECTED: dict[Protocol, Any] = {
 
 
 def conversation(reply: messages.ModelReply) -> messages.ChatRequest:
-    return messages.ChatRequest(
-        [messages.UserMessage("q"), reply.message, *(messages.ToolMessage(call.id, "x") for call in reply.tool_calls)]
-    )
+    results = (messages.ToolMessage(call.id, "x") for call in reply.tool_calls)
+    return messages.ChatRequest([messages.UserMessage("q"), reply.message, *results])
+
+
+def send_again(protocol: Protocol, reply: messages.ModelReply) -> dict[str, Any]:
+    """Return the request that has a reply in its conversation."""
+    server = PickyServer(protocol, ["done"])
+    server.model().complete(conversation(reply))
+    return server.bodies[0]
 
 
 @cases("source", PROTOCOLS)
-@cases("protocol", PROTOCOLS)
+@all_protocols
 def test_reasoning_of_another_protocol_is_not_sent(source: Protocol, protocol: Protocol) -> None:
     """Both servers have the same address, as those of a provider with several protocols."""
     reply = PickyServer(source, [CALL], thoughts=THOUGHTS).model().complete(HELLO)
-    server = PickyServer(protocol, ["done"])
-    server.model().complete(conversation(reply))
-    assert (THOUGHTS[:15] in json.dumps(server.bodies[0])) == (source == protocol)
+    assert (THOUGHTS[:15] in json.dumps(send_again(protocol, reply))) == (source == protocol)
 
 
-@cases("protocol", PROTOCOLS)
-def test_reasoning_of_another_provider_is_not_sent(protocol: Protocol) -> None:
+@all_protocols
+@cases("provider", ["elsewhere", None])
+def test_reasoning_of_another_provider_is_not_sent(protocol: Protocol, provider: str | None) -> None:
     reply = PickyServer(protocol, [CALL], thoughts=THOUGHTS).model().complete(HELLO)
-    parts = tuple(dataclasses.replace(part, provider="elsewhere") for part in reply.reasoning)
-    server = PickyServer(protocol, ["done"] * 2)
-    for reasoning in (parts, (messages.Reasoning(THOUGHTS),)):
-        server.model().complete(conversation(dataclasses.replace(reply, reasoning=reasoning)))
-    assert THOUGHTS[:15] not in json.dumps(server.bodies)
+    parts = tuple(dataclasses.replace(part, provider=provider) for part in reply.reasoning if provider)
+    reply = dataclasses.replace(reply, reasoning=parts or (messages.Reasoning(THOUGHTS),))
+    assert THOUGHTS[:15] not in json.dumps(send_again(protocol, reply))
 
 
-@cases("protocol", PROTOCOLS)
+@all_protocols
 def test_reasoning_is_not_sent_without_calls(protocol: Protocol) -> None:
     reply = PickyServer(protocol, ["It is 4."], thoughts=THOUGHTS).model().complete(HELLO)
-    server = PickyServer(protocol, ["done"])
-    server.model().complete(messages.ChatRequest([messages.UserMessage("q"), reply.message, messages.UserMessage("r")]))
-    assert "It is 4." in json.dumps(server.bodies)
-    assert THOUGHTS[:15] not in json.dumps(server.bodies)
+    sent = json.dumps(send_again(protocol, reply))
+    assert "It is 4." in sent
+    assert THOUGHTS[:15] not in sent
 
 
 def test_refused_reasoning_is_not_sent_again() -> None:
@@ -179,61 +185,55 @@ def test_cached_reply_keeps_its_reasoning() -> None:
     assert model.complete(HELLO).reasoning == first.reasoning != ()
 
 
+ECHO = {"id": "c1", "function": {"name": "echo", "arguments": "{}"}}
+FOUR = {"content": "4"}
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+
+
 class TestChatServers:
     """The forms of DeepSeek, vLLM, llama.cpp, OpenRouter, Mistral and Gemini."""
 
-    @cases("member", ["reasoning_content", "reasoning"])
-    def test_member_is_read_under_each_name(self, member: str) -> None:
-        reply = read_chat(**{member: "Hm."})
-        assert ([part.text for part in reply.reasoning], data_of(reply)) == (["Hm."], {member: "Hm."})
-        assert stream_chat({member: "H"}, {member: "m."}, {"content": "4"}) == ("Hm.", reply)
+    # Both names are one reasoning.
+    @cases("names", [["reasoning_content"], ["reasoning"], ["reasoning_content", "reasoning"]])
+    def test_reasoning_is_read_under_each_name(self, names: list[str]) -> None:
+        reply = read_chat(**dict.fromkeys(names, "Hm."))
+        assert (texts_of(reply), data_of(reply)) == (["Hm."], {names[0]: "Hm."})
+        assert stream_chat(*(dict.fromkeys(names, piece) for piece in ("H", "m.")), FOUR) == ("Hm.", reply)
 
-    def test_both_names_are_one_reasoning(self) -> None:
-        reply = read_chat(reasoning_content="Hm.", reasoning="Hm.")
-        assert [part.text for part in reply.reasoning] == ["Hm."]
-        pieces = [{"reasoning_content": one, "reasoning": one} for one in ("H", "m.")]
-        assert stream_chat(*pieces, {"content": "4"}) == ("Hm.", reply)
+    def test_thinking_parts_are_separate_from_the_text(self) -> None:
+        reply = read_chat(content=[THINKING, {"type": "text", "text": "4"}])
+        assert (reply.content, texts_of(reply)) == ("4", ["Hm."])
+        assert stream_chat({"content": [THINKING]}, FOUR) == ("Hm.", reply)
 
-    def test_empty_reasoning_is_none_without_calls(self) -> None:
-        for empty in ("", None):
-            assert read_chat(reasoning_content=empty).reasoning == ()
-            assert stream_chat({"reasoning_content": empty}, {"content": "4"})[1].reasoning == ()
+    @cases("empty", ["", None])
+    def test_empty_reasoning_is_none_without_calls(self, empty: str | None) -> None:
+        assert read_chat(reasoning_content=empty).reasoning == ()
+        assert stream_chat({"reasoning_content": empty}, FOUR)[1].reasoning == ()
 
     def test_empty_reasoning_beside_calls_is_sent_back(self) -> None:
         """DeepSeek refuses a history whose calls lack the member."""
-        call = {"id": "c1", "function": {"name": "echo", "arguments": "{}"}}
-        assert data_of(read_chat(reasoning_content="", tool_calls=[call])) == {"reasoning_content": ""}
+        assert data_of(read_chat(reasoning_content="", tool_calls=[ECHO])) == {"reasoning_content": ""}
 
     def test_signed_details_are_sent_back_unchanged(self) -> None:
-        details = [
-            {"type": "reasoning.text", "text": "Hm.", "signature": "s", "index": 0, "id": None},
-            {"type": "reasoning.encrypted", "data": "gAAA", "index": 1},
-        ]
+        begun: dict[str, Any] = {"type": "reasoning.text", "index": 0}
+        encrypted = {"type": "reasoning.encrypted", "data": "gAAA", "index": 1}
+        details = [{**begun, "text": "Hm.", "signature": "s", "id": None}, encrypted]
         reply = read_chat(reasoning="Hm.", reasoning_details=details)
-        assert data_of(reply) == {"reasoning_details": details}
-        assert [part.text for part in reply.reasoning] == ["Hm."]
+        assert (data_of(reply), texts_of(reply)) == ({"reasoning_details": details}, ["Hm."])
         pieces: list[dict[str, Any]] = [
-            {"reasoning": "H", "reasoning_details": [{"type": "reasoning.text", "text": "H", "index": 0, "id": None}]},
-            {"reasoning": "m.", "reasoning_details": [{"type": "reasoning.text", "text": "m.", "index": 0}]},
-            {"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]},
-            {"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA", "index": 1}]},
-            {"content": "4"},
+            {"reasoning": "H", "reasoning_details": [{**begun, "text": "H", "id": None}]},
+            {"reasoning": "m.", "reasoning_details": [{**begun, "text": "m."}]},
+            {"reasoning_details": [{**begun, "signature": "s"}]},
+            {"reasoning_details": [encrypted]},
+            FOUR,
         ]
         streamed, whole = stream_chat(*pieces)
         assert (streamed, data_of(whole)) == ("Hm.", {"reasoning_details": details})
 
     def test_details_alone_have_a_text(self) -> None:
-        reply = read_chat(reasoning_details=[{"type": "reasoning.summary", "summary": "I add."}])
-        assert [part.text for part in reply.reasoning] == ["I add."]
-
-    def test_thinking_parts_are_separate_from_the_text(self) -> None:
-        thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
-        reply = read_chat(content=[thinking, {"type": "text", "text": "4"}])
-        assert (reply.content, [part.text for part in reply.reasoning]) == ("4", ["Hm."])
-        streamed, whole = stream_chat({"content": [thinking]}, {"content": "4"})
-        assert (streamed, whole) == ("Hm.", reply)
-        summary = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
-        assert [part.text for part in read_chat(content=[summary]).reasoning] == ["Hm."]
+        parts = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}]
+        details = [{"type": "reasoning.summary", "summary": "Hm."}]
+        assert texts_of(read_chat(reasoning_details=details)) == texts_of(read_chat(content=parts)) == ["Hm."]
 
     @cases("kind", ["text", "output_text", None])
     def test_text_parts_are_the_content(self, kind: str | None) -> None:
@@ -243,19 +243,15 @@ class TestChatServers:
     @cases("kind", ["reasoning", "redacted_thinking", "tool_result", "citation", "Text"])
     def test_other_parts_are_no_content(self, kind: str) -> None:
         parts = [{"type": kind, "text": "Final Answer: 5"}, {"type": "text", "text": "4"}]
-        assert read_chat(content=parts).content == "4"
-        assert stream_chat({"content": parts})[1].content == "4"
+        assert read_chat(content=parts).content == stream_chat({"content": parts})[1].content == "4"
 
     def test_signature_of_a_call_is_sent_back(self) -> None:
-        signed = {"google": {"thought_signature": "s"}}
-        call = {"id": "c1", "function": {"name": "echo", "arguments": "{}"}, "extra_content": signed}
-        body = {"choices": [{"message": {"content": None, "tool_calls": [call]}}]}
-        reply = openai_reply.decode(json.dumps(body).encode(), Endpoint("thinker", "http://127.0.0.1:1"), chat=True)
-        server = PickyServer("chat", ["done"])
-        server.model().complete(conversation(reply))
-        assert sent_back(server.bodies[0])["tool_calls"][0]["extra_content"] == signed
-        _, streamed = stream_chat({"tool_calls": [{"index": 0, **call}]})
-        assert data_of(streamed) == {"extra_content": {"c1": {"extra_content": signed}}}
+        signed = {"extra_content": {"google": {"thought_signature": "s"}}}
+        body = {"choices": [{"message": {"content": None, "tool_calls": [ECHO | signed]}}]}
+        reply = openai_reply.decode(json.dumps(body).encode(), LOCAL, chat=True)
+        assert sent_back(send_again("chat", reply))["tool_calls"][0].items() >= signed.items()
+        _, streamed = stream_chat({"tool_calls": [{"index": 0, **ECHO, **signed}]})
+        assert data_of(streamed) == {"extra_content": {"c1": signed}}
 
     @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
     def test_invalid_reasoning_does_not_spoil_a_reply(self, value: Any) -> None:
@@ -271,84 +267,18 @@ class TestAnthropic:
             {"type": "tool_use", "id": "c1", "name": "echo", "input": {"text": "hi"}},
         ]
         body = {"content": blocks, "stop_reason": "tool_use"}
-        reply = anthropic_reply.decode(json.dumps(body).encode(), Endpoint("thinker", "http://127.0.0.1:1"))
-        assert [part.text for part in reply.reasoning] == ["", ""]
-        server = PickyServer("anthropic", ["done"])
-        server.model().complete(conversation(reply))
-        assert sent_back(server.bodies[0])["content"] == blocks
+        reply = anthropic_reply.decode(json.dumps(body).encode(), LOCAL)
+        assert texts_of(reply) == ["", ""]
+        assert sent_back(send_again("anthropic", reply))["content"] == blocks
 
     def test_piece_for_an_unknown_block_is_ignored(self) -> None:
-        draft = anthropic_reply.AnthropicStream(PEER)
         delta = {"type": "thinking_delta", "thinking": "Hm."}
-        assert list(draft.take(json.dumps({"type": "content_block_delta", "index": 7, "delta": delta}))) == []
+        event = {"type": "content_block_delta", "index": 7, "delta": delta}
+        assert list(anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))) == []
 
 
-class TestResponses:
-    def read(self, *output: dict[str, Any]) -> messages.ModelReply:
-        body = {"output": [*output], "status": "completed"}
-        return responses_reply.decode(json.dumps(body).encode(), PEER)
-
-    def test_parts_of_a_summary_are_paragraphs(self) -> None:
-        parts = [{"type": "summary_text", "text": text} for text in ("One.", "Two.")]
-        reply = self.read({"type": "reasoning", "id": "rs_1", "summary": parts, "encrypted_content": "gAAA"})
-        assert [part.text for part in reply.reasoning] == ["One.\n\nTwo."]
-        draft = responses_reply.ResponsesStream(PEER)
-        kind = "response.reasoning_summary_text.delta"
-        events = [
-            {"type": kind, "output_index": 0, "summary_index": number, "delta": text}
-            for number, text in ((0, "One"), (0, "."), (1, "Two."))
-        ]
-        pieces = [piece for event in events for piece in draft.take(json.dumps(event))]
-        assert "".join(piece.reasoning for piece in pieces) == "One.\n\nTwo."
-
-    def test_item_without_content_is_not_sent_back(self) -> None:
-        """The server has not stored it, so its id alone is unknown there."""
-        summary = [{"type": "summary_text", "text": "Hm."}]
-        reply = self.read({"type": "reasoning", "id": "rs_1", "summary": summary})
-        assert [(part.text, part.data) for part in reply.reasoning] == [("Hm.", "")]
-        assert self.read({"type": "reasoning", "id": "rs_1", "summary": []}).reasoning == ()
-
-    def test_open_model_writes_its_reasoning_as_content(self) -> None:
-        content = [{"type": "reasoning_text", "text": "Hm."}]
-        reply = self.read({"type": "reasoning", "id": "rs_1", "content": content})
-        assert [part.text for part in reply.reasoning] == ["Hm."]
-        assert data_of(reply) == {"type": "reasoning", "id": "rs_1", "summary": [], "content": content}
-
-    def test_item_that_was_not_streamed_is_read_at_the_end(self) -> None:
-        item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
-        draft = responses_reply.ResponsesStream(PEER)
-        end = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
-        pieces = list(draft.take(json.dumps(end)))
-        assert [piece.reasoning for piece in pieces] == [part.text for part in draft.reply().reasoning] == ["Hm."]
-
-    @cases("kind", ["reasoning_text", "summary_text", "thinking"])
-    def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
-        parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
-        message = {"type": "message", "content": parts}
-        end = {"type": "response.completed", "response": {"status": "completed", "output": [message]}}
-        done = {"type": "response.output_item.done", "output_index": 0, "item": message}
-        delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
-        for reply in (self.read(message), read_events(end)[1], read_events(delta, done, end)[1]):
-            assert (reply.content, [part.text for part in reply.reasoning]) == ("Oslo.", ["<tool_call>"])
-
-    def test_commentary_is_no_part_of_the_answer(self) -> None:
-        output: list[dict[str, Any]] = [
-            {"type": "message", "phase": "commentary", "content": [{"type": "output_text", "text": "I look."}]},
-            {"type": "message", "phase": "final_answer", "content": [{"type": "output_text", "text": "Oslo"}]},
-        ]
-        end = {"type": "response.completed", "response": {"status": "completed", "output": output}}
-        events: list[dict[str, Any]] = []
-        for index, item in enumerate(output):
-            place = {"output_index": index}
-            events += [
-                {"type": "response.output_item.added", "item": {**item, "content": []}, **place},
-                {"type": "response.output_text.delta", "delta": item["content"][0]["text"], **place},
-                {"type": "response.output_item.done", "item": item, **place},
-            ]
-        pieces, streamed = read_events(*events, end)
-        for reply in (self.read(*output), streamed, read_events(end)[1]):
-            assert (reply.content, [part.text for part in reply.reasoning]) == ("Oslo", ["I look."])
-        assert [(piece.content, piece.reasoning) for piece in pieces] == [("", "I look."), ("Oslo", "")]
+def read_output(*output: dict[str, Any]) -> messages.ModelReply:
+    return responses_reply.decode(json.dumps({"output": output, "status": "completed"}).encode(), PEER)
 
 
 # Any: an event's JSON.
@@ -357,12 +287,76 @@ def read_events(*events: dict[str, Any]) -> tuple[list[messages.ReplyDelta], mes
     return [piece for event in events for piece in draft.take(json.dumps(event))], draft.reply()
 
 
+def completed(*output: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "response.completed", "response": {"status": "completed", "output": output}}
+
+
+REASONING = {"type": "reasoning", "id": "rs_1"}
+SAID = {"summary": SUMMARY}
+CONTENT = {"content": [{"type": "reasoning_text", "text": "Hm."}]}
+TWO = {"summary": [{"type": "summary_text", "text": text} for text in ("One.", "Two.")], "encrypted_content": "gAAA"}
+
+
+class TestResponses:
+    @cases(
+        ("members", "texts", "sent"),
+        [
+            # The parts of a summary are paragraphs.
+            (TWO, ["One.\n\nTwo."], [{**REASONING, **TWO}]),
+            # The server has not stored an item without content, so its id alone is unknown there.
+            (SAID, [THOUGHTS], [None]),
+            ({"summary": []}, [], []),
+            # An open model writes its reasoning as content.
+            (CONTENT, ["Hm."], [{**REASONING, "summary": [], **CONTENT}]),
+        ],
+    )
+    def test_reasoning_item_is_read(self, members: dict[str, Any], texts: list[str], sent: list[object]) -> None:
+        reply = read_output({**REASONING, **members})
+        assert texts_of(reply) == texts
+        assert [json.loads(part.data) if part.data else None for part in reply.reasoning] == sent
+
+    def test_streamed_parts_of_a_summary_are_paragraphs(self) -> None:
+        delta = {"type": "response.reasoning_summary_text.delta", "output_index": 0}
+        parts = [(0, "One"), (0, "."), (1, "Two.")]
+        pieces, _ = read_events(*({**delta, "summary_index": part, "delta": text} for part, text in parts), completed())
+        assert "".join(piece.reasoning for piece in pieces) == "One.\n\nTwo."
+
+    def test_item_that_was_not_streamed_is_read_at_the_end(self) -> None:
+        pieces, reply = read_events(completed({**REASONING, **SAID}))
+        assert [piece.reasoning for piece in pieces] == texts_of(reply) == [THOUGHTS]
+
+    @cases("kind", ["reasoning_text", "summary_text", "thinking"])
+    def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
+        parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
+        message = {"type": "message", "content": parts}
+        end = completed(message)
+        done = {"type": "response.output_item.done", "output_index": 0, "item": message}
+        delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
+        for reply in (read_output(message), read_events(end)[1], read_events(delta, done, end)[1]):
+            assert (reply.content, texts_of(reply)) == ("Oslo.", ["<tool_call>"])
+
+    def test_commentary_is_no_part_of_the_answer(self) -> None:
+        output: list[dict[str, Any]] = [
+            {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
+            for phase, text in (("commentary", "I look."), ("final_answer", "Oslo"))
+        ]
+        events: list[dict[str, Any]] = []
+        for index, item in enumerate(output):
+            place = {"output_index": index}
+            events += [
+                {"type": "response.output_item.added", "item": {**item, "content": []}, **place},
+                {"type": "response.output_text.delta", "delta": item["content"][0]["text"], **place},
+                {"type": "response.output_item.done", "item": item, **place},
+            ]
+        pieces, streamed = read_events(*events, completed(*output))
+        for reply in (read_output(*output), streamed, read_events(completed(*output))[1]):
+            assert (reply.content, texts_of(reply)) == ("Oslo", ["I look."])
+        assert [(piece.content, piece.reasoning) for piece in pieces] == [("", "I look."), ("Oslo", "")]
+
+
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_foreign_data_is_ignored(text: str, data: str) -> None:
-    message = messages.AssistantMessage("", (CALL,), (messages.Reasoning(text, data, "127.0.0.1:1"),))
+    reasoning = (messages.Reasoning(text, data, "127.0.0.1:1"),)
     for protocol in PROTOCOLS:
-        server = PickyServer(protocol, ["done"])
-        server.model().complete(
-            messages.ChatRequest([messages.UserMessage("q"), message, messages.ToolMessage("c1", "x")])
-        )
-        assert "reasoning" not in json.dumps(server.bodies)
+        body = send_again(protocol, messages.ModelReply("", (CALL,), reasoning=reasoning))
+        assert "reasoning" not in json.dumps(body)

@@ -11,15 +11,11 @@ from graphexec import Agent, AgentExecutor, Done, Reported, agents, tool
 from graphexec.executor.result import RunResult, make_result
 from graphexec.messages import ToolCall, Usage
 from graphexec.models import OptionRefused
+from graphexec.models.http.remote import RemoteModel
 from graphexec.tools import AnyTool
+from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
 from tests.parameters import cases
-
-
-@tool
-def echo(text: str) -> str:
-    """Say it again."""
-    return text
 
 
 @tool(name="Intermediate Answer")
@@ -58,25 +54,27 @@ class Kind:
 
 
 BEYOND = "\nObservation: wrong\nFinal Answer: wrong"
+ACTION = f"Action: echo\nAction Input: hi{BEYOND}"
+BOXED = "Action:\n```\n{}\n```"
 KINDS = {
     "tool_calling": Kind(agents.create_tool_calling_agent, ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
-    "react": Kind(agents.create_react_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
-    "mrkl": Kind(agents.create_mrkl_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
+    "react": Kind(agents.create_react_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
+    "mrkl": Kind(agents.create_mrkl_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
     "conversational": Kind(
         agents.create_conversational_agent,
-        f"Thought: Do I need to use a tool? Yes\nAction: echo\nAction Input: hi{BEYOND}",
+        f"Thought: Do I need to use a tool? Yes\n{ACTION}",
         "Thought: Do I need to use a tool? No\nAI: done",
         inputs=(("input", "q"), ("chat_history", "")),
     ),
     "chat": Kind(
         agents.create_chat_agent,
-        f'Action:\n```\n{{"action": "echo", "action_input": "hi"}}\n```{BEYOND}',
+        BOXED.format('{"action": "echo", "action_input": "hi"}') + BEYOND,
         "Final Answer: done",
     ),
     "structured_chat": Kind(
         agents.create_structured_chat_agent,
-        f'Action:\n```\n{{"action": "echo", "action_input": {{"text": "hi"}}}}\n```{BEYOND}',
-        'Action:\n```\n{"action": "Final Answer", "action_input": "done"}\n```',
+        BOXED.format('{"action": "echo", "action_input": {"text": "hi"}}') + BEYOND,
+        BOXED.format('{"action": "Final Answer", "action_input": "done"}'),
     ),
     "json_chat": Kind(
         agents.create_json_chat_agent,
@@ -103,14 +101,6 @@ KINDS = {
 }
 
 
-def run_blocking(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
-    return executor.run(inputs)
-
-
-def run_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
-    return asyncio.run(executor.arun(inputs))
-
-
 def run_streamed(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
     *_, done = executor.stream(inputs, tokens=True)
     assert isinstance(done, Done)
@@ -125,7 +115,24 @@ def run_streamed_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunRe
     return make_result(done, executor.limits)
 
 
-MODES = [run_blocking, run_async, run_streamed, run_streamed_async]
+Mode = Callable[[AgentExecutor, dict[str, str]], RunResult]
+run_blocking: Mode = AgentExecutor.run
+MODES: list[Mode] = [
+    run_blocking,
+    lambda executor, inputs: asyncio.run(executor.arun(inputs)),
+    run_streamed,
+    run_streamed_async,
+]
+
+
+def check_answer(kind: Kind, model: RemoteModel, mode: Mode) -> RunResult:
+    """Run an agent, which calls its tool once, and answers."""
+    result = mode(AgentExecutor(agent=kind.create(model, [kind.tool]), tools=[kind.tool]), dict(kind.inputs))
+    assert result.output == "done"
+    assert [(step.action.tool, step.observation) for step in result.steps] == [(kind.tool.name, "hi")]
+    return result
+
+
 REFUSED: dict[Protocol, tuple[str, ...]] = {
     "chat": ("stop", "max_tokens", "temperature", "top_p", "seed"),
     "responses": ("temperature", "top_p", "include"),
@@ -135,16 +142,11 @@ REFUSED: dict[Protocol, tuple[str, ...]] = {
 
 @cases("mode", MODES)
 @cases("protocol", REFUSED)
-@cases("name", KINDS)
-def test_every_agent_answers_on_a_reasoning_model(name: str, protocol: Protocol, mode: Any) -> None:
-    kind = KINDS[name]
+@cases("kind", KINDS.values())
+def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol, mode: Mode) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
     options = {"seed": 3} if protocol == "chat" else {}
-    model = server.model(temperature=0.0, max_tokens=99, top_p=0.5, **options)
-    executor = AgentExecutor(agent=kind.create(model, [kind.tool]), tools=[kind.tool])
-    result = mode(executor, dict(kind.inputs))
-    assert result.output == "done"
-    assert [(step.action.tool, step.observation) for step in result.steps] == [(kind.tool.name, "hi")]
+    result = check_answer(kind, server.model(temperature=0.0, max_tokens=99, top_p=0.5, **options), mode)
     # Each parameter is refused once, and only the answers are charged.
     assert len(server.refused) == len(set(server.refused))
     assert {"temperature", "top_p"} <= set(server.refused)
@@ -153,23 +155,18 @@ def test_every_agent_answers_on_a_reasoning_model(name: str, protocol: Protocol,
 
 # The prompt may contain the opening tag.
 @cases("tags", [("<think>", "</think>"), ("", "\n</think>\n\n")])
-@cases("name", KINDS)
-def test_reasoning_in_the_content_misleads_no_agent(name: str, tags: tuple[str, str]) -> None:
-    kind = KINDS[name]
-    ways: list[tuple[Protocol, Any]] = [("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed)]
-    for protocol, mode in ways:
-        server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=MISLEADING, tags=tags)
-        result = mode(
-            AgentExecutor(agent=kind.create(server.model(), [kind.tool]), tools=[kind.tool]), dict(kind.inputs)
-        )
-        assert result.output == "done"
-        assert [(step.action.tool, step.observation) for step in result.steps] == [(kind.tool.name, "hi")]
+@cases(("protocol", "mode"), [("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed)])
+@cases("kind", KINDS.values())
+def test_reasoning_in_the_content_misleads_no_agent(
+    kind: Kind, protocol: Protocol, mode: Mode, tags: tuple[str, str]
+) -> None:
+    server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=MISLEADING, tags=tags)
+    check_answer(kind, server.model(), mode)
 
 
 @cases("protocol", REFUSED)
-@cases("name", KINDS)
-def test_streamed_answer_has_no_reasoning(name: str, protocol: Protocol) -> None:
-    kind = KINDS[name]
+@cases("kind", KINDS.values())
+def test_streamed_answer_has_no_reasoning(kind: Kind, protocol: Protocol) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [kind.tool]), tools=[kind.tool])
     assert "".join(executor.stream_answer(dict(kind.inputs))) == "done"
@@ -183,34 +180,17 @@ def test_refusals_are_events_of_the_run() -> None:
     assert news == [OptionRefused("stop"), OptionRefused("temperature")]
 
 
+EXTRA = "Extra inputs are not permitted"
 SHAPES: dict[str, Shape] = {
     "OpenAI": openai_refusal,
     "Azure": lambda name: (400, {"error": {"message": f"Unrecognized request argument supplied: {name}"}}),
     "xAI": lambda name: (400, {"code": "invalid", "error": f"Argument not supported on this model: {name}"}),
     "vLLM": lambda name: (
         400,
-        {
-            "object": "error",
-            "message": f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), "
-            "'msg': 'Extra inputs are not permitted', 'input': 800}]",
-            "code": 400,
-        },
+        {"message": f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': '{EXTRA}'}}]"},
     ),
-    "Mistral": lambda name: (
-        422,
-        {"detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]},
-    ),
-    "Gemini": lambda name: (
-        400,
-        [
-            {
-                "error": {
-                    "code": 400,
-                    "message": f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
-                }
-            }
-        ],
-    ),
+    "Mistral": lambda name: (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": EXTRA}]}),
+    "Gemini": lambda name: (400, [{"error": {"message": f'Invalid JSON. Unknown name "{name}": Cannot find field.'}}]),
     "LiteLLM": lambda name: (
         400,
         {"error": {"message": f"openai does not support parameters: ['{name}'], for model=o1", "code": "400"}},
@@ -220,11 +200,10 @@ SHAPES: dict[str, Shape] = {
 
 @cases("mode", [run_blocking, run_streamed_async])
 @cases("shape", SHAPES)
-def test_refusals_of_each_provider_are_understood(shape: str, mode: Any) -> None:
+def test_refusals_of_each_provider_are_understood(shape: str, mode: Mode) -> None:
     kind = KINDS["react"]
     refuses = ("stop", "max_tokens", "temperature")
     server = PickyServer("chat", [kind.call, kind.answer], refuses, SHAPES[shape])
-    model = server.model(temperature=0.0, max_tokens=99, max_retries=0)
-    result = mode(AgentExecutor(agent=kind.create(model, [echo]), tools=[echo]), {"input": "q"})
-    assert (result.output, server.refused) == ("done", [*refuses])
+    check_answer(kind, server.model(temperature=0.0, max_tokens=99, max_retries=0), mode)
+    assert server.refused == [*refuses]
     assert all(body["max_completion_tokens"] == 99 for body in server.bodies)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import httpx
@@ -14,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError, InvalidReplyError, ModelError, ReplyLimitError
-from graphexec.models import LocalModel, OpenAICompatible, ReplyLimits, create_model
+from graphexec.models import LocalModel, ReplyLimits, create_model
 from graphexec.models.http.receiving import Body, EventReader, find_excess
 from tests.counting import count_calls
 from tests.models import hostile
-from tests.models.actors import HELLO, Act, LoopbackServer, read_stream, response, send
-from tests.models.call_modes import all_modes, both_streams, call_blocking, stream_async
+from tests.models.actors import HELLO, Act, LoopbackServer, response, send, serve
+from tests.models.call_modes import MODES, Ask, all_modes, both_streams, call_blocking, stream_async, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
@@ -28,9 +29,6 @@ LIMITS = ReplyLimits(bytes=10_000, calls=3, depth=20, values=1_000)
 DEEP = b"[" * 3_000
 ARGUMENTS = '{"a": ' + "[" * 1_000
 
-# An attack, and the limit that stops it. Any server may send these, also for a request of a stream.
-Attack = tuple[Callable[[hostile.Protocol], Act], str]
-
 
 def bomb(name: str, window: int) -> Callable[[hostile.Protocol], Act]:
     """Return an act that sends a compressed body which is large when it is read."""
@@ -38,23 +36,19 @@ def bomb(name: str, window: int) -> Callable[[hostile.Protocol], Act]:
     return lambda _: hostile.respond(hostile.once(hostile.make_bomb(window, 1)), encoding=encoding)
 
 
+# An attack, and the limit that stops it. Any server may send these, also for a request of a stream.
+Attack = tuple[Callable[[hostile.Protocol], Act], str]
+BLANKS = hostile.endless(b" " * 1_000)
 PLAIN: dict[str, Attack] = {
-    "endless body": (lambda _: hostile.respond(hostile.endless(b" " * 1_000)), "bytes"),
-    "endless error 500": (lambda _: hostile.respond(hostile.endless(b" " * 1_000), status="500 Oops"), "bytes"),
-    "endless error 401": (lambda _: hostile.respond(hostile.endless(b" " * 1_000), status="401 No"), "bytes"),
+    "endless body": (lambda _: hostile.respond(BLANKS), "bytes"),
+    "endless error 500": (lambda _: hostile.respond(BLANKS, status="500 Oops"), "bytes"),
+    "endless error 401": (lambda _: hostile.respond(BLANKS, status="401 No"), "bytes"),
     **{name: (bomb(name, window), "bytes") for name, window in hostile.WINDOWS.items()},
     "nested body": (lambda _: hostile.respond(hostile.once(DEEP)), "depth"),
     "values": (lambda _: hostile.respond(hostile.once(b'{"error": [' + b"1," * 1_000 + b"1]}")), "values"),
     "calls": (lambda protocol: hostile.respond(hostile.once(protocol.calls(["{}"] * 4))), "calls"),
     "nested arguments": (lambda protocol: hostile.respond(hostile.once(protocol.calls([ARGUMENTS]))), "depth"),
 }
-
-
-def _calls(protocol: hostile.Protocol) -> Iterator[bytes]:
-    position = 0
-    while True:
-        yield protocol.call_events(position, "{}")
-        position += 1
 
 
 def _stream(
@@ -69,13 +63,13 @@ STREAMED: dict[str, Attack] = {
     "endless comments": (_stream(lambda _: hostile.endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
     "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "values"),
     "endless text": (_stream(lambda protocol: hostile.endless(protocol.text_event("x" * 100))), "bytes"),
-    "endless calls": (_stream(lambda protocol: lambda: _calls(protocol)), "calls"),
+    "endless calls": (_stream(lambda protocol: lambda: (protocol.call_events(n, "{}") for n in count())), "calls"),
     "compressed": (_stream(lambda _: hostile.once(hostile.make_bomb(31, 1)), "gzip"), "bytes"),
     "nested event": (_stream(lambda _: hostile.once(b"data: " + DEEP + b"\n\n")), "depth"),
 }
 
 
-def check_attacks(protocol: hostile.Protocol, ask: hostile.Ask, attacks: dict[str, Attack]) -> None:
+def check_attacks(protocol: hostile.Protocol, ask: Ask, attacks: dict[str, Attack]) -> None:
     path = "" if protocol.make.__name__ == "Anthropic" else "/v1"
     for name, (make_act, limit) in attacks.items():
         with LoopbackServer(make_act(protocol)) as server:
@@ -97,73 +91,56 @@ def check_attacks(protocol: hostile.Protocol, ask: hostile.Ask, attacks: dict[st
 @pytest.mark.medium
 @cases("ask", [call_blocking, stream_async])
 @cases("protocol", hostile.PROTOCOLS)
-def test_hostile_replies_exceed_a_limit(protocol: hostile.Protocol, ask: hostile.Ask) -> None:
+def test_hostile_replies_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) -> None:
     check_attacks(protocol, ask, PLAIN)
 
 
 @pytest.mark.medium
 @both_streams
-@pytest.mark.parametrize("protocol", hostile.PROTOCOLS, ids=str)
-def test_hostile_streams_exceed_a_limit(protocol: hostile.Protocol, ask: hostile.Ask) -> None:
+@cases("protocol", hostile.PROTOCOLS)
+def test_hostile_streams_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) -> None:
     check_attacks(protocol, ask, STREAMED)
 
 
-@all_modes
-@pytest.mark.parametrize("name", hostile.WINDOWS)
-def test_compressed_replies_are_read(ask: hostile.Ask, name: str) -> None:
-    kinds = {CHAT: "application/json", STREAM: hostile.EVENTS_TYPE}
-    for body, kind in kinds.items():
-        act = hostile.respond(
-            hostile.once(hostile.compress(body, hostile.WINDOWS[name])), kind=kind, encoding=name.split(maxsplit=1)[0]
-        )
-        with LoopbackServer(act) as server, OpenAICompatible("tiny", base_url=server.url) as model:
-            if kind == hostile.EVENTS_TYPE and "stream" not in ask.__name__:
-                continue
-            assert ask(model) == CHAT_REPLY
+@cases(
+    ("ask", "body", "kind"),
+    [*((ask, CHAT, hostile.JSON_TYPE) for ask in MODES), *((ask, STREAM, hostile.EVENTS_TYPE) for ask in MODES[2:])],
+)
+@cases("name", hostile.WINDOWS)
+def test_compressed_replies_are_read(ask: Ask, body: bytes, kind: str, name: str) -> None:
+    packed = hostile.once(hostile.compress(body, hostile.WINDOWS[name]))
+    with serve(hostile.respond(packed, kind=kind, encoding=name.split(maxsplit=1)[0])) as (_, model):
+        assert ask(model) == CHAT_REPLY
 
 
 @all_modes
-def test_other_encodings_are_refused(ask: hostile.Ask) -> None:
-    for encoding in ("br", "zstd", "gzip, gzip"):
-        act = hostile.respond(hostile.once(CHAT), encoding=encoding)
-        with (
-            LoopbackServer(act) as server,
-            OpenAICompatible("tiny", base_url=server.url) as model,
-            pytest.raises(InvalidReplyError, match=f"Content-Encoding: {encoding}"),
-        ):
-            ask(model)
-
-
-@all_modes
-def test_invalid_compression_is_an_invalid_reply(ask: hostile.Ask) -> None:
-    act = hostile.respond(hostile.once(b"no gzip"), encoding="gzip")
-    with (
-        LoopbackServer(act) as server,
-        OpenAICompatible("tiny", base_url=server.url) as model,
-        pytest.raises(InvalidReplyError, match="cannot be read"),
-    ):
+@cases(
+    ("body", "encoding", "fact"),
+    [
+        *((CHAT, encoding, f"Content-Encoding: {encoding}") for encoding in ("br", "zstd", "gzip, gzip")),
+        (b"no gzip", "gzip", "cannot be read"),
+    ],
+)
+def test_other_encodings_are_refused(ask: Ask, body: bytes, encoding: str, fact: str) -> None:
+    act = hostile.respond(hostile.once(body), encoding=encoding)
+    with serve(act) as (_, model), pytest.raises(InvalidReplyError, match=fact):
         ask(model)
 
 
 @all_modes
-def test_numbers_of_any_length_are_model_errors(ask: hostile.Ask) -> None:
-    long = b"9" * 100_000
-    for body in (b'{"choices": [], "usage": {"prompt_tokens": %s}}' % long, b'{"error": %s}' % long):
-        with LoopbackServer(send(response(body))) as server, OpenAICompatible("tiny", base_url=server.url) as model:
-            with pytest.raises(ModelError) as caught:
-                ask(model)
-            assert len(str(caught.value)) < 2_000
+@cases("body", [b'{"choices": [], "usage": {"prompt_tokens": %s}}', b'{"error": %s}'])
+def test_numbers_of_any_length_are_model_errors(ask: Ask, body: bytes) -> None:
+    with serve(send(response(body % (b"9" * 100_000)))) as (_, model):
+        with pytest.raises(ModelError) as caught:
+            ask(model)
+        assert len(str(caught.value)) < 2_000
 
 
-@cases("part", ["1", "{}"])
-def test_long_lists_are_not_read_to_their_end(part: str) -> None:
+@cases(("part", "error"), [("1", InvalidReplyError), ("{}", ReplyLimitError)])
+def test_long_lists_are_not_read_to_their_end(part: str, error: type[ModelError]) -> None:
     """Each of a hundred thousand parts, or of their errors, would take a kilobyte."""
     body = f'{{"choices": [{{"message": {{"tool_calls": [{",".join([part] * 50_000)}]}}}}]}}'.encode()
-    with (
-        LoopbackServer(send(response(body))) as server,
-        OpenAICompatible("tiny", base_url=server.url) as model,
-        pytest.raises(ReplyLimitError if part == "{}" else InvalidReplyError),
-    ):
+    with serve(send(response(body))) as (_, model), pytest.raises(error):
         model.complete(HELLO)
 
 
@@ -184,14 +161,14 @@ class TestLimits:
         with pytest.raises(InputError, match=words):
             ReplyLimits(**options)
 
-    def test_every_model_has_the_option(self) -> None:
-        create_model("openai:gpt-5-mini", reply_limits=LIMITS)
-        create_model("local", reply_limits=LIMITS)
-        wrong: Any = 5
-        makers: tuple[Callable[..., object], ...] = (LocalModel, *(protocol.make for protocol in hostile.PROTOCOLS))
-        for make in makers:
-            with pytest.raises(InputError, match=r"reply_limits=5; give ReplyLimits\("):
-                make("tiny", reply_limits=wrong)
+    @cases("name", ["openai:gpt-5-mini", "local"])
+    def test_named_model_has_the_option(self, name: str) -> None:
+        create_model(name, reply_limits=LIMITS)
+
+    @cases("make", [LocalModel, *(protocol.make for protocol in hostile.PROTOCOLS)])
+    def test_every_model_has_the_option(self, make: Any) -> None:
+        with pytest.raises(InputError, match=r"reply_limits=5; give ReplyLimits\("):
+            make("tiny", reply_limits=5)
 
 
 # Any: JSON.
@@ -243,11 +220,8 @@ def test_normal_replies_are_measured_without_a_scan() -> None:
     assert count_calls(lambda: find_excess(CHAT * 4, limits)) < 10
 
 
-LINES = st.lists(
-    st.sampled_from(
-        [b"data: a", b"data:b", b"data", b": x", b"event: e", b"id: 1", b"", b"data: \xc3\xa9", b"retry: 5"]
-    )
-)
+DATA = [b"data: a", b"data:b", b"data", b"data: \xc3\xa9"]
+LINES = st.lists(st.sampled_from([*DATA, b": x", b"event: e", b"id: 1", b"", b"retry: 5"]))
 
 
 @given(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.integers(1, 7))
@@ -270,9 +244,8 @@ def test_decompression_does_not_depend_on_the_pieces(data: bytes, name: str, siz
 
 def test_stream_may_be_longer_than_its_content() -> None:
     """A token of four characters comes in an event of several hundred."""
-    events = [hostile.PROTOCOLS[0].text_event("abcd")] * 100
+    events = hostile.PROTOCOLS[0].text_event("abcd") * 100
     end = hostile.event({"choices": [{"finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
-    act = hostile.respond(hostile.once(b"".join(events) + end), kind=hostile.EVENTS_TYPE)
-    limits = ReplyLimits(bytes=1_000)
-    with LoopbackServer(act) as server, OpenAICompatible("tiny", base_url=server.url, reply_limits=limits) as model:
-        assert read_stream(model.stream(HELLO)).content == "abcd" * 100
+    act = hostile.respond(hostile.once(events + end), kind=hostile.EVENTS_TYPE)
+    with serve(act, reply_limits=ReplyLimits(bytes=1_000)) as (_, model):
+        assert stream_blocking(model).content == "abcd" * 100

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 import httpcore
 import httpx
@@ -23,12 +25,13 @@ from graphexec.models.http.network import DeadlineBackend
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.io import BLOCKING
 from tests.models import actors
+from tests.models.call_modes import call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
 from tests.models.recorded import STREAM
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 
-EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
+EVENTS = actors.split_events(STREAM)
 
 
 class Trickle:
@@ -98,9 +101,8 @@ def call_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: fl
 
     def call(name: str) -> None:
         with make_model(protocol, urls[name], seconds) as model:
-            request = LONG if name == "upload" else actors.HELLO
-            check_late(lambda: model.complete(request), limit)
-            check_late(lambda: actors.read_stream(model.stream(request)), limit)
+            for ask in (call_blocking, stream_blocking):
+                check_late(partial(ask, model, LONG if name == "upload" else actors.HELLO), limit)
 
     with ThreadPoolExecutor(len(urls)) as pool:
         list(pool.map(call, urls))
@@ -124,16 +126,14 @@ async def acall_all(urls: dict[str, str], protocol: Protocol, seconds: float, li
 class TestSlowServers:
     """Each of these servers could make a call last for as long as it liked."""
 
-    # The limits are generous: on a busy machine, the threads of the servers and of the calls wait for each other.
     @pytest.mark.medium
-    def test_blocking_calls_end_in_time(self) -> None:
+    @cases("asynchronous", [False, True])
+    def test_calls_end_in_time(self, asynchronous: bool) -> None:
         with slow_servers() as urls:
-            call_all(urls, PROTOCOLS[0], 0.5, 10)
-
-    @pytest.mark.medium
-    def test_async_calls_end_in_time(self) -> None:
-        with slow_servers() as urls:
-            asyncio.run(acall_all(urls, PROTOCOLS[0], 0.5, 10))
+            if asynchronous:
+                asyncio.run(acall_all(urls, PROTOCOLS[0], 0.5, 10))
+            else:
+                call_all(urls, PROTOCOLS[0], 0.5, 10)
 
     @pytest.mark.slow
     @cases("protocol", PROTOCOLS)
@@ -144,28 +144,23 @@ class TestSlowServers:
             asyncio.run(acall_all(urls, protocol, 1.0, 2.0))
 
 
+def stall() -> Iterator[bytes]:
+    yield b"{"
+    raise httpx.ReadTimeout("late")
+
+
 @cases(
-    ("error", "phase"),
+    ("answer", "phase"),
     [
         (httpx.ConnectTimeout("late"), "accept a connection"),
         (httpx.WriteTimeout("late"), "take the request"),
-        (httpx.PoolTimeout("late"), "answer"),
-        (httpx.ReadTimeout("late"), "answer"),
-        (TimeoutError(), "answer"),
+        *((late, "answer") for late in (httpx.PoolTimeout("late"), httpx.ReadTimeout("late"), TimeoutError())),
+        (httpx.Response(200, content=stall()), "finish its reply"),
     ],
 )
-def test_error_says_what_the_server_did_not_do(error: Exception, phase: str) -> None:
+def test_error_says_what_the_server_did_not_do(answer: Exception | httpx.Response, phase: str) -> None:
     with pytest.raises(ModelTimeoutError, match=f"did not {phase} within 8 s"):
-        actors.scripted_server(error).complete(actors.HELLO, timeout=8)
-
-
-def test_error_says_that_the_reply_is_not_whole() -> None:
-    def stall() -> Iterator[bytes]:
-        yield b"{"
-        raise httpx.ReadTimeout("late")
-
-    with pytest.raises(ModelTimeoutError, match="did not finish its reply within 8 s"):
-        actors.scripted_server(httpx.Response(200, content=stall())).complete(actors.HELLO, timeout=8)
+        actors.scripted_server(answer).complete(actors.HELLO, timeout=8)
 
 
 def test_another_attempt_may_connect() -> None:
@@ -178,21 +173,15 @@ def test_another_attempt_may_connect() -> None:
 def test_timeout_bounds_all_attempts() -> None:
     time = actors.FakeTime()
     busy = actors.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 8\r\nContent-Length: 0\r\n\r\n")
-    with (
-        actors.LoopbackServer(busy, busy) as server,
-        OpenAICompatible("tiny", base_url=server.url, timeout=10, max_retries=5, clock=time.clock) as model,
-        pytest.raises(ModelError, match="503"),
-    ):
-        model.complete(actors.HELLO)
+    served = actors.serve(busy, busy, timeout=10, max_retries=5, clock=time.clock)
+    with served as (_, model), pytest.raises(ModelError, match="503"):
+        call_blocking(model)
     assert time.slept == [8.0]
 
 
 def test_time_of_the_consumer_does_not_count() -> None:
     time = actors.FakeTime()
-    with (
-        actors.LoopbackServer(actors.send(actors.chunks(*EVENTS))) as server,
-        OpenAICompatible("tiny", base_url=server.url, timeout=5, clock=time.clock) as model,
-    ):
+    with actors.serve(actors.send(actors.chunks(*EVENTS)), timeout=5, clock=time.clock) as (_, model):
         pieces = model.stream(actors.HELLO)
         assert next(pieces) == ReplyDelta("Café")
         time.now += 60
@@ -200,10 +189,10 @@ def test_time_of_the_consumer_does_not_count() -> None:
 
 
 def test_complete_reply_waits_a_second_for_the_end_of_its_stream() -> None:
-    with actors.LoopbackServer() as server, OpenAICompatible("tiny", base_url=server.url, timeout=60) as model:
+    with actors.serve(timeout=60) as (server, model):
         server.add_acts(server.stall(actors.chunks(*EVENTS, end=False)))
         begun = time.monotonic()
-        assert actors.read_stream(model.stream(actors.HELLO)).content == "Café costs €4."
+        assert stream_blocking(model).content == "Café costs €4."
         assert time.monotonic() - begun < 20
 
 
@@ -226,30 +215,19 @@ class Addresses(httpcore.NetworkBackend):
     """A network in which no address accepts a connection. `tried` are the addresses, with their timeouts."""
 
     def __init__(self) -> None:
-        self.tried: list[tuple[str, float | None]] = []
+        self.tried: list[tuple[str, float]] = []
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: object = None,
-    ) -> httpcore.NetworkStream:
+    def connect_tcp(self, host: str, port: int, timeout: Any = None, *_: Any, **__: Any) -> httpcore.NetworkStream:
         self.tried.append((host, timeout))
         raise httpcore.ConnectTimeout("nobody is there")
 
 
 def test_addresses_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def search(*_: object, **__: object) -> list[object]:
-        return [(0, 0, 0, "", (f"10.0.0.{last}", 80)) for last in (1, 2, 2)]
-
-    monkeypatch.setattr(socket, "getaddrinfo", search)
+    addresses = [(0, 0, 0, "", (f"10.0.0.{last}", 80)) for last in (1, 2, 2)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
     network = Addresses()
     attempts = Attempts(Endpoint("tiny", ""), actors.FakeTime().clock, BLOCKING, timeout=8, max_retries=0)
     with pytest.raises(httpcore.ConnectTimeout), attempts.attempt():
         DeadlineBackend(network).connect_tcp("example", 80, timeout=600)
     assert [address for address, _ in network.tried] == ["10.0.0.1", "10.0.0.2"]
-    first, second = (seconds for _, seconds in network.tried)
-    assert first == pytest.approx(4, abs=1)
-    assert second == pytest.approx(8, abs=1)
+    assert [seconds for _, seconds in network.tried] == pytest.approx([4, 8], abs=1)
