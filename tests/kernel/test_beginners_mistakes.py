@@ -94,7 +94,9 @@ async def waits_and_yields(asked: Asked) -> Any:
 NOT_A_NODE = ("respond is not a node", "decorate the function with @node")
 COUNT = "give a number of effects, or (least, most)"
 IN_QUOTES = "is a string and not a node; write"
-NODE = gx.node(respond)
+BUDGETS = "write resets=[BUDGET], a list of budgets"
+BARE = "needs a when_spent, the outcome for a limit that stops it; write"
+NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges(inquire, gx.on(Reply, gx.END))
 
 
 @cases(
@@ -104,10 +106,7 @@ NODE = gx.node(respond)
         (lambda: as_on(Asked, untyped), NOT_A_NODE),
         (lambda: as_on(Asked, None), ["None is not a node; decorate the function with @node"]),
         (lambda: as_graph(gx.edges(NODE, gx.on(Reply, gx.END)), start=untyped), NOT_A_NODE),
-        (
-            lambda: as_on("Reply", gx.END),
-            ["'Reply' is not an outcome class", "on(Outcome, target), one for each class"],
-        ),
+        (lambda: as_on("Reply", gx.END), ["'Reply' is not an outcome class; write on(Outcome, target), one for each"]),
         (lambda: as_on(Asked | Reply, gx.END), ["one for each class"]),
         (lambda: as_graph([1], start=NODE), ["the table is [1]; write edges(...) | edges(...)"]),
         (lambda: as_charge(untyped), ["respond is not a node; put @node below @charged or @metered"]),
@@ -120,21 +119,12 @@ NODE = gx.node(respond)
             lambda: gx.metered(when_spent=Late, budget=PATIENCE)(as_charge(NODE)),
             ["respond has the outcome Reply when one limit stops it and Late when another does", "the same when_spent"],
         ),
-        (
-            lambda: as_on(Reply, gx.END, resets=PATIENCE),
-            ["on(Reply, ...) has resets=Budget(name='patience', limit=4)", "resets=[BUDGET], a list of budgets"],
-        ),
-        (
-            lambda: as_on(Reply, gx.END, resets=[PATIENCE, "patience"]),
-            ["resets=[Budget(name='patience', limit=4), 'patience']", "resets=[BUDGET], a list of budgets"],
-        ),
+        (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {BUDGETS}"]),
+        (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {BUDGETS}"]),
         (lambda: as_node(NODE), ["respond is a node already; leave out the second @node"]),
-        (lambda: as_on(Reply, "inquire"), ["'inquire'", f"{IN_QUOTES} the node itself, without quotes"]),
-        (lambda: as_on(Reply, "END"), ["'END'", f"{IN_QUOTES} END, imported from graphexec, without quotes"]),
-        (
-            lambda: as_graph(gx.edges(inquire, gx.on(Reply, gx.END)), start="inquire"),
-            ["'inquire'", f"{IN_QUOTES} the node itself, without quotes"],
-        ),
+        (lambda: as_on(Reply, "inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
+        (lambda: as_on(Reply, "END"), [f"'END' {IN_QUOTES} END, imported from graphexec, without quotes"]),
+        (lambda: as_graph(inquire_row, start="inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
         (
             lambda: as_charged(when_spent=stopped_response),
             [
@@ -147,19 +137,10 @@ NODE = gx.node(respond)
             lambda: as_charged(when_spent=LimitReached)(inquire),
             ["inquire takes Asked, which LimitReached does not", "as limit_reached makes a LimitReached, or widen"],
         ),
-        (
-            lambda: as_charged(inquire),
-            ["charged needs a when_spent, the outcome", "write @charged(when_spent=limit_reached)"],
-        ),
-        (
-            as_charged,
-            [
-                "charged needs a when_spent, the outcome for a limit that stops it",
-                "write @charged(when_spent=limit_reached)",
-            ],
-        ),
-        (lambda: as_metered(inquire), ["metered needs a when_spent", "write @metered(when_spent=limit_reached)"]),
-        (lambda: as_reserved(inquire), ["reserved needs a when_spent", "write @reserved(when_spent=limit_reached)"]),
+        (as_charged, [f"charged {BARE} @charged(when_spent=limit_reached)"]),
+        (lambda: as_charged(inquire), [f"charged {BARE} @charged(when_spent=limit_reached)"]),
+        (lambda: as_metered(inquire), [f"metered {BARE} @metered(when_spent=limit_reached)"]),
+        (lambda: as_reserved(inquire), [f"reserved {BARE} @reserved(when_spent=limit_reached)"]),
         (lambda: as_reserved(when_spent=stopped, grace="10"), ["grace is '10'; give seconds, 0 or more"]),
         (lambda: as_charged(when_spent=stopped, asks="many")(inquire), [f"inquire has asks='many'; {COUNT}"]),
         (lambda: as_charged(when_spent=stopped, asks=[1, 16])(inquire), [f"inquire has asks=[1, 16]; {COUNT}"]),
@@ -172,10 +153,7 @@ NODE = gx.node(respond)
         ),
         (lambda: gx.charged(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
         (lambda: gx.metered(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
-        (
-            lambda: run_machine(machine_of(forgetful), Asked("?")),
-            ["forgetful", "Asks[...]", "reply = yield from ask(...)"],
-        ),
+        (lambda: run_machine(FORGETFUL, Asked("?")), ["forgetful", "Asks[...]", "reply = yield from ask(...)"]),
     ],
 )
 def test_mistake_is_refused_with_a_remedy(mistake: Callable[[], object], facts: Sequence[str]) -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, final
+from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
 from graphexec import All, Asks, Effect, Exhausted, ask, charged, metered, node, opaque
 from graphexec.effects import CallModel, CallTool
@@ -144,18 +144,14 @@ class Record(TypedDict):
 T = TypeVar("T")
 
 
-def yields_but_says_otherwise(number: m.Number) -> Any:
+def misdeclared(number: m.Number) -> Any:
     yield CallTool("x", "y")
     return m.Total("")
 
 
-def asks_for_no_effect(number: m.Number) -> Asks[int, m.Total]:
+def asks_int(number: m.Number) -> Asks[int, m.Total]:
     yield 3
     return m.Total("")
-
-
-async def yields_asynchronously(number: m.Number) -> AsyncIterator[m.Total]:
-    yield m.Total("")
 
 
 class Instance:
@@ -163,18 +159,16 @@ class Instance:
         return m.Total("")
 
 
+BARE = "f does not annotate '{}'; write def f(number: In) -> Out"
 UNCHECKED = "which isinstance cannot check; name a class of your own"
 
 
 @cases(
     ("function", "text"),
     [
-        (
-            declare("f", "number", "translator", "return"),
-            "f does not annotate 'number'; write def f(number: In) -> Out",
-        ),
-        (declare("f", "return"), "f does not annotate 'return'; write def f(number: In) -> Out"),
-        (declare("f", "translator"), "f does not annotate 'translator'; write def f(number: In) -> Out"),
+        (declare("f", "number", "translator", "return"), BARE.format("number")),
+        (declare("f", "return"), BARE.format("return")),
+        (declare("f", "translator"), BARE.format("translator")),
         (without_value, "without_value takes no value; write def without_value(value: In) -> Out"),
         (only_keywords, "only_keywords takes no value; write def only_keywords(value: In) -> Out"),
         (declare("f", **{"return": None}), f"f returns None, {UNCHECKED}"),
@@ -187,27 +181,13 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
         (declare("f", number=Record), f"f takes number <class 'tests.kernel.test_nodes.Record'>, {UNCHECKED}"),
         (declare("f", number=Callable[[], int]), f"f takes number collections.abc.Callable[[], int], {UNCHECKED}"),
         (declare("f", number=T), f"f takes number ~T, {UNCHECKED}"),
-        (
-            declare("f", translator=list[Translator]),
-            f"f takes translator list[tests.kernel.test_nodes.Translator], {UNCHECKED}",
-        ),
+        (declare("f", translator=list[Translator]), f"f takes translator list[{__name__}.Translator], {UNCHECKED}"),
         (
             declare("f", **{"return": "Nowhere"}),
             "f has an annotation that cannot be resolved: name 'Nowhere' is not defined; import or define it",
         ),
-        (
-            yields_but_says_otherwise,
-            "yields_but_says_otherwise yields, but returns typing.Any; write -> Asks[Effect, Outcome]",
-        ),
-        (
-            asks_for_no_effect,
-            "asks_for_no_effect asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])",
-        ),
-        (
-            yields_asynchronously,
-            "yields_asynchronously is async def, but a node that asks for effects is def; write "
-            "def yields_asynchronously(...) -> Asks[Effect, Outcome]",
-        ),
+        (misdeclared, "misdeclared yields, but returns typing.Any; write -> Asks[Effect, Outcome]"),
+        (asks_int, "asks_int asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])"),
         (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def"),
         (Instance(), "Instance is not a function; define it with def"),
         (functools.partial(read, number=m.Number(3)), "partial is not a function; define it with def"),
@@ -216,13 +196,6 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
 def test_invalid_node_function_is_refused_with_a_remedy(function: Any, text: str) -> None:
     assert m.error_message(NodeError, decorate, function) == text
     assert issubclass(NodeError, (GraphexecError, TypeError))
-
-
-@final
-@dataclass(frozen=True)
-class OutOfTicks:
-    at: m.Tick
-    limit: Exhausted
 
 
 def by_protocol(value: HasValue, limit: Exhausted) -> m.Total:
@@ -251,8 +224,8 @@ as_opaque: Any = opaque
     ("write", "text"),
     [
         (
-            lambda: meter(when_spent=OutOfTicks)(m.halve),
-            "halve takes Even, which OutOfTicks does not; give a function that makes one, as limit_reached makes a "
+            lambda: meter(when_spent=m.GaveUp)(m.halve),
+            "halve takes Even, which GaveUp does not; give a function that makes one, as limit_reached makes a "
             "LimitReached, or widen its field",
         ),
         (

@@ -30,9 +30,6 @@ def _old_graphs_are_untouched() -> Any:
     assert [(str(machine), list(machine)) for machine in (m.DIAMOND, m.CLOCK, m.ERRAND, m.INTERVIEW)] == before
 
 
-# ---- replace
-
-
 @gx.node
 def round_down(even: m.Even) -> m.Sum:
     return m.Sum(even.value // 10 * 10, "rounded")
@@ -47,9 +44,6 @@ def test_replace_keeps_edges_and_groups() -> None:
     again = bind(gx.wrap(gx.replace(grouped, m.halve), m.halve, after=lambda value: value))
     assert {one.name: one.group for one in again if one.group} == {"halve": "rounding"}
     assert gx.replace(grouped, dataclasses.replace(m.halve, group="other"))["halve"].group == "other"
-
-
-# ---- splice
 
 
 @final
@@ -196,7 +190,6 @@ ROWS = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
 NO_NODE = "the graph has no node {}; its nodes are split, halve, triple, join"
 
 
-# Any: type checkers refuse these.
 # Any: type checkers refuse some of these.
 def splice(rows: Any = ROWS, *, after: Any = m.split, on: Any = m.Even) -> object:
     return gx.splice(m.DIAMOND, rows, after=after, on=on)
@@ -282,9 +275,6 @@ def test_change_of_an_invalid_edge_is_refused(change: Callable[[], object], text
     assert text in m.error_message(InputError, change)
 
 
-# ---- drop_edge
-
-
 def test_dropped_edge_is_not_taken() -> None:
     machine = drop_edge(m.DIAMOND, after=m.split, on=m.Odd)
     assert list(machine.nodes) == ["split", "halve", "join"]
@@ -292,65 +282,42 @@ def test_dropped_edge_is_not_taken() -> None:
     assert "split returned" in m.error_message(UndeclaredOutcomeError, run_to, machine, m.Number(7))
 
 
-# ---- wrap
+def shout_topic(topic: m.Topic) -> m.Topic:
+    return m.Topic(topic.name.upper(), topic.questions)
 
 
-@cases(
-    ("machine", "value", "outcome"),
-    [
-        (
-            gx.wrap(
-                m.INTERVIEW,
-                interview,
-                before=lambda topic: m.Topic(topic.name.upper(), topic.questions),
-                after=lambda outcome: (
-                    m.Interview(outcome.answers[::-1]) if isinstance(outcome, m.Interview) else outcome
-                ),
-            ),
-            m.Topic("tea", 2),
-            m.Interview(("re: TEA 1 1", "re: TEA 0 0")),
-        ),
-        (
-            gx.wrap(m.ERRAND, m.leave, before=lambda errand: m.Errand((*errand.stops, "keys"))),
-            m.Errand(),
-            m.Home(("keys", "left", "back")),
-        ),
-        (
-            gx.wrap(
-                m.ERRAND,
-                m.come_back,
-                after=lambda home: m.Home((*home.stops, "tea")) if isinstance(home, m.Home) else home,
-            ),
-            m.Errand(),
-            m.Home(("left", "back", "tea")),
-        ),
-    ],
-)
-def test_asking_async_and_opaque_nodes_can_be_wrapped(machine: Any, value: object, outcome: object) -> None:
-    assert run_to(machine, value, m.reporter()) == outcome
+# Any: an outcome for a limit is not given to it.
+def turn_round(interview: Any) -> m.Interview:
+    return m.Interview(interview.answers[::-1])
 
 
-def test_wrap_ignores_the_when_spent_outcome() -> None:
+def add_tea(home: Any) -> m.Home:
+    return m.Home((*home.stops, "tea"))
+
+
+def test_asking_async_and_opaque_nodes_can_be_wrapped() -> None:
+    machine: gx.Graph[Any, Any] = gx.wrap(m.INTERVIEW, interview, before=shout_topic, after=turn_round)
+    assert run_to(machine, m.Topic("tea", 2), m.reporter()) == m.Interview(("re: TEA 1 1", "re: TEA 0 0"))
+    machine = gx.wrap(m.ERRAND, m.leave, before=lambda errand: m.Errand((*errand.stops, "keys")))
+    assert run_to(machine, m.Errand()) == m.Home(("keys", "left", "back"))
+    machine = gx.wrap(m.ERRAND, m.come_back, after=add_tea)
+    assert run_to(machine, m.Errand()) == m.Home(("left", "back", "tea"))
+
+
+def test_wrap_sees_what_a_node_returns() -> None:
     seen: list[object] = []
 
     def look(outcome: Any) -> Any:
         seen.append(outcome)
-        return outcome
+        return m.Total("wrong") if isinstance(outcome, m.Sum) else outcome
 
+    # It does not see the outcome for a limit.
     machine = gx.wrap(m.CLOCK, tick, after=look)
     assert isinstance(m.run_machine(machine, m.Tick(), m.limited(iterations=1), LIVE[:1]).outcome, m.Stopped)
     assert seen == [m.Tock(1)]
-
-
-def test_undeclared_outcome_of_a_wrap_is_refused() -> None:
-    def wrong(_: object) -> Any:
-        return m.Total("wrong")
-
-    message = m.error_message(UndeclaredOutcomeError, run_to, gx.wrap(m.DIAMOND, m.halve, after=wrong), m.Number(6))
+    # It may not return an outcome that the node does not declare.
+    message = m.error_message(UndeclaredOutcomeError, run_to, gx.wrap(m.DIAMOND, m.halve, after=look), m.Number(6))
     assert "halve returned a Total" in message
-
-
-# ---- bind
 
 
 @dataclass(frozen=True)
