@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, models, tool
+from graphexec import AgentExecutor, create_react_agent, models, tool
 from graphexec.errors import AuthenticationError, MissingAPIKeyError, ModelError
 from graphexec.memory import BufferMemory, MemoryHistory, Turn
 from graphexec.messages import Model
-from tests.executor.actors import WAYS, call, echo, run_by, snapshot_after
+from tests.executor.actors import WAYS, call, caller_of, echo, run_by, snapshot_after
 from tests.parameters import cases
 
 KEYLESS = models.OpenAICompatible("gpt-9", base_url="https://models.example/v1")
@@ -24,14 +24,14 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_executor(model: Model, **options: Any) -> AgentExecutor:
-    return AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
+    return caller_of(model, echo, **options)
 
 
 def delegating(inner: AgentExecutor, *turns: Any) -> tuple[AgentExecutor, models.ScriptedModel]:
     """Return an executor that calls another one as its tool, and its model."""
     helper = inner.as_tool("ask", "Ask the other agent.")
     outer = models.ScriptedModel([*turns, "done"])
-    return AgentExecutor(agent=create_tool_calling_agent(outer, [helper]), tools=[helper]), outer
+    return caller_of(outer, helper), outer
 
 
 @cases("way", WAYS)
@@ -81,14 +81,11 @@ def test_cached_replies_need_no_key(tmp_path: Any) -> None:
         make_executor(offline).run("q")
 
 
-def test_nested_executors_are_checked_before_the_outer_run() -> None:
+def test_nested_executors_are_checked_once_before_the_outer_run() -> None:
     executor, outer = delegating(make_executor(KEYLESS), call("ask", input="q"))
     with pytest.raises(MissingAPIKeyError):
         executor.run("q")
     assert outer.requests == []
-
-
-def test_nested_runs_are_not_checked_again() -> None:
     checks: list[str] = []
 
     class Counted(models.ScriptedModel):
@@ -113,11 +110,9 @@ def test_resumed_run_is_checked_before_its_tools() -> None:
         raise KeyError(text)
 
     first = models.ScriptedModel([call("note", text="a")])
-    run = AgentExecutor(agent=create_tool_calling_agent(first, [note]), tools=[note], handle_tool_errors="raise")
-    state = snapshot_after(KeyError, lambda: run.run("q"))
-    resumed = AgentExecutor(agent=create_tool_calling_agent(KEYLESS, [note]), tools=[note])
+    state = snapshot_after(KeyError, lambda: caller_of(first, note, handle_tool_errors="raise").run("q"))
     with pytest.raises(MissingAPIKeyError):
-        resumed.run(state)
+        caller_of(KEYLESS, note).run(state)
     assert called == ["a"]
 
 
@@ -139,13 +134,11 @@ def test_saving_a_memory_needs_no_key() -> None:
     assert make_executor(KEYLESS, memory=memory).run(state).output == "done"
 
 
-def test_model_without_the_check_is_called() -> None:
+def test_own_model_may_have_its_own_check_or_none() -> None:
     scripted = models.ScriptedModel(["Final Answer: done"])
     model: Any = SimpleNamespace(complete=scripted.complete, acomplete=scripted.acomplete)
     assert AgentExecutor(agent=create_react_agent(model, []), tools=[]).run("q").output == "done"
 
-
-def test_own_model_may_raise_its_own_error() -> None:
     class Closed(models.ScriptedModel):
         def check_access(self) -> None:
             raise ModelError("the model is closed on Sundays; come back tomorrow")

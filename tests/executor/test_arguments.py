@@ -33,18 +33,17 @@ def test_other_values_are_not_numbers(value: object) -> None:
     assert not any(kind.fits(value) for kind in (whole(0), SECONDS, TIMEOUT))
 
 
-# A constraint, valid values and invalid ones. Any: they have all types.
-KINDS: list[tuple[arguments.Constraint, list[Any], list[Any]]] = [
-    (STRING, ["", "a"], [b"a", None, str]),
-    (NAME, ["a", " a"], ["", " \n", None, 3]),
-    (FLAG, [True, False], [0, 1, None, "no"]),
-    (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
-    (arguments.has_methods("a list", "append", "pop"), [[]], [(), list, None]),
-    (optional(STRING), ["a", None], [3]),
-]
-
-
-@cases(("kind", "fits", "others"), KINDS)
+@cases(
+    ("kind", "fits", "others"),
+    [
+        (STRING, ["", "a"], [b"a", None, str]),
+        (NAME, ["a", " a"], ["", " \n", None, 3]),
+        (FLAG, [True, False], [0, 1, None, "no"]),
+        (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
+        (arguments.has_methods("a list", "append", "pop"), [[]], [(), list, None]),
+        (optional(STRING), ["a", None], [3]),
+    ],
+)
 def test_constraint_accepts_only_its_values(kind: arguments.Constraint, fits: list[Any], others: list[Any]) -> None:
     assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
 

@@ -196,15 +196,6 @@ def call_first(acted: ex.Acted) -> gx.Asks[CallTool, ex.Acted | ex.Observed]:
 
 LIMIT: Any = gx.on(ex.LimitReached, ex.stopped_response)
 OBSERVED: Any = gx.on(ex.Observed, ex.check_return_direct)
-# Each dispatching node, its routes, and the chunks of a step with two actions.
-DISPATCHERS: dict[str, tuple[Any, Any, list[str]]] = {
-    "own effect": (delegate, OBSERVED | LIMIT, TOGETHER),
-    "opaque": (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
-    "pure": (gx.node(observe), OBSERVED, TOGETHER),
-    "pure, to the plan": (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
-    "pure, one by one": (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
-    "one by one": (call_first, OBSERVED | LIMIT | gx.on(ex.Acted, call_first), TOGETHER),
-}
 
 
 def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more: Any) -> gx.AgentExecutor:
@@ -223,9 +214,18 @@ def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more:
 
 
 @both
-@cases("kind", DISPATCHERS)
-def test_every_dispatching_node_emits_each_action(way: str, kind: str) -> None:
-    dispatch, routes, order = DISPATCHERS[kind]
+@cases(
+    ("dispatch", "routes", "order"),
+    [
+        (delegate, OBSERVED | LIMIT, TOGETHER),
+        (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
+        (gx.node(observe), OBSERVED, TOGETHER),
+        (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
+        (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
+        (call_first, OBSERVED | LIMIT | gx.on(ex.Acted, call_first), TOGETHER),
+    ],
+)
+def test_every_dispatching_node_emits_each_action(way: str, dispatch: Any, routes: Any, order: list[str]) -> None:
     # The same decision again is another step; an unreadable reply has no action.
     turns: Any = [A, A], [], [A, B], [A], answer()
     options: Any = {"handle_parsing_errors": True, "allow_nonterminating": True}

@@ -50,11 +50,8 @@ def trimmed_to(steps: Any) -> object:
 
 NO_START = "does not start with Ready; make it from executor.graph"
 JUDGING: Any = gx.graph(gx.edges(judge, gx.on(Verdict, gx.END)), start=judge)
-SEVERAL = "batch takes several inputs; pass a list of them"
 # A mistake, and two facts of the error.
 MISTAKES: list[tuple[Callable[[], object], str, str]] = [
-    (lambda: executor().batch("hello"), SEVERAL, "use invoke for one"),
-    (lambda: executor().batch({"input": "hello"}), SEVERAL, "use invoke for one"),
     (lambda: executor().with_graph(JUDGING), NO_START, ""),
     (lambda: executor().with_graph(5), NO_START, ""),
     (lambda: executor().with_graph(judged()), "judge --Verdict--> END ends a run of an agent", ""),

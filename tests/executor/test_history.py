@@ -169,9 +169,12 @@ def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]
     assert others == [first, first]
 
 
-def test_conversational_agent_uses_its_own_name() -> None:
+def test_conversational_agent_names_its_speakers() -> None:
     agent = agents.create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
     assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(request_of(agent, input="q", chat_history=BEFORE))
+    memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
+    memory.save({"input": "I am Ada."}, {"output": "Hello."})
+    assert "\nSystem: Summary: They met.\n" in prompt(request_of(agent, input="q", **memory.load({})))
 
 
 def test_other_messages_have_names_too() -> None:
@@ -186,13 +189,6 @@ def test_other_messages_have_names_too() -> None:
     ]
     text = messages.transcript([message for message, _ in conversation], human="Ada", ai="Robot")
     assert text.split("\n") == [line for _, lines in conversation for line in lines]
-
-
-def test_summary_is_a_system_message() -> None:
-    memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
-    memory.save({"input": "I am Ada."}, {"output": "Hello."})
-    agent = agents.create_conversational_agent(ScriptedModel([]), [echo])
-    assert "\nSystem: Summary: They met.\n" in prompt(request_of(agent, input="q", **memory.load({})))
 
 
 def test_other_lists_are_formatted_unchanged() -> None:
