@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import ContextOverflowError, InputError, ModelError, ModelTimeoutError, ServerError
-from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import FellBack, ScriptedModel, with_fallbacks
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import Ask, Typewriter, all_modes, both_streams, record_reports
+from tests.parameters import cases
 
 DOWN = ServerError("503: busy")
 
@@ -61,20 +61,16 @@ def test_models_share_the_timeout(ask: Ask) -> None:
 @all_modes
 def test_no_model_is_called_after_the_timeout(ask: Ask) -> None:
     time = FakeTime()
-    second = ScriptedModel(["too late"])
+    first, second = Typewriter([ModelTimeoutError("slow")], time, takes=10), ScriptedModel(["too late"])
     with record_reports() as reports, pytest.raises(ModelTimeoutError) as caught:
-        ask(
-            with_fallbacks(Typewriter([ModelTimeoutError("slow")], time, takes=10), second, clock=time.clock),
-            timeout=10,
-        )
+        ask(with_fallbacks(first, second, clock=time.clock), timeout=10)
     assert (reports, second.requests) == ([], [])
     assert not hasattr(caught.value, "__notes__")
 
 
 @both_streams
 def test_stream_falls_back_only_before_first_piece(ask: Ask) -> None:
-    second = Typewriter([("ha", DOWN)])
-    third = Typewriter(["unasked"])
+    second, third = Typewriter([("ha", DOWN)]), Typewriter(["unasked"])
     with pytest.raises(ServerError):
         ask(with_fallbacks(Typewriter([DOWN]), second, third))
     assert (second.handed_out, third.timeouts) == ("ha", [])
@@ -95,14 +91,14 @@ def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     assert len(reports) == last
 
 
-def test_instant_needs_instant_models() -> None:
-    assert with_fallbacks(ScriptedModel([]), ScriptedModel([])).instant
-    assert not with_fallbacks(ScriptedModel([]), Typewriter([])).instant
+@cases(("second", "instant"), [(ScriptedModel([]), True), (Typewriter([]), False)])
+def test_instant_needs_instant_models(second: ScriptedModel | Typewriter, instant: bool) -> None:
+    assert with_fallbacks(ScriptedModel([]), second).instant is instant
 
 
-def test_identity_needs_identities_of_all_models() -> None:
-    assert with_fallbacks(Typewriter([], identity="a"), Typewriter([], identity="b")).identity == "a or b"
-    assert with_fallbacks(Typewriter([], identity="a"), ScriptedModel([])).identity == ""
+@cases(("second", "identity"), [(Typewriter([], identity="b"), "a or b"), (ScriptedModel([]), "")])
+def test_identity_needs_identities_of_all_models(second: ScriptedModel | Typewriter, identity: str) -> None:
+    assert with_fallbacks(Typewriter([], identity="a"), second).identity == identity
 
 
 def test_invalid_options_are_rejected() -> None:
@@ -112,11 +108,9 @@ def test_invalid_options_are_rejected() -> None:
 
 def test_progress_is_readable() -> None:
     class Plain:
-        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            return ModelReply("")
+        """A model without a name."""
 
-        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            return ModelReply("")
+        complete, acomplete = Typewriter([""]).complete, Typewriter([""]).acomplete
 
     with record_reports() as reports:
         with_fallbacks(ScriptedModel([DOWN]), Plain()).complete(HELLO)

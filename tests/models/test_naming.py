@@ -11,15 +11,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError, MissingAPIKeyError
-from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, create_model
 from graphexec.models.name_suggestions import find_local_name
 from graphexec.models.naming import has_native_tool_calls, has_provider, split_name
 from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import serving
+from tests.models.actors import HELLO
 from tests.parameters import cases
-
-ASKED = ChatRequest([UserMessage("hello")])
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +43,9 @@ NAMED = {
 }
 
 
-@cases("name", NAMED)
-def test_name_makes_a_model(name: str) -> None:
-    assert repr(create_model(name)) == NAMED[name]
+@cases(("name", "shown"), NAMED.items())
+def test_name_makes_a_model(name: str, shown: str) -> None:
+    assert repr(create_model(name)) == shown
 
 
 @cases("provider", PROVIDERS)
@@ -71,13 +69,13 @@ def test_making_a_model_opens_no_socket(monkeypatch: pytest.MonkeyPatch) -> None
 KEYS = {"openai": "OPENAI_API_KEY", "groq": "GROQ_API_KEY", "gemini": "GEMINI_API_KEY", "huggingface": "HF_TOKEN"}
 
 
-@cases("provider", KEYS)
-def test_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
-    monkeypatch.delenv(KEYS[provider], raising=False)
+@cases(("provider", "variable"), KEYS.items())
+def test_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, provider: str, variable: str) -> None:
+    monkeypatch.delenv(variable, raising=False)
     model: Any = create_model(f"{provider}:x")
-    with pytest.raises(MissingAPIKeyError, match=f"needs an API key; set {KEYS[provider]} to it"):
+    with pytest.raises(MissingAPIKeyError, match=f"needs an API key; set {variable} to it"):
         model.check_access()
-    monkeypatch.setenv(KEYS[provider], "sk-1234")
+    monkeypatch.setenv(variable, "sk-1234")
     model.check_access()
 
 
@@ -93,7 +91,7 @@ def test_variable_replaces_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GROQ_BASE_URL", server.url)
         # Another provider's address is not taken.
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
-        assert create_model("groq:llama").complete(ASKED).content == "hello"
+        assert create_model("groq:llama").complete(HELLO).content == "hello"
         assert server.asked[0]["model"] == "llama"
 
 
@@ -123,12 +121,12 @@ WRONG = {
 }
 
 
-@cases("name", WRONG)
-def test_wrong_name_gets_the_remedy(name: str) -> None:
+@cases(("name", "end"), WRONG.items())
+def test_wrong_name_gets_the_remedy(name: str, end: str) -> None:
     with pytest.raises(InputError) as caught:
         create_model(name)
     assert str(caught.value).startswith(f"model is '{name}', ")
-    assert str(caught.value).endswith(WRONG[name])
+    assert str(caught.value).endswith(end)
 
 
 def test_suggested_names_are_right() -> None:
@@ -154,14 +152,12 @@ def test_name_of_a_model_is_kept(provider: str, model: str) -> None:
     assert has_provider(f"{provider}:{model}")
 
 
-def test_name_without_provider_is_recognised() -> None:
-    assert [has_provider(name) for name in ("local", "azure:x", "gpt-5", "qwen3:0.6b", "openai")] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
+@cases(
+    ("name", "provided"),
+    [*((name, True) for name in ("local", "azure:x")), *((name, False) for name in ("gpt-5", "qwen3:0.6b", "openai"))],
+)
+def test_name_without_provider_is_recognised(name: str, provided: bool) -> None:
+    assert has_provider(name) is provided
 
 
 NATIVE = """
@@ -191,20 +187,17 @@ def test_known_models_call_tools(table: str, native: bool) -> None:
     assert [(provider, name) for provider, name in rows if has_native_tool_calls(provider, name) is not native] == []
 
 
-def test_unnamed_model_calls_no_tools() -> None:
-    assert not has_native_tool_calls("", "")
-    assert not has_native_tool_calls("openai", "")
-
-
-SAMPLING: dict[str, Any] = {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "seed": 1, "timeout": 3.0}
+@cases("provider", ["", "openai"])
+def test_unnamed_model_calls_no_tools(provider: str) -> None:
+    assert not has_native_tool_calls(provider, "")
 
 
 @cases("name", ["local", "local:x.gguf", "openai:gpt-5-mini"])
 def test_sampling_options_are_those_of_every_model(name: str) -> None:
-    options: Any = {**SAMPLING, "extra_body": {"min_p": 0.1}}
-    identity: Any = create_model(name, **options)
+    options: Any = {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "seed": 1, "timeout": 3.0}
+    model: Any = create_model(name, **options, extra_body={"min_p": 0.1})
     for value in ("0.5", "9", "0.9", "1", "min_p"):
-        assert value in identity.identity
+        assert value in model.identity
 
 
 # Options of a local model, and the error.
@@ -216,10 +209,10 @@ NOT_LOCAL = {
 }
 
 
-@cases("option", NOT_LOCAL)
-def test_option_that_a_local_model_lacks_is_refused(option: str) -> None:
+@cases(("option", "error"), NOT_LOCAL.items())
+def test_option_that_a_local_model_lacks_is_refused(option: str, error: str) -> None:
     options: Any = {option: "low"}
-    with pytest.raises(InputError, match=NOT_LOCAL[option]):
+    with pytest.raises(InputError, match=error):
         create_model("local", **options)
 
 
