@@ -47,102 +47,100 @@ def in_deepseeks_tokens(text: str) -> str:
     return text.replace("<|", "<|tool_").replace("_", "\u2581").replace("|", "\uff5c")
 
 
-@cases(
-    "text",
-    [
-        f"<tool_call>\n{CALL}\n</tool_call>",
-        f"<tool_call>{CALL}</tool_call>\n",
-        f"<tool_call>\n{CALL}",
-        f"<TOOL_CALL>{CALL}</TOOL_CALL><|im_end|>",
-        f"I look it up.\n\n<tool_call>\n{CALL}\n</tool_call>",
-        f"I look it up. <tool_call>{CALL}</tool_call>",
-        f"<tools>\n{CALL}\n</tools>",
-        f"<|tool_call|>[{CALL}]",
-        f"<function_call> {CALL} </function_call>",
-        '<function=weather>{"city": "Oslo"}</function>',
-        '<function=weather>{"city": "Oslo"}',
-        "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
-        "<function=weather>\r\n<parameter=city>\r\nOslo\r\n</parameter>\r\n</function>",
-        f"[TOOL_CALLS] [{CALL}]",
-        f"[TOOL_CALLS]{CALL}",
-        '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}</s>',
-        '[TOOL_CALLS]weather[CALL_ID]aB3dE6gH9[ARGS]{"city": "Oslo"}',
-        '[TOOL_CALLS]weather{"city": "Oslo"}',
-        in_deepseeks_tokens('<|calls_begin|><|call_begin|>weather<|sep|>{"city": "Oslo"}<|call_end|><|calls_end|>'),
-        in_deepseeks_tokens(
-            "<|calls_begin|><|call_begin|>function<|sep|>weather\n```json\n"
-            '{"city": "Oslo"}\n```<|call_end|><|calls_end|>'
-        ),
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"
-        '{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>',
-        '<|python_tag|>{"name": "weather", "parameters": {"city": "Oslo"}}<|eom_id|>',
-        '<|python_tag|>{"type": "function", "name": "weather", "parameters": {"city": "Oslo"}}',
-        CALL,
-        f" {CALL}\n",
-        f"```json\n{CALL}\n```",
-        f"```\n[{CALL}]\n```",
-        f"<think>\nThe weather?\n</think>\n\n{CALL}",
-        f"The weather?\n</think>\n<tool_call>{CALL}</tool_call>",
-        "{'name': 'weather', 'arguments': {'city': 'Oslo',}}",
-        '{"name": "weather", "parameters": {"city": "Oslo"}}',
-        '{"name": "weather", "arguments": "{\\"city\\": \\"Oslo\\"}"}',
-        '{"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}',
-        '{"tool_calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]}',
-        '{"tool": "weather", "tool_input": {"city": "Oslo"}}',
-        '{"action": "weather", "action_input": {"city": "Oslo"}}',
-        '{"Name": "weather", "Arguments": {"city": "Oslo"}}',
-        '{"action": "weather", "Action Input": {"city": "Oslo"}}',
-        '{"name": "weather", "function": "weather", "arguments": {"city": "Oslo"}}',
-        '{"thought": "Rain?", "name": "functions.weather", "arguments": {"city": "Oslo"}}',
-        '{"name": "weather", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}',
-        f"\ufeff{CALL}</s>",
-        f"```json\n{CALL}\n```\n<|im_end|>",
-        f'{{"role": "assistant", "content": null, "tool_calls": [{CALL}]}}',
-        f'{{"function_call": {CALL}, "content": ""}}',
-        '{"name": "default_api.Weather", "arguments": {"city": "Oslo"}}',
-        f"I use <tool_call>, so:\n<tool_call>{CALL}</tool_call>",
-    ],
-)
-def test_textual_call_is_read(text: str) -> None:
-    assert calls(text) == [("weather", OSLO)]
+ONE = [("weather", OSLO)]
+READ: list[tuple[list[tuple[str, dict[str, str]]], list[str]]] = [
+    (
+        ONE,
+        [
+            f"<tool_call>\n{CALL}\n</tool_call>",
+            f"<tool_call>{CALL}</tool_call>\n",
+            f"<tool_call>\n{CALL}",
+            f"<TOOL_CALL>{CALL}</TOOL_CALL><|im_end|>",
+            f"I look it up.\n\n<tool_call>\n{CALL}\n</tool_call>",
+            f"I look it up. <tool_call>{CALL}</tool_call>",
+            f"<tools>\n{CALL}\n</tools>",
+            f"<|tool_call|>[{CALL}]",
+            f"<function_call> {CALL} </function_call>",
+            '<function=weather>{"city": "Oslo"}</function>',
+            '<function=weather>{"city": "Oslo"}',
+            "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
+            "<function=weather>\r\n<parameter=city>\r\nOslo\r\n</parameter>\r\n</function>",
+            f"[TOOL_CALLS] [{CALL}]",
+            f"[TOOL_CALLS]{CALL}",
+            '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}</s>',
+            '[TOOL_CALLS]weather[CALL_ID]aB3dE6gH9[ARGS]{"city": "Oslo"}',
+            '[TOOL_CALLS]weather{"city": "Oslo"}',
+            in_deepseeks_tokens('<|calls_begin|><|call_begin|>weather<|sep|>{"city": "Oslo"}<|call_end|><|calls_end|>'),
+            in_deepseeks_tokens(
+                "<|calls_begin|><|call_begin|>function<|sep|>weather\n```json\n"
+                '{"city": "Oslo"}\n```<|call_end|><|calls_end|>'
+            ),
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"
+            '{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>',
+            '<|python_tag|>{"name": "weather", "parameters": {"city": "Oslo"}}<|eom_id|>',
+            '<|python_tag|>{"type": "function", "name": "weather", "parameters": {"city": "Oslo"}}',
+            CALL,
+            f" {CALL}\n",
+            f"```json\n{CALL}\n```",
+            f"```\n[{CALL}]\n```",
+            f"<think>\nThe weather?\n</think>\n\n{CALL}",
+            f"The weather?\n</think>\n<tool_call>{CALL}</tool_call>",
+            "{'name': 'weather', 'arguments': {'city': 'Oslo',}}",
+            '{"name": "weather", "parameters": {"city": "Oslo"}}',
+            '{"name": "weather", "arguments": "{\\"city\\": \\"Oslo\\"}"}',
+            '{"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}',
+            '{"tool_calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]}',
+            '{"tool": "weather", "tool_input": {"city": "Oslo"}}',
+            '{"action": "weather", "action_input": {"city": "Oslo"}}',
+            '{"Name": "weather", "Arguments": {"city": "Oslo"}}',
+            '{"action": "weather", "Action Input": {"city": "Oslo"}}',
+            '{"name": "weather", "function": "weather", "arguments": {"city": "Oslo"}}',
+            '{"thought": "Rain?", "name": "functions.weather", "arguments": {"city": "Oslo"}}',
+            '{"name": "weather", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}',
+            f"\ufeff{CALL}</s>",
+            f"```json\n{CALL}\n```\n<|im_end|>",
+            f'{{"role": "assistant", "content": null, "tool_calls": [{CALL}]}}',
+            f'{{"function_call": {CALL}, "content": ""}}',
+            '{"name": "default_api.Weather", "arguments": {"city": "Oslo"}}',
+            f"I use <tool_call>, so:\n<tool_call>{CALL}</tool_call>",
+        ],
+    ),
+    (
+        ONE * 2,
+        [
+            f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>",
+            f"<tool_call>{CALL}\n{CALL}</tool_call>",
+            f"[TOOL_CALLS] [{CALL}, {CALL}]",
+            '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}',
+            f"<|python_tag|>{CALL}; {CALL}",
+            f"{CALL}; {CALL}",
+            f"{CALL}\n{CALL}",
+            f"[{CALL}, {CALL}]",
+        ],
+    ),
+    (
+        [("today", {})],
+        [
+            '{"name": "today", "arguments": null}',
+            '{"name": "today"}',
+            '{"type": "function", "function": {"name": "today"}}',
+            '[{"id": 1, "name": "functions.today"}]',
+            '{"reasoning": "The date?", "tool": "today"}',
+            '{"name": "today", "arguments": {}}',
+            '<tool_call>{"name": "today"}</tool_call>',
+            "<function=today>{}</function>",
+            "<tool_call>\n<function=today>\n</function>\n</tool_call>",
+            "<function=today></function>",
+            "<tool_call>\n<function=today>\n</function>",
+            "<tool_call><function=today></tool_call>",
+        ],
+    ),
+]
 
 
-@cases(
-    "text",
-    [
-        f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>",
-        f"<tool_call>{CALL}\n{CALL}</tool_call>",
-        f"[TOOL_CALLS] [{CALL}, {CALL}]",
-        '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}',
-        f"<|python_tag|>{CALL}; {CALL}",
-        f"{CALL}; {CALL}",
-        f"{CALL}\n{CALL}",
-        f"[{CALL}, {CALL}]",
-    ],
-)
-def test_several_textual_calls_are_read(text: str) -> None:
-    assert calls(text) == [("weather", OSLO)] * 2
-
-
-@cases(
-    "text",
-    [
-        '{"name": "today", "arguments": null}',
-        '{"name": "today"}',
-        '{"type": "function", "function": {"name": "today"}}',
-        '[{"id": 1, "name": "functions.today"}]',
-        '{"reasoning": "The date?", "tool": "today"}',
-        '{"name": "today", "arguments": {}}',
-        '<tool_call>{"name": "today"}</tool_call>',
-        "<function=today>{}</function>",
-        "<tool_call>\n<function=today>\n</function>\n</tool_call>",
-        "<function=today></function>",
-        "<tool_call>\n<function=today>\n</function>",
-        "<tool_call><function=today></tool_call>",
-    ],
-)
-def test_missing_arguments_are_empty(text: str) -> None:
-    assert calls(text) == [("today", {})]
+@cases(("text", "expected"), [(text, expected) for expected, texts in READ for text in texts])
+def test_textual_calls_are_read(text: str, expected: list[tuple[str, object]]) -> None:
+    assert calls(text) == expected
 
 
 STRINGS = {
@@ -273,36 +271,27 @@ def test_unreadable_call_is_a_parse_error(text: str, why: str) -> None:
     assert not raised.value.prose
 
 
-@cases("before", ["", "<tool_call>", "```json\n", "[TOOL_CALLS]["])
-@cases("length", range(len('{"name": "weather"'), len(CALL)))
-def test_truncated_call_is_never_an_answer(before: str, length: int) -> None:
-    with pytest.raises(ParseError):
-        read(ModelReply(before + CALL[:length], finish_reason="length"), TOOLS)
-
-
-@cases(
-    "text",
-    [
-        *('{"name": "wea', '{"arguments": {"city": "Oslo"}, "na', '```json\n[{"to', '{"', "I look. <tool_c"),
-        *('<invoke name="wea', '<invoke name="weather">', "Action: weather\nAction In", 'weather(city="Os', "[TOOL_C"),
-    ],
-)
-def test_cut_beginning_of_a_call_is_refused(text: str) -> None:
-    with pytest.raises(ParseError):
-        read(ModelReply(text, finish_reason="length"), TOOLS)
-
-
 MARKS = (
     *("<tool_call>", "<tool_calls>", "<tools>", "<function=weather>", "<function_calls>", "<functioncall>"),
     *("<|tool_call|>", "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|python_tag|>"),
     *("<\uff5ctool\u2581calls\u2581begin\uff5c>", "<\uff5ctool\u2581call\u2581begin\uff5c>"),
 )
+CUT = [
+    *(
+        before + CALL[:length]
+        for before in ("", "<tool_call>", "```json\n", "[TOOL_CALLS][")
+        for length in range(len('{"name": "weather"'), len(CALL))
+    ),
+    *(f"I look. {mark[:length]}" for mark in MARKS for length in range(2, len(mark))),
+    *('{"name": "wea', '{"arguments": {"city": "Oslo"}, "na', '```json\n[{"to', '{"', "I look. <tool_c"),
+    *('<invoke name="wea', '<invoke name="weather">', "Action: weather\nAction In", 'weather(city="Os', "[TOOL_C"),
+]
 
 
-@cases(("mark", "length"), [(mark, length) for mark in MARKS for length in range(2, len(mark))])
-def test_every_beginning_of_a_mark_is_refused(mark: str, length: int) -> None:
+@cases("text", CUT)
+def test_truncated_call_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
-        read(ModelReply(f"I look. {mark[:length]}", finish_reason="length"), TOOLS)
+        read(ModelReply(text, finish_reason="length"), TOOLS)
 
 
 @cases(

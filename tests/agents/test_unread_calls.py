@@ -15,9 +15,9 @@ from tests.parameters import cases
 CALL = json.dumps({"name": "search", "arguments": {"query": "cats"}})
 
 
-@cases(
-    "text",
-    [
+# What the error says, and the replies that it is about.
+REFUSED = {
+    "is Python": [
         '[search(query="cats"), clock()]',
         'search(query="a (b)")',
         "search(\n    query='it's here',\n)",
@@ -32,15 +32,7 @@ CALL = json.dumps({"name": "search", "arguments": {"query": "cats"}})
         "Tool call: search.run('cats')",
         'const found = await search({query: "cats"});',
     ],
-)
-def test_python_call_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match="is Python"):
-        read(ModelReply(text), TOOLS)
-
-
-@cases(
-    "text",
-    [
+    r"it has other text|is not complete": [
         f"Sure.\n```json\n{CALL}\n```\nOne moment.",
         f"I call {CALL} now.",
         f"I use <tool_call>.\n```\n{CALL}\n```",
@@ -54,15 +46,7 @@ def test_python_call_is_refused(text: str) -> None:
         '[search] {"query": "cats"}',
         'search {"query": "a"b"}',
     ],
-)
-def test_call_with_text_around_it_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match=r"it has other text|is not complete"):
-        read(ModelReply(text), TOOLS)
-
-
-@cases(
-    "text",
-    [
+    "it has other JSON": [
         f'[{CALL}, {{"name": "nope", "arguments": {{}}}}]',
         f'{CALL}{{"x": 1}}',
         f"[3, {CALL}]",
@@ -71,15 +55,7 @@ def test_call_with_text_around_it_is_refused(text: str) -> None:
         '{"x": 1}\n{"name": "clock", "arguments": {}}',
         '[{"search": {"query": "cats"}}]',
     ],
-)
-def test_call_with_other_json_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match="it has other JSON"):
-        read(ModelReply(text), TOOLS)
-
-
-@cases(
-    "text",
-    [
+    r"has labels|has tags|is not complete": [
         'Action: search("cats")',
         "Thought: The time?\nAction: clock",
         '<tool name="search">{"query": "cats"}</tool>',
@@ -90,9 +66,17 @@ def test_call_with_other_json_is_refused(text: str) -> None:
         '<search>{"query": "cats"}</search>',
         "what it is for</parameter></function>",
     ],
-)
-def test_call_in_other_form_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match=r"has labels|has tags|is not complete"):
+    "is not valid": [
+        '<tool_call>{"name": "search", "arguments": {"query": "</think></tool_call>',
+        "<function=search><parameter=query>a</think>b",
+        "<function=search><parameter=query>a<parameter=limit>3</parameter></function>",
+    ],
+}
+
+
+@cases(("text", "says"), [(text, says) for says, texts in REFUSED.items() for text in texts])
+def test_call_that_is_not_read_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ParseError, match=says):
         read(ModelReply(text), TOOLS)
 
 
@@ -129,9 +113,7 @@ def test_call_in_other_form_is_refused(text: str) -> None:
     ],
 )
 def test_text_like_a_call_is_the_answer(text: str) -> None:
-    decision = read(ModelReply(text), TOOLS)
-    assert isinstance(decision, AgentFinish)
-    assert decision.output == text
+    assert meaning_of(read(ModelReply(text), TOOLS)) == (text,)
 
 
 def test_name_that_may_mean_two_tools_is_unknown() -> None:
@@ -162,19 +144,6 @@ def test_tag_in_an_argument_is_text(form: str, tag: str) -> None:
     decision = read(ModelReply(form.format(tag)), TOOLS)
     assert not isinstance(decision, AgentFinish)
     assert meaning_of(decision[-1:]) == ("search", {"query": f"a{tag}b"})
-
-
-@cases(
-    "text",
-    [
-        '<tool_call>{"name": "search", "arguments": {"query": "</think></tool_call>',
-        "<function=search><parameter=query>a</think>b",
-        "<function=search><parameter=query>a<parameter=limit>3</parameter></function>",
-    ],
-)
-def test_cut_argument_with_a_tag_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match="is not valid"):
-        read(ModelReply(text), TOOLS)
 
 
 @cases(
