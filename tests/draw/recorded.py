@@ -72,11 +72,6 @@ def recording_in(
     return recorder.recording
 
 
-def record_script(script: AgentScript, within: gx.Limits) -> Recording:
-    executor = gx.AgentExecutor(agent=script.agent(), tools=TOOLS, handle_parsing_errors=True).with_limits(within)
-    return recording_in(on_loop_time(executor))
-
-
 def recordings() -> st.SearchStrategy[Recording]:
     """Return a strategy for runs of random agents under random limits; most of them call tools."""
     names = [one.name for one in TOOLS]
@@ -87,7 +82,12 @@ def recordings() -> st.SearchStrategy[Recording]:
         tool_calls=st.sampled_from([None, 9, 2]),
         seconds=st.sampled_from([_SECONDS, 3.0]),
     )
-    return st.builds(record_script, busy | busy | agent_scripts(names), within)
+
+    def record(script: AgentScript, limits: gx.Limits) -> Recording:
+        executor = gx.AgentExecutor(agent=script.agent(), tools=TOOLS, handle_parsing_errors=True).with_limits(limits)
+        return recording_in(on_loop_time(executor))
+
+    return st.builds(record, busy | busy | agent_scripts(names), within)
 
 
 def records_of_version_1(recording: Recording) -> list[dict[str, Any]]:

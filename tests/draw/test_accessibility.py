@@ -156,11 +156,6 @@ def test_reduced_motion_stops_all_motion(pages: Pages, name: str) -> None:
 ARABIC, HEBREW = "تحقق من الطقس في القاهرة من فضلك", "מה מזג האוויר בקהיר?"
 
 
-def right_to_left() -> Recording:
-    call = debugged.calling(("search", {"query": ARABIC}), text=HEBREW)
-    return debugged.record([(1.0, call), (1.0, debugged.answering(f"{ARABIC} 32°C."))], ARABIC)
-
-
 # The distances of the text of an element from its left and from its right side.
 SIDES = """one => {
     const range = document.createRange();
@@ -171,7 +166,9 @@ SIDES = """one => {
 
 
 def test_text_from_right_to_left_is_aligned_so(pages: Pages) -> None:
-    page = pages.run(right_to_left(), "#step=1")
+    call = debugged.calling(("search", {"query": ARABIC}), text=HEBREW)
+    turns = [(1.0, call), (1.0, debugged.answering(f"{ARABIC} 32°C."))]
+    page = pages.run(debugged.record(turns, ARABIC), "#step=1")
     for selector in (".row[data-position='0'] .gist", "#detail .part.reply pre"):
         left, right = page.locator(selector).first.evaluate(SIDES)
         assert right < left

@@ -174,9 +174,12 @@ def test_missing_reference_is_an_error_with_its_line(line: str, fact: str) -> No
 
 def test_few_lines_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "_TOGETHER", 1000)
-    doubling = [{"event": "x", "a": LONG}, *({"=": 0, "a": {"=": [number, number]}} for number in range(1, 60))]
+    doubling: list[Any] = [
+        {"event": "x", "a": LONG},
+        *({"=": 0, "a": {"=": [number, number]}} for number in range(1, 60)),
+    ]
     with pytest.raises(InputError, match="puts together strings of more than 1,000 characters"):
-        read_compact(doubling)
+        read_compact([{"event": "x", "a": LONG}, *doubling])
     records: list[Record] = [{"event": "x", "a": [LONG, f"{number}{LONG}"]} for number in range(100)]
     assert read_compact(map(RecordEncoder().encode, records)) == records
 

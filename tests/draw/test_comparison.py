@@ -154,10 +154,7 @@ def test_long_texts_are_cut(compared: Compare) -> None:
     assert reasoning.locator("del").inner_text() == "🙂 " * 1333
     reasoning.locator("button").first.click()
     assert "".join(reasoning.locator("del").all_inner_texts()) == "🙂 " * 6000
-
-
-@pytest.mark.full
-def test_text_of_a_run_is_no_markup(compared: Compare) -> None:
+    # No text is markup.
     page = compared(shopping("plain"), shopping('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
     assert "<img src=x" in page.locator("#detail ins").first.inner_text()
     assert page.locator("#detail img").count() == 0

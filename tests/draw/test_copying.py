@@ -134,18 +134,22 @@ def test_machine_of_ones_own_has_no_copied_test(pages: Pages) -> None:
     page = pages.run(recording_of(executor.run("?")), "#step=1")
     assert page.locator(".copy", has_text="copy JSON").count() == 1
     assert page.locator(".copy", has_text="copy pytest").count() == 0
+    # It has its reason.
+    page = pages.run(failed_node(), "#step=1")
+    assert page.locator(".copy", has_text="copy pytest").count() == 1
+    page = pages.run(failed_node(), "#step=6")
+    assert page.locator(".copy", has_text="copy pytest").count() == 0
+    reason = page.locator(".copies .faint").first.inner_text()
+    assert reason == "no pytest: the run passed convert_prices, a node that the test would lack"
 
 
-def test_key_copies_the_value_with_the_focus(pages: Pages) -> None:
+def test_key_and_button_copy_values(pages: Pages) -> None:
     page = pages.run(react_run(), "#step=1")
     stops = page.locator("#detail [tabindex='0']").count()
     page.locator(".prompt .message pre").last.focus()
     press(page, "c")
     assert NASTY in clipboard(page)
     assert page.locator("#detail [tabindex='0']").count() == stops
-
-
-def test_button_copies_the_value_under_the_pointer(pages: Pages) -> None:
     page = pages.run(twelve_tools(), "#step=3&call=0")
     page.locator(".part.tools .data").first.locator("dt").first.hover()
     page.locator(".copy.corner").click()
@@ -166,12 +170,3 @@ def test_records_are_shown_on_demand(pages: Pages) -> None:
         page.goto(f"{page.url.split('#')[0]}{address}")
         page.locator(".copy", has_text="copy records").click()
         assert json.loads(clipboard(page))["event"] == event
-
-
-def test_missing_pytest_has_its_reason(pages: Pages) -> None:
-    page = pages.run(failed_node(), "#step=1")
-    assert page.locator(".copy", has_text="copy pytest").count() == 1
-    page = pages.run(failed_node(), "#step=6")
-    assert page.locator(".copy", has_text="copy pytest").count() == 0
-    reason = page.locator(".copies .faint").first.inner_text()
-    assert reason == "no pytest: the run passed convert_prices, a node that the test would lack"

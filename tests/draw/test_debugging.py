@@ -115,7 +115,7 @@ def test_cut_reply_names_the_number_of_tokens(pages: Pages, parameters: dict[str
 
 
 @pytest.mark.full
-def test_bars_show_times_of_parallel_calls(pages: Pages) -> None:
+def test_bars_and_rows_show_calls(pages: Pages) -> None:
     calls = [("fetch", {"url": f"https://{seconds}.example", "seconds": seconds}) for seconds in (1, 2, 3)]
     page = pages.run(record([(1.0, calling(*calls)), (1.0, answering("done"))], "Fetch three."))
     page.locator("#slider").fill("3")
@@ -127,6 +127,18 @@ def test_bars_show_times_of_parallel_calls(pages: Pages) -> None:
     page.locator("button.bar").nth(1).click()
     assert shown(page, ".pair.selected .tool") == "fetch"
     assert page.evaluate("location.hash").endswith("call=1")
+    # The search finds what the rows show.
+    asked = calling(("search", {"query": "price"}), text="First the price.")
+    page = pages.run(record([(1.0, asked), (1.0, answering("It is 3."))], "q"))
+    assert listed(page, "search(price)") == [1, 2, 3]
+    assert page.locator(".row .gist").first.inner_text() == "First the price. search(price)"
+    assert listed(page, "parse → AgentFinish") == [6]
+    # A bar counts the iteration of a waiting step.
+    records = sixty_steps().records
+    asked = [at for at, record in enumerate(records) if record["event"] == "asked" and record["node"] == "plan"]
+    page = pages.run(Recording(records[: asked[2] + 1]))
+    assert shown(page, "#detail .where").endswith("iteration 3")
+    assert page.locator("#detail .bar").first.inner_text().split() == ["iterations", "3", "of", "20"]
 
 
 def test_parallel_calls_show_their_failures(pages: Pages) -> None:
@@ -187,7 +199,7 @@ def test_failed_steps_are_described(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_text_of_a_failed_step_has_two_lines(pages: Pages) -> None:
+def test_long_repeated_and_slow_steps_are_remarked(pages: Pages) -> None:
     turns = fetching("bad" + 40 * " and more and more", "bad")
     page = pages.run(record([*turns, (1.0, answering("No."))], "q"))
     lines = page.locator("#detail .part p.line")
@@ -196,6 +208,28 @@ def test_text_of_a_failed_step_has_two_lines(pages: Pages) -> None:
     assert lines.first.evaluate("one => one.scrollHeight > one.clientHeight")
     page.emulate_media(media="print")
     assert lines.first.evaluate("one => one.scrollHeight === one.clientHeight")
+    # Different calls had one result.
+    turns = [turn for seconds in (0.1, 0.2, 0.3) for turn in fetching("bad", seconds=seconds)]
+    line = pages.run(record(turns, "q", max_iterations=3)).locator(".part.stopped p").last
+    assert line.inner_text().startswith("3 different calls of fetch had the same result, fetch failed: ValueError")
+    assert line.locator("a.step").all_inner_texts() == ["step 3", "step 7", "step 11"]
+    page = pages.run(record(turns, "q", max_iterations=2))
+    assert "different calls" not in shown(page, ".part.stopped")
+    # A call took most of the time.
+    calls = [("fetch", {"url": f"{at}.example", "seconds": seconds}) for at, seconds in enumerate((1, 21, 0.5, 0.7))]
+    page = pages.run(record([(1.0, calling(*calls)), (1.0, answering("done"))], "q"))
+    slow = part(page, "Where the time went")
+    assert slow.locator("p").inner_text() == (
+        "fetch(url=1.example, seconds=21) took 21 s of the run's 23 s; "
+        "3 other calls at the same time took at most 1.00 s: step 3"
+    )
+    slow.locator("a.step").click()
+    assert page.evaluate("location.hash") == "#step=3&call=1"
+    assert "1.example" in shown(page, ".pair.selected")
+    # The call takes no more than half of the time.
+    calls = [("fetch", {"url": "a.example", "seconds": 2}), ("search", {"query": "x"})]
+    page = pages.run(record([(1.0, calling(*calls)), (1.0, answering("done"))], "q"))
+    assert part(page, "Where the time went").count() == 0
 
 
 def react_without_a_form() -> Recording:
@@ -218,34 +252,6 @@ def test_unparsed_reply_is_shown_where_it_was_parsed(
     assert titles[0].lower().startswith("the reply could not be parsed")
     assert titles[-1].lower() == "the reply"
     assert text in parts.last.inner_text()
-
-
-@pytest.mark.full
-def test_different_calls_with_one_result_are_remarked(pages: Pages) -> None:
-    turns = [turn for seconds in (0.1, 0.2, 0.3) for turn in fetching("bad", seconds=seconds)]
-    line = pages.run(record(turns, "q", max_iterations=3)).locator(".part.stopped p").last
-    assert line.inner_text().startswith("3 different calls of fetch had the same result, fetch failed: ValueError")
-    assert line.locator("a.step").all_inner_texts() == ["step 3", "step 7", "step 11"]
-    page = pages.run(record(turns, "q", max_iterations=2))
-    assert "different calls" not in shown(page, ".part.stopped")
-
-
-@pytest.mark.full
-def test_call_that_took_most_of_the_time_is_remarked(pages: Pages) -> None:
-    calls = [("fetch", {"url": f"{at}.example", "seconds": seconds}) for at, seconds in enumerate((1, 21, 0.5, 0.7))]
-    page = pages.run(record([(1.0, calling(*calls)), (1.0, answering("done"))], "q"))
-    slow = part(page, "Where the time went")
-    assert slow.locator("p").inner_text() == (
-        "fetch(url=1.example, seconds=21) took 21 s of the run's 23 s; "
-        "3 other calls at the same time took at most 1.00 s: step 3"
-    )
-    slow.locator("a.step").click()
-    assert page.evaluate("location.hash") == "#step=3&call=1"
-    assert "1.example" in shown(page, ".pair.selected")
-    # The call takes no more than half of the time.
-    calls = [("fetch", {"url": "a.example", "seconds": 2}), ("search", {"query": "x"})]
-    page = pages.run(record([(1.0, calling(*calls)), (1.0, answering("done"))], "q"))
-    assert part(page, "Where the time went").count() == 0
 
 
 def listed(page: Page, words: str) -> list[int]:
@@ -272,15 +278,6 @@ def test_filter_selects_steps(pages: Pages) -> None:
     assert {words: len(listed(page, words)) for words in counts} == counts
 
 
-@pytest.mark.full
-def test_search_finds_what_the_rows_show(pages: Pages) -> None:
-    asked = calling(("search", {"query": "price"}), text="First the price.")
-    page = pages.run(record([(1.0, asked), (1.0, answering("It is 3."))], "q"))
-    assert listed(page, "search(price)") == [1, 2, 3]
-    assert page.locator(".row .gist").first.inner_text() == "First the price. search(price)"
-    assert listed(page, "parse → AgentFinish") == [6]
-
-
 def test_request_is_copied_as_json_and_curl(pages: Pages) -> None:
     page = pages.run(sixty_steps(), "#step=9")
 
@@ -304,15 +301,6 @@ def test_request_is_copied_as_json_and_curl(pages: Pages) -> None:
     compile(copied("copy Python"), "copied.py", "exec")
     events = [json.loads(line)["event"] for line in copied("copy records").splitlines()]
     assert events == ["entered", "asked", "answered", "moved"]
-
-
-@pytest.mark.full
-def test_bar_counts_the_iteration_of_a_waiting_step(pages: Pages) -> None:
-    records = sixty_steps().records
-    asked = [at for at, record in enumerate(records) if record["event"] == "asked" and record["node"] == "plan"]
-    page = pages.run(Recording(records[: asked[2] + 1]))
-    assert shown(page, "#detail .where").endswith("iteration 3")
-    assert page.locator("#detail .bar").first.inner_text().split() == ["iterations", "3", "of", "20"]
 
 
 @pytest.mark.full

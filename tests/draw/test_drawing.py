@@ -150,7 +150,7 @@ def test_overview_moves_the_view(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_overview_shows_the_run(pages: Pages) -> None:
+def test_overview_is_there_when_it_is_needed(pages: Pages) -> None:
     page = pages.text(page_text("two agents"), size=(1024, 768))
     minimap = page.locator("#minimap")
     assert minimap.is_visible()
@@ -161,10 +161,7 @@ def test_overview_shows_the_run(pages: Pages) -> None:
     assert minimap.locator(".box.is-folded").count() == 2
     page.locator("#fit").click()
     assert not minimap.is_visible()
-
-
-@pytest.mark.full
-def test_overview_covers_nothing_of_what_nearly_fits(pages: Pages) -> None:
+    # It covers nothing of what nearly fits.
     page = pages.run(failed_node(), size=(1400, 900))
     whole = page.locator(".view > svg").evaluate("one => one.querySelector('g').getBBox().height")
     # The labels are as small as they may be.
@@ -173,10 +170,7 @@ def test_overview_covers_nothing_of_what_nearly_fits(pages: Pages) -> None:
     assert not page.locator("#minimap").is_visible()
     page.locator("#zoom-in").click(click_count=2)
     assert page.locator("#minimap").is_visible()
-
-
-@pytest.mark.full
-def test_small_machine_has_no_overview(pages: Pages) -> None:
+    # A small machine has none.
     page = pages.text(page_text("five nodes"))
     assert not page.locator("#minimap").is_visible()
     before = sight(page)

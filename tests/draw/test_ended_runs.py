@@ -44,10 +44,6 @@ class Strict:
             raise ValueError("no further")
 
 
-def name_of(event: Any) -> tuple[str, str]:
-    return type(event).__name__.lower(), event.node
-
-
 def events_of(error: BaseException) -> list[tuple[str, str]]:
     """Return the recorded events, and check the records behind them."""
     records = [*recording_of(error).records]
@@ -80,7 +76,7 @@ def test_records_end_at_the_event_that_ended_the_run() -> None:
         *before, last = observer.seen[: number + 1]
         # A request and a reply are in the snapshot when an observer is called; an entry and a move are not.
         happened = [*before, last] if isinstance(last, (gx.Asked, gx.Answered)) else before
-        assert events_of(error) == [name_of(event) for event in happened]
+        assert events_of(error) == [(type(event).__name__.lower(), event.node) for event in happened]
         snapshot, failed = gx.snapshot_of(error), recording_of(error).records[-2]
         assert snapshot is not None
         assert (failed["event"], failed["node"]) == ("failed", snapshot.node)
@@ -143,8 +139,10 @@ def test_run_without_an_end_and_fields_without_values() -> None:
     def finish(left: Left) -> Unfinished:
         return Unfinished(left.steps)
 
-    done = gx.graph(gx.edges(finish, gx.on(Unfinished, gx.END)), start=finish).run(Left(3))
-    assert [record["value"] for record in recording_of(done).records if record["event"] == "moved"] == [{"known": 3}]
+    finished = gx.graph(gx.edges(finish, gx.on(Unfinished, gx.END)), start=finish).run(Left(3))
+    assert [record["value"] for record in recording_of(finished).records if record["event"] == "moved"] == [
+        {"known": 3}
+    ]
 
 
 @final

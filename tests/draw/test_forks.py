@@ -171,7 +171,8 @@ LOOK_UP = gx.AgentAction("look_up", {"word": "b"})
 def test_decision_of_a_function_may_be_replaced(reply: object, output: str) -> None:
     executor = gx.AgentExecutor(agent=decide_once, tools=[look_up])
     recording = read_back(executor.run("Which?"))
-    assert fork(recording, executor, at=1, **({} if reply is None else {"reply": reply})).run().output == output
+    options: dict[str, Any] = {} if reply is None else {"reply": reply}
+    assert fork(recording, executor, at=1, **options).run().output == output
     with pytest.raises(gx.InputError, match=r"^step 1 \(plan\): 5 is not a decision of the agent .*; pass an answer"):
         fork(recording, executor, at=1, reply=5)
 
@@ -255,10 +256,6 @@ def test_images_are_read_from_the_records() -> None:
     assert requests(forked.executor)[0] == requests(first)[1]
 
 
-def decide_nothing(steps: Steps, inputs: dict[str, Any]) -> list[Any]:
-    return []
-
-
 @cases(
     "other, facts",
     [
@@ -271,7 +268,7 @@ def decide_nothing(steps: Steps, inputs: dict[str, Any]) -> list[Any]:
             ],
         ),
         (
-            gx.AgentExecutor(agent=decide_nothing, tools=[]),
+            gx.AgentExecutor(agent=lambda steps, inputs: [], tools=[]),
             ["step 1: plan calls CallModel ", ", and plan calls CallAgent in that of this"],
         ),
         (make(handle_parsing_errors=False), None),

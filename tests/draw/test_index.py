@@ -237,12 +237,18 @@ def test_machines_are_chosen(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_names_of_any_characters_lead_to_runs(pages: Pages) -> None:
+def test_any_names_and_many_rows(pages: Pages) -> None:
     name = "größe & +%#=?'\"<x>.jsonl"
     page = open_index(pages, index_runs([(name, kinds()["wide"])]))
     page.locator("#table-rows a").click()
     page.locator("#position").wait_for()
     assert page.title() == name
+    # Only some of many rows are made.
+    page = open_index(pages, index_runs([(f"{at:04}", f"line {at} is not a record") for at in range(2000)]))
+    assert page.locator("#table-rows tr").count() < 500
+    assert page.locator("#table").get_attribute("aria-rowcount") == "2001"
+    page.locator("#scroll").evaluate("(one) => one.scrollTo(0, one.scrollHeight)")
+    page.locator("#table-rows tr").nth(300).wait_for(state="attached")
 
 
 @pytest.mark.full
@@ -259,15 +265,6 @@ def test_old_browser_says_that_it_cannot_show_a_run(browser: Browser, tmp_path: 
 def test_index_fits_the_screen(pages: Pages, width: int) -> None:
     page = open_index(pages, fifty(), size=(width, 844), scheme="dark")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.full
-def test_only_some_of_many_rows_are_made(pages: Pages) -> None:
-    page = open_index(pages, index_runs([(f"{at:04}", f"line {at} is not a record") for at in range(2000)]))
-    assert page.locator("#table-rows tr").count() < 500
-    assert page.locator("#table").get_attribute("aria-rowcount") == "2001"
-    page.locator("#scroll").evaluate("(one) => one.scrollTo(0, one.scrollHeight)")
-    page.locator("#table-rows tr").nth(300).wait_for(state="attached")
 
 
 @pytest.mark.medium

@@ -211,16 +211,8 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Act, str]]] = {
 }
 
 
-def test_every_key_is_documented(page: Page) -> None:
+def test_dialog_documents_keys_and_gives_the_focus_back(page: Page) -> None:
     assert documented(page) == {title: [*keys] for title, keys in EFFECTS.items()}
-
-
-@cases("act, effect", [one for keys in EFFECTS.values() for one in keys.values()])
-def test_every_documented_key_works(page: Page, act: Act, effect: str) -> None:
-    assert act(page) == effect
-
-
-def test_dialog_gives_the_focus_back(page: Page) -> None:
     page.locator("#help").click()
     assert page.locator("#keys").evaluate("dialog => dialog.contains(document.activeElement)")
     press(page, "ArrowLeft")
@@ -235,14 +227,16 @@ def test_dialog_gives_the_focus_back(page: Page) -> None:
     page.locator("#keys").wait_for(state="detached")
 
 
-def test_machine_alone_has_no_keys_of_steps(pages: Pages) -> None:
+@cases("act, effect", [one for keys in EFFECTS.values() for one in keys.values()])
+def test_every_documented_key_works(page: Page, act: Act, effect: str) -> None:
+    assert act(page) == effect
+
+
+def test_other_pages_have_keys_of_their_own(pages: Pages) -> None:
     page = pages.text(html(picture_of(AGENT_EXECUTOR)))
     assert [*documented(page)] == ["In the drawing", "Page"]
     press(page, "ArrowRight", "d")
     assert page.locator("html").get_attribute("data-theme") == "dark"
-
-
-def test_keys_of_two_runs_select_pairs(pages: Pages) -> None:
     page = pages.text(compare_runs(sixty_steps(), failed_run()))
     listed = documented(page)
     assert listed.pop("Page") == ["f", "d", "?"]

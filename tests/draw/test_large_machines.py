@@ -39,13 +39,12 @@ def chain() -> Picture:
     return machine(NAMES, [Arrow(name, "Done", after) for name, after in pairwise([*NAMES, END.name])])
 
 
-def cycle() -> Picture:
-    arrows = [Arrow(name, "Done", after) for name, after in pairwise([*NAMES, NAMES[0]])]
-    return machine(NAMES, [*arrows, Arrow(NAMES[-1], "Finished", END.name)])
-
-
 def endless() -> Picture:
     return machine(NAMES, [Arrow(name, "Done", after) for name, after in pairwise([*NAMES, NAMES[0]])])
+
+
+def cycle() -> Picture:
+    return machine(NAMES, [*endless().arrows, Arrow(NAMES[-1], "Finished", END.name)])
 
 
 def retries() -> Picture:
@@ -82,8 +81,7 @@ def agents() -> Picture:
 
 def embedded() -> Picture:
     """Return one embedded graph between two nodes, which is too high for one column."""
-    inside = NAMES[1:-1]
-    return _renamed(cycle(), {name: f"research.{name}" for name in inside})
+    return _renamed(cycle(), {name: f"research.{name}" for name in NAMES[1:-1]})
 
 
 def scattered(seed: int) -> Picture:
@@ -99,12 +97,9 @@ def scattered(seed: int) -> Picture:
 
 def _renamed(picture: Picture, names: Mapping[str, str]) -> Picture:
     boxes = tuple(dataclasses.replace(box, name=names.get(box.name, box.name)) for box in picture.boxes)
-    arrows = tuple(
-        dataclasses.replace(
-            arrow, source=names.get(arrow.source, arrow.source), target=names.get(arrow.target, arrow.target)
-        )
-        for arrow in picture.arrows
-    )
+    ends = [(names.get(arrow.source, arrow.source), names.get(arrow.target, arrow.target)) for arrow in picture.arrows]
+    moved = zip(picture.arrows, ends, strict=True)
+    arrows = tuple(dataclasses.replace(arrow, source=source, target=target) for arrow, (source, target) in moved)
     return Picture(names.get(picture.start, picture.start), boxes, arrows)
 
 

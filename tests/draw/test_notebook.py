@@ -68,10 +68,6 @@ def text_of(value: Any) -> str:
     return Elements(shown(value)["text/html"]).text
 
 
-def hostile_result() -> gx.RunResult:
-    return scripted(ModelReply(HOSTILE, (ToolCall("1", "echo", json.dumps({"text": HOSTILE})),)), HOSTILE).run(HOSTILE)
-
-
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out.cache_clear()
     for name in ("pygraphviz", "resvg_py"):
@@ -126,7 +122,8 @@ def test_result_shows_its_page_in_a_sandbox() -> None:
 
 
 def test_hostile_run_stays_in_its_frame() -> None:
-    document = shown(hostile_result())["text/html"]
+    call = ToolCall("1", "echo", json.dumps({"text": HOSTILE}))
+    document = shown(scripted(ModelReply(HOSTILE, (call,)), HOSTILE).run(HOSTILE))["text/html"]
     found = Elements(document)
     assert found.open == []
     assert {tag for tag, _ in found.found} == {"div", "iframe", "span", "code"}
@@ -156,14 +153,12 @@ def test_result_without_the_extra_is_a_timeline(monkeypatch: pytest.MonkeyPatch)
     assert re.search(r"\.\.\. and \d+ more lines", text_of(result))
 
 
-def test_result_without_a_journal_has_its_ending() -> None:
+def test_result_that_cannot_be_drawn_has_its_ending() -> None:
     done = scripted("Four.").run("2 + 2?")
     text = text_of(gx.RunResult(done.ending, done.steps, done.spent, done.limits))
     assert text.startswith("finished Four.")
     assert text.endswith("The result has no journal, so its steps cannot be shown.")
-
-
-def test_run_that_cannot_be_followed_again_has_its_ending() -> None:
+    # Nor can this run be followed again.
     visits: list[object] = []
 
     def forgetful(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:

@@ -343,7 +343,7 @@ def test_concurrent_calls_have_their_own_bars(pages: Pages) -> None:
     assert "quick, slow" in shown(page, "[data-position='1'] .gist")
 
 
-def test_prompts_are_rebuilt_by_code_points(pages: Pages) -> None:
+def test_prompts_are_rebuilt(pages: Pages) -> None:
     reply = "\U0001f389\U0001f389 Look.\nAction: population\nAction Input: Porto"
     page = pages.run(record(react(reply, reply, FINAL), "\U0001f30d" * 3))
     page.locator("#slider").fill("9")
@@ -354,9 +354,7 @@ def test_prompts_are_rebuilt_by_code_points(pages: Pages) -> None:
     assert earlier.count("\U0001f30d") == 3
     assert (earlier + new).count(reply) == 2
     assert "\ufffd" not in earlier + new
-
-
-def test_prompts_are_rebuilt_from_messages(pages: Pages) -> None:
+    # Those of messages are, too.
     calls = [ToolCall("a", "population", '{"city": "Porto"}'), ToolCall("b", "nasty", '{"query": "\U0001f389"}')]
     agent = gx.create_tool_calling_agent(ScriptedModel([calls, "248769 \U0001f389"]), TOOLS)
     page = pages.run(record(gx.AgentExecutor(agent=agent, tools=TOOLS), QUESTION))
@@ -395,18 +393,6 @@ def test_hostile_observation_is_shown_as_text(page: Page) -> None:
     assert page.locator("mark").count() == 0
 
 
-@pytest.mark.full
-def test_right_to_left_text_is_isolated(pages: Pages) -> None:
-    hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd?"
-    page = pages.run(record(react(FINAL), hebrew))
-    press(page, "Home")
-    styles = page.locator("#detail pre").evaluate(
-        "e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]"
-    )
-    assert styles == ["rtl", "plaintext"]
-    assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
-
-
 def matches(page: Page, words: str) -> list[str | None]:
     page.fill("#search", words)
     return [row.get_attribute("data-position") for row in page.locator("#list .row").all()]
@@ -443,6 +429,8 @@ def test_search_leads_to_its_matches(page: Page) -> None:
 
 
 def test_theme_follows_the_system_until_chosen(pages: Pages, answered_run: Recording) -> None:
+    page = pages.run(answered_run, scheme="dark")
+
     def colours() -> list[str]:
         body = "getComputedStyle(document.body).backgroundColor"
         node = "getComputedStyle(document.querySelector('[data-node=parse] .outline')).fill"
@@ -450,7 +438,6 @@ def test_theme_follows_the_system_until_chosen(pages: Pages, answered_run: Recor
         return found
 
     dark, light = ["rgb(16, 22, 29)", "rgb(22, 30, 39)"], ["rgb(255, 255, 255)", "rgb(255, 255, 255)"]
-    page = pages.run(answered_run, scheme="dark")
     assert colours() == dark
     page.emulate_media(color_scheme="light")
     page.locator(":root[data-theme=light]").wait_for(state="attached")
@@ -522,7 +509,7 @@ def test_notices_own_budgets_and_incomplete_records_are_shown(pages: Pages, answ
 
 
 @pytest.mark.full
-def test_hostile_names_are_shown_as_text(pages: Pages) -> None:
+def test_hostile_and_right_to_left_texts_are_shown(pages: Pages) -> None:
     names = tuple(
         name for name in TEXTS if name and name.encode("utf-8", "replace").decode() == name and "\x00" not in name
     )
@@ -534,6 +521,15 @@ def test_hostile_names_are_shown_as_text(pages: Pages) -> None:
     assert names[0] in shown(page, "#asked")
     proof = " ".join(names).replace("\r\n", "\n").replace("\u202e", "⟨U+202E⟩")
     assert page.locator("#proof").text_content() == proof
+    # Text from right to left is isolated.
+    hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd?"
+    page = pages.run(record(react(FINAL), hebrew))
+    press(page, "Home")
+    styles = page.locator("#detail pre").evaluate(
+        "e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]"
+    )
+    assert styles == ["rtl", "plaintext"]
+    assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
 
 
 @pytest.mark.full
@@ -684,7 +680,7 @@ def test_live_page_follows_until_the_reader_moves(browser: Browser, answered_run
 
 
 @pytest.mark.full
-def test_source_errors_are_shown(browser: Browser, answered_run: Recording) -> None:
+def test_live_page_may_start_empty_and_end_with_an_error(browser: Browser, answered_run: Recording) -> None:
     error = "line 9 of <b>it</b> is not a record"
     connection = [*stream_records(answered_run, 1, 9), f"event: end\ndata: {error}\n\n"]
     with open_live(browser, answered_run, 1, [connection]) as (page, _):
@@ -692,6 +688,13 @@ def test_source_errors_are_shown(browser: Browser, answered_run: Recording) -> N
         assert shown(page, "#fault") == error
         assert shown(page, "#status") == "incomplete"
         assert "The records end here." in shown(page, "#detail")
+    # A live page may start empty.
+    with open_live(browser, answered_run, 0, [[*stream_records(answered_run, 0), ENDED]]) as (page, _):
+        page.locator("#status", has_text="answered").wait_for()
+        page.locator("#position", has_text="end").wait_for()
+        assert shown(page, "#asked") == QUESTION
+        counts = page.locator(".notes", has_text="×").all_text_contents()
+        assert sorted(counts) == ["×1", "×2", "×2", "×2", "×3"]
 
 
 def test_streamed_reply_is_shown(browser: Browser) -> None:
@@ -705,13 +708,3 @@ def test_streamed_reply_is_shown(browser: Browser) -> None:
     with open_live(browser, recorder.recording, len(recorder.records), []) as (page, _):
         assert shown(page, "#detail .part.reply pre") == "I now <b>know</b>"
         assert "Waiting" in shown(page, "#detail")
-
-
-@pytest.mark.full
-def test_live_page_may_start_empty(browser: Browser, answered_run: Recording) -> None:
-    with open_live(browser, answered_run, 0, [[*stream_records(answered_run, 0), ENDED]]) as (page, _):
-        page.locator("#status", has_text="answered").wait_for()
-        page.locator("#position", has_text="end").wait_for()
-        assert shown(page, "#asked") == QUESTION
-        counts = page.locator(".notes", has_text="×").all_text_contents()
-        assert sorted(counts) == ["×1", "×2", "×2", "×2", "×3"]

@@ -78,18 +78,26 @@ def test_question_is_in_sight_after_forty_messages(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_only_the_whole_prompt_has_tokens(pages: Pages) -> None:
+def test_prompts_show_what_changed(pages: Pages) -> None:
     page = pages.run(sixty_steps(), "#step=5")
     assert shown(page, ".part.model .aside").endswith(" characters · 300 tokens")
     assert shown(page, ".prompt summary").endswith(" characters")
-
-
-@pytest.mark.full
-def test_dropped_messages_are_named(pages: Pages) -> None:
+    # Dropped messages are named.
     one, two, three = (UserMessage(word) for word in ("one", "two", "three"))
     page = pages.run(asking(chat(SYSTEM, one, two), chat(SYSTEM, two, three)), "#step=2")
     assert "1 message of step 1 left out" in shown(page, ".prompt")
     assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
+    # Changed tools are compared.
+    requests = [chat(UserMessage("Go."), tools=specs(name)) for name in ("fetch", "search")]
+    page = pages.run(asking(*requests), "#step=2&against=before")
+    assert page.locator(".prompt pre del").first.inner_text() == "fetch"
+    assert page.locator(".prompt pre ins").first.inner_text() == "search"
+    # A prompt of text shows its new end.
+    start = "Answer the question. " * 40
+    requests = [ms.CompletionRequest(text) for text in (start, f"{start}\nObservation: 7")]
+    page = pages.run(asking(*requests), "#step=2")
+    assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
+    assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
 
 
 def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
@@ -119,23 +127,6 @@ def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
     assert page.locator("del > .message").count() == 2
     others = ["what is new", "against step 1, the one before", "against step 3"]
     assert menu.locator("option").all_inner_texts() == others
-
-
-@pytest.mark.full
-def test_changed_tools_are_compared(pages: Pages) -> None:
-    requests = [chat(UserMessage("Go."), tools=specs(name)) for name in ("fetch", "search")]
-    page = pages.run(asking(*requests), "#step=2&against=before")
-    assert page.locator(".prompt pre del").first.inner_text() == "fetch"
-    assert page.locator(".prompt pre ins").first.inner_text() == "search"
-
-
-@pytest.mark.full
-def test_text_prompt_shows_its_new_end(pages: Pages) -> None:
-    start = "Answer the question. " * 40
-    requests = [ms.CompletionRequest(text) for text in (start, f"{start}\nObservation: 7")]
-    page = pages.run(asking(*requests), "#step=2")
-    assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
-    assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
 
 
 def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
@@ -174,10 +165,7 @@ def test_start_names_the_run(pages: Pages) -> None:
         assert fact in part
     press(page, "ArrowRight")
     assert shown(page, "#detail .where").startswith("step 1 · iteration 1")
-
-
-@pytest.mark.full
-def test_records_without_settings_are_shown(pages: Pages) -> None:
+    # So does that of records without settings.
     first, *others = with_memory(3).records
     older: list[Record] = [{**one} for one in others]
     for one in older:

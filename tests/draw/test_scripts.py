@@ -74,15 +74,23 @@ def test_functions_state_what_they_return(module: str) -> None:
 
 
 @cases("entry", ENTRIES)
-def test_bundle_holds_each_module_once(entry: str) -> None:
+def test_bundle_is_one_script(entry: str) -> None:
     text = bundle(entry)
     counts = {module: text.count(SOURCES[module].splitlines()[0]) for module in MODULES}
     assert counts == {module: int(module in REACHED[entry]) for module in MODULES}
-
-
-@cases("entry", ENTRIES)
-def test_bundle_has_half_of_the_indentation(entry: str) -> None:
+    # It has half of the indentation.
     assert not re.search(r"^ {8}", bundle(entry), re.MULTILINE)
+    # Modules follow what they import, except in cycles.
+    place = {module: text.find(SOURCES[module].splitlines()[0]) for module in MODULES}
+    assert [
+        (module, other)
+        for module, other in MODULES.subgraph(REACHED[entry]).edges
+        if place[other] > place[module] and not nx.has_path(MODULES, other, module)
+    ] == []
+    # Names are unique.
+    names = Counter(declared_in(bundle(entry)))
+    assert [name for name, count in names.items() if count > 1] == []
+    assert STATEMENT.findall(bundle(entry)) == []
 
 
 @cases("module", SOURCES)
@@ -91,17 +99,6 @@ def test_no_text_of_several_lines_is_indented(module: str) -> None:
     code = re.sub(r"^ *(?://|/?\*).*", "", SOURCES[module], flags=re.MULTILINE)
     texts = code.split("`")[1::2]
     assert [text for text in texts if "\n " in text] == []
-
-
-@cases("entry", ENTRIES)
-def test_modules_follow_what_they_import(entry: str) -> None:
-    text = bundle(entry)
-    place = {module: text.find(SOURCES[module].splitlines()[0]) for module in MODULES}
-    assert [
-        (module, other)
-        for module, other in MODULES.subgraph(REACHED[entry]).edges
-        if place[other] > place[module] and not nx.has_path(MODULES, other, module)
-    ] == []
 
 
 def loading_part(module: str) -> str:
@@ -133,17 +130,6 @@ def test_imports_name_exports(module: str) -> None:
         for name in names
         if name not in declared_in("\n".join(EXPORT.findall(SOURCES[other])))
     ] == []
-
-
-@cases("entry", ENTRIES)
-def test_names_are_unique_in_a_bundle(entry: str) -> None:
-    names = Counter(declared_in(bundle(entry)))
-    assert [name for name, count in names.items() if count > 1] == []
-
-
-@cases("entry", ENTRIES)
-def test_bundle_has_no_module_statements(entry: str) -> None:
-    assert STATEMENT.findall(bundle(entry)) == []
 
 
 class Declared(NamedTuple):

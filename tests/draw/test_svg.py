@@ -129,10 +129,6 @@ def captioned(drawing: str) -> list[str]:
     return re.split(r"(?<=\.) (?=[A-Z])", caption)
 
 
-def edge_titles(picture: Picture) -> list[str]:
-    return [f"{arrow.source} --{arrow.outcome}--> {arrow.target}" for arrow in picture.arrows]
-
-
 def holds(machine: Graph[Any, Any], drawing: str) -> None:
     """Check that the edges are those of the table, and connect their source and target."""
     drawn = read(drawing)
@@ -170,8 +166,8 @@ def test_labels_are_free_and_near_their_line(name: str) -> None:
     picture = picture_of(verdict_on(name))
     layout = lay_out(picture)
     assert clashes(layout) == []
-    for title, line, label in zip(edge_titles(picture), layout.arrows, layout.labels, strict=True):
-        assert min(away(point, label) for point in along(line.curve)) < BESIDE, f"the label of {title} is elsewhere"
+    for arrow, line, label in zip(picture.arrows, layout.arrows, layout.labels, strict=True):
+        assert min(away(point, label) for point in along(line.curve)) < BESIDE, f"the label of {arrow} is elsewhere"
 
 
 @by_machine

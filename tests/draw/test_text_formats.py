@@ -67,12 +67,10 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
     graph = MACHINES[name]
     for subject in (graph, verify(graph)):
         picture = picture_of(subject)
-        # The reader of Mermaid takes every frame for an embedded graph's, whose name is a part of its nodes' names.
-        assert read(how, without_groups(picture) if how.startswith("mermaid") else picture) == edges_of(graph)
-
-
-def without_groups(picture: Picture) -> Picture:
-    return replace(picture, boxes=tuple(replace(box, group="") for box in picture.boxes))
+        if how.startswith("mermaid"):
+            # The reader takes the frame of a piece for an embedded graph's, whose name is a part of its nodes' names.
+            picture = replace(picture, boxes=tuple(replace(box, group="") for box in picture.boxes))
+        assert read(how, picture) == edges_of(graph)
 
 
 @pytest.mark.slow
@@ -136,12 +134,6 @@ def test_two_hundred_random_machines_can_be_read_back(picture: Picture) -> None:
 @given(st.lists(TEXTS, max_size=3), st.lists(TEXTS))
 def test_notes_and_captions_do_not_change_edges(notes: list[str], caption: list[str]) -> None:
     can_be_read_back(noted(EVERY_LOOK, notes, caption))
-
-
-@every_format
-def test_changed_edge_is_noticed(how: str) -> None:
-    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, AGENT_EXECUTOR.edges[:-1], AGENT_EXECUTOR.start)
-    assert read(how, picture_of(changed)) != edges_of(AGENT_EXECUTOR)
 
 
 # Names that are not identifiers: only a manually built `Picture` can have them.
@@ -243,11 +235,13 @@ def test_every_format_shows_budgets_and_resets(how: str) -> None:
 
 
 @every_format
-def test_missing_nodes_are_drawn(how: str) -> None:
+def test_missing_nodes_and_edges_are_noticed(how: str) -> None:
     nodes = [node for node in WRITER if node.name != "revise"]
     picture = picture_of(Graph[Any, Any](nodes, WRITER.edges, WRITER.start))
     assert read(how, picture) == edges_of(WRITER)
     assert "is missing" in WRITERS[how](picture)
+    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, AGENT_EXECUTOR.edges[:-1], AGENT_EXECUTOR.start)
+    assert read(how, picture_of(changed)) != edges_of(AGENT_EXECUTOR)
 
 
 def clusters(graph: pydot.Graph) -> dict[str, Any]:

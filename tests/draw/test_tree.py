@@ -81,12 +81,19 @@ def test_row_leads_to_its_failed_step(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_marker_of_a_row_keeps_the_place(pages: Pages) -> None:
+def test_rows_open_and_leave_out_steps_on_demand(pages: Pages) -> None:
     page = pages.run(debugged.sixty_steps(), "#step=14")
     for index, opened in ((3, 0), (0, 4), (3, 8)):
         iterations(page).nth(index).locator(".opens").click()
         assert (where(page), steps(page).count()) == ("14 / 60", opened)
     assert shown(page, ".row.current b") == "parse"
+    # Steps without calls are left out on demand.
+    page = pages.run(debugged.sixty_steps(), "#step=1")
+    page.locator("#quiet").click()
+    assert steps(page).locator("b").all_inner_texts() == ["plan", "dispatch_tools"]
+    page.locator("#list").focus()
+    press(page, "p")
+    assert steps(page).count() == 4
 
 
 def test_failed_node_is_named_and_not_the_calls_before(pages: Pages) -> None:
@@ -108,13 +115,6 @@ def test_failed_node_is_named_and_not_the_calls_before(pages: Pages) -> None:
     assert "failed" not in classes(box)
 
 
-@pytest.mark.full
-def test_failed_iteration_shows_its_error(pages: Pages) -> None:
-    row = iterations(pages.run(debugged.failed_run())).last
-    assert "bad" in classes(row)
-    assert "connection reset by peer" in row.inner_text()
-
-
 def test_equal_iterations_are_one_row(pages: Pages) -> None:
     page = pages.run(debugged.stopped_run())
     row = iterations(page).first
@@ -133,7 +133,7 @@ def test_equal_iterations_are_one_row(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_equal_failures_are_one_row(pages: Pages) -> None:
+def test_rows_of_failures_and_of_single_steps(pages: Pages) -> None:
     turns: list[debugged.Turn] = [(1.0, calling(("fetch", {"url": "https://bad.example"})))] * 3
     row = iterations(pages.run(record([*turns, (1.0, answering("No."))], "Insist."))).first
     assert row.locator(".name").inner_text() == "fetch(https://bad.example) ×3"
@@ -145,10 +145,11 @@ def test_equal_failures_are_one_row(pages: Pages) -> None:
     inner, outer = box_of(count), box_of(page.locator(".row.group .name"))
     assert count.inner_text().strip() == "×3"
     assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
-
-
-@pytest.mark.full
-def test_iteration_of_one_step_is_its_row(pages: Pages) -> None:
+    # A failed iteration shows its error.
+    row = iterations(pages.run(debugged.failed_run())).last
+    assert "bad" in classes(row)
+    assert "connection reset by peer" in row.inner_text()
+    # An iteration of one step is its row.
     rows = iterations(pages.run(three_entries())).all()
     found = [(row.get_attribute("aria-expanded"), row.get_attribute("data-position")) for row in rows]
     assert found == [(None, "1"), (None, "2"), (None, "3")]
@@ -178,16 +179,6 @@ def test_ten_thousand_steps_make_few_rows(pages: Pages) -> None:
     assert where(page) == "9,973 / 10,002"
     # A tenth of this, but for a busy machine.
     assert moved < 3000
-
-
-@pytest.mark.full
-def test_steps_without_calls_are_left_out_on_demand(pages: Pages) -> None:
-    page = pages.run(debugged.sixty_steps(), "#step=1")
-    page.locator("#quiet").click()
-    assert steps(page).locator("b").all_inner_texts() == ["plan", "dispatch_tools"]
-    page.locator("#list").focus()
-    press(page, "p")
-    assert steps(page).count() == 4
 
 
 def test_many_calls_are_folded_to_lines(pages: Pages) -> None:

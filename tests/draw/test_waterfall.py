@@ -150,7 +150,7 @@ def test_short_calls_share_bars(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_failed_call_is_red_and_key_hides_the_waterfall(pages: Pages) -> None:
+def test_failed_and_pending_calls(pages: Pages) -> None:
     page = pages.run(failed_run())
     assert page.locator("#lanes .failed").count() == 1
     assert "failed" in title_of(page.locator("#lanes .failed"))
@@ -158,10 +158,7 @@ def test_failed_call_is_red_and_key_hides_the_waterfall(pages: Pages) -> None:
     assert page.locator("#waterfall").is_hidden()
     page.locator("#turn-waterfall").click()
     assert page.locator("#waterfall").is_visible()
-
-
-@pytest.mark.full
-def test_pending_call_is_open(pages: Pages) -> None:
+    # A pending call is open.
     records = sixty_steps().records
     asked = next(at for at, one in enumerate(records) if one["event"] == "asked" and at > 20)
     pending = pages.run(Recording(records[: asked + 1])).locator("#lanes .open")

@@ -19,7 +19,7 @@ from tests.cli.conversations import Silence
 from tests.cli.conversations import serving as model_serving
 from tests.cli.terminals import Program
 from tests.cli.test_run import asking
-from tests.draw.browser import Browser, Page, open_page
+from tests.draw.browser import Browser, open_page
 from tests.live.readers import PATIENCE
 
 pytestmark = pytest.mark.browser
@@ -32,32 +32,26 @@ RISEN = """least => {
 }"""
 
 
-def seconds_shown(page: Page) -> float:
-    text = page.locator("#time").inner_text()
-    return 0.0 if "ms" in text else float(text.removesuffix(" s"))
-
-
 def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> None:
     executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["One two three."]), []), tools=[])
     recorder = Recorder(executor.verify(), inputs="q")
     events = executor.stream("q")
-    asked = None
-    while asked is None:
-        event = next(events)
-        recorder(event)
-        asked = event if isinstance(event, Asked) else None
+    recorder(next(events))
+    asked = next(events)
+    assert isinstance(asked, Asked)
+    recorder(asked)
     with serving(recorder) as url, open_page(browser, url) as one:
         page = one.page
         page.locator("#detail h2", has_text="plan").wait_for()
-        before = seconds_shown(page)
+        text = page.locator("#time").inner_text()
+        before = 0.0 if "ms" in text else float(text.removesuffix(" s"))
         for rise in (1, 2, 3):
             page.wait_for_function(RISEN, arg=before + rise, timeout=PATIENCE * 1000)
         for piece in ("One ", "two ", "three."):
             recorder(Reported("plan", asked.effect, ReplyDelta(piece), asked.call))
             page.locator("#detail pre.streamed", has_text=piece.strip()).wait_for()
         assert page.locator("#detail pre.streamed").inner_text() == "One two three."
-        for later in events:
-            recorder(later)
+        list(map(recorder, events))
         page.locator("#status", has_text="answered").wait_for()
         assert one.faults == []
 
@@ -99,6 +93,7 @@ def test_each_tool_is_shown_when_it_ends(browser: Browser) -> None:
     running.join(PATIENCE)
 
 
+@pytest.mark.full
 def test_silence_of_a_living_writer_is_named(browser: Browser) -> None:
     executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["Done."]), []), tools=[])
     recorder = Recorder(executor.verify(), inputs="q")

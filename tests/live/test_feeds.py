@@ -79,6 +79,11 @@ def test_truncated_file_is_another_run(file: Path) -> None:
 AGAIN = record_run("no JSON at all")
 
 
+def append_run(file: Path) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        out.write(AGAIN)
+
+
 def replace_file(file: Path) -> None:
     (file.parent / "other").write_text(RECORDED, encoding="utf-8")
     (file.parent / "other").replace(file)
@@ -91,7 +96,7 @@ def replace_file(file: Path) -> None:
         (5, lambda file: file.write_text("".join(AGAIN.splitlines(keepends=True)[:2]), encoding="utf-8"), None),
         (None, replace_file, RECORDED),
         # The last run of a file is read.
-        (None, lambda file: file.open("a", encoding="utf-8").write(AGAIN), AGAIN),
+        (None, append_run, AGAIN),
         (None, Path.unlink, RECORDED),
     ],
 )

@@ -22,7 +22,8 @@ from graphexec.messages import ModelReply, ModelRequest
 from tests.draw.browser import Browser, Page, open_page, open_text
 from tests.draw.debugged import answering
 from tests.live.readers import PATIENCE
-from tests.live.test_forks import OBSERVATION, look_up, make, recorder_of_run
+from tests.live.test_forks import OBSERVATION, look_up, make, recorder_of_run, write_trace
+from tests.parameters import mark_except
 
 pytestmark = pytest.mark.browser
 
@@ -51,9 +52,7 @@ ATTACK = """async ([address, kind]) => {
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    file = tmp_path / "trace.jsonl"
-    file.write_text(recorder_of_run().recording.to_json_lines(), encoding="utf-8")
-    return file
+    return write_trace(tmp_path)
 
 
 def test_page_forks_its_run_and_shows_the_new_one(browser: Browser, trace: Path) -> None:
@@ -148,6 +147,7 @@ def test_reply_is_changed_on_the_page(browser: Browser, trace: Path) -> None:
         assert one.faults == []
 
 
+@pytest.mark.full
 def test_refused_change_stays_in_the_editor(browser: Browser, trace: Path) -> None:
     def refuse(recording: Recording) -> AgentExecutor:
         if len(recording.records) > 1:
@@ -167,6 +167,7 @@ def test_refused_change_stays_in_the_editor(browser: Browser, trace: Path) -> No
         assert page.evaluate("document.activeElement.textContent") == "change and go on"
 
 
+@pytest.mark.full
 def test_draft_survives_the_next_rendering(browser: Browser, trace: Path) -> None:
     """The detail is made anew when the run ends, and when a search marks its words."""
     records = trace.read_text("utf-8").splitlines(keepends=True)
@@ -187,11 +188,11 @@ def test_draft_survives_the_next_rendering(browser: Browser, trace: Path) -> Non
         assert one.faults == []
 
 
-@pytest.mark.parametrize(
-    ("lost", "message"),
-    [("token", "the server refused it with the status 403"), ("server", "the server cannot be reached")],
-)
-def test_lost_server_is_named_at_the_editor(browser: Browser, trace: Path, lost: str, message: str) -> None:
+LOST = {"token": "the server refused it with the status 403", "server": "the server cannot be reached"}
+
+
+@pytest.mark.parametrize("lost", mark_except(LOST, "server", mark=pytest.mark.full))
+def test_lost_server_is_named_at_the_editor(browser: Browser, trace: Path, lost: str) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(ExitStack())
         url = server.enter_context(serving(trace, executor=make(answering("never"))))
@@ -205,10 +206,11 @@ def test_lost_server_is_named_at_the_editor(browser: Browser, trace: Path, lost:
         else:
             page.context.clear_cookies()
         page.get_by_role("button", name="go on from here").click()
-        page.locator(".fork [role=alert]", has_text=message).wait_for()
+        page.locator(".fork [role=alert]", has_text=LOST[lost]).wait_for()
         assert field.input_value() == "nothing"
 
 
+@pytest.mark.full
 def test_page_without_a_server_copies_the_command(browser: Browser, tmp_path: Path) -> None:
     recording = recorder_of_run().recording
     with open_text(browser, tmp_path, html(recording.machine, recording), "#step=3") as page:

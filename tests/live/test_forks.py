@@ -44,11 +44,15 @@ def recorder_of_run() -> Recorder:
     return recorder
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    file = tmp_path / "trace.jsonl"
+def write_trace(folder: Path) -> Path:
+    file = folder / "trace.jsonl"
     file.write_text(recorder_of_run().recording.to_json_lines(), encoding="utf-8")
     return file
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return write_trace(tmp_path)
 
 
 def client_of(source: Any, executor: ExecutorSource | None, **headers: str) -> TestClient:
@@ -128,6 +132,9 @@ def test_page_without_an_executor_forks_nothing(trace: Path) -> None:
         assert page_data(client.get("/").text)["fork"] is None
         assert client.post("/fork", json=OBSERVATION).status_code == 404
         assert client.get("/forks/1/").status_code == 404
+    # A wrong one is refused by its name.
+    with pytest.raises(InputError, match=r"^executor is 5; pass the executor of the run"):
+        live_page(trace, token=TOKEN, executor=5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
 
 
 def test_executor_may_depend_on_the_records(trace: Path) -> None:
@@ -164,8 +171,7 @@ SITE, COOKIE = "Sec-Fetch-Site", {"Origin": ORIGIN}
     ],
 )
 def test_only_the_page_itself_can_fork(headers: dict[str, str], status: int, tmp_path: Path) -> None:
-    source = tmp_path / "trace.jsonl"
-    source.write_text(recorder_of_run().recording.to_json_lines(), encoding="utf-8")
+    source = write_trace(tmp_path)
     with client_of(source, make(answering("a")), Accept="*/*") as client:
         client.get("/", params={"token": TOKEN})
         answer = client.post("/fork", json=OBSERVATION, headers=headers)
@@ -232,11 +238,6 @@ def test_unknown_and_replaced_runs_are_refused(trace: Path, method: str, path: s
         answer = client.request(method, path, json={"step": 1} if method == "POST" else None)
     assert answer.status_code == status
     assert status == 404 or "another run has replaced the one of this page" in answer.json()["error"]
-
-
-def test_wrong_executor_is_refused_by_name(trace: Path) -> None:
-    with pytest.raises(InputError, match=r"^executor is 5; pass the executor of the run"):
-        live_page(trace, token=TOKEN, executor=5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
 
 
 def test_folder_that_cannot_be_written_is_an_error(trace: Path) -> None:

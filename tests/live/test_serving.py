@@ -157,12 +157,8 @@ def test_missing_file_is_awaited(tmp_path: Path) -> None:
         file.write_text(record_run(), encoding="utf-8")
         records, last = reader.rest()
         assert "plan --Replied--&gt; parse" in fetch(url).text
-    assert [record for _, record in records] == recorder_records(file)
+    assert [record for _, record in records] == [*read_trace(file.read_text(encoding="utf-8"))]
     assert last.event == "end"
-
-
-def recorder_records(file: Path) -> list[object]:
-    return [*read_trace(file.read_text(encoding="utf-8"))]
 
 
 def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:
@@ -180,11 +176,11 @@ def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:
             assert reader.rest()[1].event == "again"
         with reading(url, run=run_of(url)) as reader:
             records, last = reader.rest()
-    assert [record for _, record in records] == recorder_records(file)
+    assert [record for _, record in records] == [*read_trace(file.read_text(encoding="utf-8"))]
     assert last.event == "end"
 
 
-def test_invalid_trace_ends_with_its_error(tmp_path: Path) -> None:
+def test_invalid_trace_ends_with_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text("nothing\n", encoding="utf-8")
     message = f"line 1 of {file} is not a record; pass the file that graphexec run --record wrote"
@@ -193,9 +189,7 @@ def test_invalid_trace_ends_with_its_error(tmp_path: Path) -> None:
         events = client.get("/events")
     assert (page.status_code, page.text) == (500, f"{message}\n")
     assert events.text.rstrip() == f"event: end\r\ndata: {message}"
-
-
-def test_layout_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An error of the layout is one line, too.
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     recorder = recorder_of()
     # A machine without a cached layout.

@@ -45,11 +45,7 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
     executor = AgentExecutor(agent=agent, tools=[wait], handle_parsing_errors=True)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
 
-    def go() -> None:
-        for event in executor.stream(QUESTION):
-            recorder(event)
-
-    running = threading.Thread(target=go)
+    running = threading.Thread(target=lambda: list(map(recorder, executor.stream(QUESTION))))
     with serving(recorder) as url, open_page(browser, url) as one:
         page = one.page
         wait_for_text(page, "#connection", "live")
@@ -76,6 +72,7 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
     running.join(PATIENCE)
 
 
+@pytest.mark.full
 def test_error_is_shown_on_the_open_page(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     lines = record_run().splitlines(keepends=True)
@@ -121,6 +118,7 @@ def test_token_leaves_the_address_and_the_page(browser: Browser, tmp_path: Path)
         stranger.close()
 
 
+@pytest.mark.full
 def test_page_of_a_killed_server_knows_a_new_one(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text("".join(record_run().splitlines(keepends=True)[:5]), encoding="utf-8")
@@ -139,9 +137,7 @@ def test_page_of_a_killed_server_knows_a_new_one(browser: Browser, tmp_path: Pat
         with serving(file, port=port):
             wait_for_text(page, "#connection", "the server is gone; a new one prints a new address")
         context.close()
-
-
-def test_page_says_that_the_server_is_gone(browser: Browser) -> None:
+    # Without a new one, the page says that it is gone.
     recorder = recorder_of(to=5)
     with ExitStack() as servers:
         url = servers.enter_context(serving(recorder))
