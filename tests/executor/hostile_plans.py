@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from hypothesis import strategies as st
 
@@ -14,8 +14,6 @@ from graphexec.effects import agent_limits
 from graphexec.testing import agent_scripts
 from graphexec.testing.failures import Readable
 from graphexec.testing.scripts import AgentScript, Call, ScriptedTurn, TurnKind
-
-T = TypeVar("T")
 
 AgentKind: TypeAlias = Literal["function", "async function", "tool calling", "react", "structured"]
 NodeKind: TypeAlias = Literal["review", "insist", "vote", "last word", "perform"]
@@ -94,11 +92,6 @@ class Plan:
     crashes: tuple[int, ...] = ()
 
 
-def _maybe(limits: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
-    """Return no limit, or one of these, with equal probability."""
-    return st.none() | limits
-
-
 @st.composite
 def acts(draw: st.DrawFn, agents: int) -> Act:
     kinds: tuple[ActKind, ...] = ("nothing", "run", "run", "run", "nothing", "raise", "wait", "block", "report")
@@ -111,13 +104,13 @@ def acts(draw: st.DrawFn, agents: int) -> Act:
 def some_limits(draw: st.DrawFn, *, seconds: bool) -> Limits:
     """Return low limits or none; iterations or model calls are always limited."""
     iterations = draw(st.sampled_from((1, 2, 3, 4, 6, 6, 0, None)))
-    model_calls = st.integers(0, 8) if iterations is None else _maybe(st.integers(0, 12))
+    model_calls = st.integers(0, 8) if iterations is None else st.none() | st.integers(0, 12)
     return agent_limits(
         iterations=iterations,
         model_calls=draw(model_calls),
-        tool_calls=draw(_maybe(st.integers(0, 12))),
-        tokens=draw(_maybe(st.integers(0, 40))),
-        cost=draw(_maybe(st.just(20.0))),
+        tool_calls=draw(st.none() | st.integers(0, 12)),
+        tokens=draw(st.none() | st.integers(0, 40)),
+        cost=draw(st.none() | st.just(20.0)),
         seconds=draw(st.sampled_from((None, None, 20, 20, 6, 1, 0) if seconds else (None, None, None, 0, 100))),
         fan_out=draw(st.sampled_from((8, 8, 8, 3, 2, 0))),
         restarts=draw(st.sampled_from((None, 0, 1, 3))),

@@ -4,17 +4,17 @@ A step is one decision of an agent function and one call of a trivial tool. The 
 includes resumed generators and coroutines, as the interpreter reports them to a profiler.
 """
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import graphexec as gx
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from tests.counting import count_calls
-from tests.executor.actors import act, answer, run_async, run_sync
+from tests.executor.actors import act, answer, run_async, run_by, run_sync
 from tests.parameters import cases
 
 STEPS = 40
@@ -56,14 +56,6 @@ def asking(agent: gx.Agent, steps: int) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=agent, tools=[add_one], max_iterations=steps)
 
 
-async def astream(executor: gx.AgentExecutor) -> list[Any]:
-    return [event async for event in executor.astream("q")]
-
-
-def ignore(event: object) -> None:
-    """Ignore an event."""
-
-
 def test_calls_to_make_an_executor() -> None:
     """Its machine was proved for another executor."""
     agent = gx.create_tool_calling_agent(Calls(), [add_one])
@@ -102,9 +94,9 @@ THOUGHT = Writes("I add.\nAction: add_one\nAction Input: 1")
         (deciding, run_sync, 80),
         (adeciding, run_async, 84),
         (lambda steps: adeciding(steps, max_execution_time=60.0), run_async, 100),
-        (deciding, lambda executor: list(executor.stream("q")), 160),
-        (adeciding, lambda executor: asyncio.run(astream(executor)), 160),
-        (lambda steps: deciding(steps, observers=[ignore]), run_sync, 160),
+        (deciding, partial(run_by, "stream"), 160),
+        (adeciding, partial(run_by, "astream"), 160),
+        (lambda steps: deciding(steps, observers=[lambda event: None]), run_sync, 160),
         (lambda steps: asking(gx.create_tool_calling_agent(Calls(), [add_one]), steps), run_sync, 100),
         (lambda steps: asking(gx.create_structured_agent(JSON, [add_one]), steps), run_sync, 850),
         (lambda steps: asking(gx.create_react_agent(THOUGHT, [add_one]), steps), run_sync, 600),

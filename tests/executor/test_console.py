@@ -59,18 +59,6 @@ def make_executor(*turns: Any, **settings: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
-WHOLE = """\
-> the run begins
-I should greet.
-Action: echo
-Action Input: hi
--> echo(hi)
-<- hi
-hi it is
-> the run ends
-"""
-
-
 def printed(*lines: str) -> str:
     """Return the output of a run that prints these lines."""
     return "".join(f"{line}\n" for line in ("> the run begins", *lines, "> the run ends"))
@@ -88,9 +76,10 @@ CAREFUL = ["-> careful({})", "   looking it up", "<- ok", "done"]
 UNREAD = "   not read, since the model invented it: Observation: "
 STOPPED = "Agent stopped due to iteration limit or time limit."
 HOSTILE = "\x1b[2J\x07gone\rback\tand\non"
-NOT_READ = WHOLE.replace("-> echo(hi)\n", f"-> echo(hi)\n{UNREAD}ho\n").replace("hi it is\n", f"{UNREAD}he\nhi it is\n")
 STOP = "Stopped after 1 step: the limit of 1 iteration was reached (1 spent)."
 SAID, YES = [ACT, "-> echo(hi)", "<- hi"], {gx.AskHuman: lambda _: "yes"}
+WHOLE = printed(*SAID, "hi it is")
+NOT_READ = printed(ACT, "-> echo(hi)", f"{UNREAD}ho", "<- hi", f"{UNREAD}he", "hi it is")
 A, B = act("echo", text="a"), act("fail", text="b")
 SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<- fail failed: ValueError: no b"
 
