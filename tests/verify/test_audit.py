@@ -153,21 +153,13 @@ def test_exceeded_bound_is_reported() -> None:
     assert "the run takes 2 tool calls, but at most 1 is proved" in found
 
 
-@cases(
-    ("options", "changes", "fact"),
-    [
-        ({}, {"status": "stopped"}, "the run ended with AgentFinish, but its status is stopped"),
-        ({}, {"status": "error"}, "the run reached END, but its status is error"),
-        ({"max_iterations": 1}, {"status": "answered"}, "ended with StoppedResponse, but its status is answered"),
-        # The clean-up may take some time.
-        ({"max_execution_time": 60}, {"seconds": 60.4}, None),
-        ({"max_execution_time": 60}, {"seconds": 65.0}, "the run takes 65 seconds, but at most 60.05 is proved"),
-    ],
-)
-def test_changed_result_is_the_violation(options: dict[str, Any], changes: dict[str, Any], fact: str | None) -> None:
-    trace, proof = two_steps(**options)
-    found = facts_of([*trace[:-1], trace[-1] | changes], proof)
-    assert found == [] if fact is None else len(found) == 1 and fact in found[0]
+def test_result_must_be_that_of_the_last_transition() -> None:
+    trace, proof = two_steps(max_iterations=1, max_execution_time=60)
+    # The clean-up may take some time.
+    assert facts_of([*trace[:-1], trace[-1] | {"seconds": 60.4}], proof) == []
+    assert facts_of([*trace[:-1], trace[-1] | {"status": "answered"}], proof) == [
+        "the run ended with StoppedResponse, but its status is answered"
+    ]
 
 
 def answered_before_parse(trace: Trace) -> Trace:
@@ -194,10 +186,6 @@ def left_twice(trace: Trace) -> Trace:
     return [*trace[: line + 1], *trace[line:]]
 
 
-def result_twice(trace: Trace) -> Trace:
-    return [*trace, trace[-1]]
-
-
 def stopped_too_early(trace: Trace) -> Trace:
     return stopped(trace[: line_of(trace, "moved", "plan") - 2], "plan", trace[1]["spent"])
 
@@ -206,7 +194,6 @@ def stopped_too_early(trace: Trace) -> Trace:
     ("change", "fact"),
     [
         (answered_before_parse, "the run is answered and did not reach END"),
-        (result_twice, "result comes after the result, which is the last record of a run"),
         (asked_nowhere, "nowhere asks for CallTool, but the run is not at this node"),
         (asked_at_parse, "parse asks for AskHuman, but the proved node never asks"),
         # Effects that charge nothing are counted, too.
@@ -222,11 +209,6 @@ def stopped_too_early(trace: Trace) -> Trace:
 def test_changed_order_is_the_violation(change: Callable[[Trace], Trace], fact: str) -> None:
     trace, proof = two_steps()
     assert facts_of(change(trace), proof) == [fact]
-
-
-def test_another_run_is_reported() -> None:
-    trace, proof = two_steps()
-    assert "another run begins here, but a trace has one run" in facts_of([trace[0], *trace], proof)
 
 
 def test_missing_token_reports_do_not_break_trace() -> None:
@@ -387,19 +369,6 @@ def test_no_time_is_below_0(script: list[int], data: st.DataObject, seconds: flo
     where = record["spent"] if data.draw(st.booleans()) or "seconds" not in record else record
     where["seconds"] = seconds
     assert facts_of(trace, proof_of(executor)) == [f"the seconds are {seconds!r}; they must be at least 0"]
-
-
-def test_the_clock_does_not_go_back() -> None:
-    trace, proof = two_steps()
-    trace[line_of(trace, "answered", "dispatch_tools")]["spent"]["seconds"] = 7.0
-    assert facts_of(trace, proof)[0].startswith("seconds goes back from 7 to 0")
-
-
-@cases("count", [-1, 1.5, None, "1", True])
-def test_invalid_count_is_reported(count: object) -> None:
-    trace, proof = two_steps()
-    trace[-1]["spent"]["model_calls"] = count
-    assert facts_of(trace, proof) == [f"model_calls is {count!r}; counts are whole numbers of at least 0"]
 
 
 def test_whole_numbers_are_formatted_whole() -> None:

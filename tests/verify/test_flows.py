@@ -467,9 +467,3 @@ def test_a_certificate_has_every_limit_by_name() -> None:
     set_by_hand = {"seconds": 2, "fan_out": 4, "restarts": 1, "tokens": 9}
     certificate = certificate_of(asking(counting), agent_limits(**set_by_hand))
     assert certificate.limits == {**set_by_hand, "iterations": 15, "first": 3, "depth": 8, "nested_runs": 1_000}
-
-
-def test_the_same_machine_is_proved_once() -> None:
-    machine = asking(counting)
-    assert machine.verify().certificate is machine.verify().certificate
-    assert machine.verify(gx.Limits(iterations=3)).certificate is not machine.verify().certificate

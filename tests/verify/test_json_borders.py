@@ -11,27 +11,24 @@ import pytest
 
 from graphexec import AgentExecutor, Budget, Exhausted, Limits, Snapshot, Spent, begin, create_react_agent
 from graphexec.actions import Run
-from graphexec.draw import draw, sequence_mermaid, timeline
+from graphexec.draw import Recording, draw, recording_of, sequence_mermaid, timeline
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.runs.recorder import recording_of
-from graphexec.draw.runs.records import Recording
 from graphexec.effects import agent_limits
 from graphexec.errors import CertificateError, InputError, LimitsError
 from graphexec.executor import AGENT_EXECUTOR, Ready
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.testing.plugin import summary
-from graphexec.verify import Certificate, check, diff
+from graphexec.verify import Certificate, diff
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.export.promela import promela
 from graphexec.verify.proof.flow import flow_of
-from graphexec.verify.reports.document import document
-from graphexec.verify.reports.github import github
-from graphexec.verify.reports.sarif import sarif
-from graphexec.verify.reports.subject import Subject
-from graphexec.verify.reports.text import text
+from graphexec.verify.reports import Subject, document, github, sarif, text
 from tests.executor.actors import echo
 from tests.parameters import cases, mark_except
+from tests.verify.proofs import certificate_of
+from tests.verify.tampering import Path, changed, paths
+from tests.verify.traces import proof_of
 
 HUGE = 10**5000
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -41,15 +38,14 @@ LIMITS = [
     {"tool_calls": HUGE, "fan_out": HUGE},
     {"tokens": HUGE, "restarts": HUGE},
 ]
-in_large_limits = cases("limits", LIMITS)
 
 
-def executor_of(**options: Any) -> AgentExecutor:
-    model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: b"])
+def executor_of(*replies: Any, **options: Any) -> AgentExecutor:
+    model = ScriptedModel(list(replies) or ["Action: echo\nAction Input: a", "Final Answer: b"])
     return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **options)
 
 
-@in_large_limits
+@cases("limits", LIMITS)
 def test_verdicts_within_large_limits_are_printed(limits: Any) -> None:
     verdict = AGENT_EXECUTOR.verify(agent_limits(**limits))
     subject = Subject("agent", verdict.findings, verdict)
@@ -60,22 +56,16 @@ def test_verdicts_within_large_limits_are_printed(limits: Any) -> None:
     assert any("0e+500" in report for report in reports)
 
 
-@in_large_limits
+@cases("limits", LIMITS)
 def test_certificate_of_large_limits_is_stored_and_checked(limits: Any) -> None:
-    certificate = AGENT_EXECUTOR.verify(agent_limits(**limits)).certificate
-    assert certificate is not None
-    read = Certificate.from_json(certificate.to_json())
-    assert read == certificate
-    check(read, AGENT_EXECUTOR)
+    assert certificate_of(AGENT_EXECUTOR, agent_limits(**limits))
 
 
 def test_run_within_large_limits_is_recorded_and_audited() -> None:
     executor = executor_of(max_iterations=HUGE, max_tokens=HUGE)
     recording = Recording.from_json_lines(recording_of(executor.run("go")).to_json_lines())
     assert recording.limits == executor.verify().limits
-    certificate = executor.verify().certificate
-    assert certificate is not None
-    assert audit(recording.records, certificate).conforms, audit(recording.records, certificate)
+    assert audit(recording.records, proof_of(executor)).violations == ()
 
 
 def draw_all(recording: Recording) -> str:
@@ -87,10 +77,8 @@ def draw_all(recording: Recording) -> str:
 
 def test_run_of_huge_counts_is_shown() -> None:
     huge_reply = ModelReply("Action: echo\nAction Input: a", usage=Usage(HUGE, HUGE), cost=1e308)
-    model = ScriptedModel([huge_reply, ModelReply("Final Answer: b", usage=Usage(HUGE, HUGE))])
-    executor = AgentExecutor(
-        agent=create_react_agent(model, [echo]), tools=[echo], max_iterations=None, max_tokens=9 * HUGE
-    )
+    last = ModelReply("Final Answer: b", usage=Usage(HUGE, HUGE))
+    executor = executor_of(huge_reply, last, max_iterations=None, max_tokens=9 * HUGE)
     at = begin(executor.graph, Ready(Run({"input": "go"})))
     at = replace(at, spent=Spent(iterations=HUGE, meters={"model_calls": HUGE, "tool_calls": HUGE}), sequence=HUGE)
     result = executor.run(at)
@@ -123,51 +111,35 @@ def test_model_checkers_cannot_count_so_far() -> None:
 VALUES = ["true", "-1", "0.5", "1e400", "NaN", "null", '"3"', "[]", "{}", f"1{'0' * 5000}", DEEP, "[" * 900 + "]" * 900]
 
 
-def _paths(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    kind = type(data).__name__
-    items: Any = data.items() if kind == "dict" else enumerate(data) if kind == "list" else ()
-    return [path] * bool(path) + [found for name, one in items for found in _paths(one, (*path, name))]
-
-
-def _with(data: Any, path: tuple[Any, ...], text: str) -> str:
-    copy = json.loads(json.dumps(data))
-    inner = copy
-    for name in path[:-1]:
-        inner = inner[name]
-    inner[path[-1]] = "#here"
-    return json.dumps(copy).replace('"#here"', text)
+def with_text(data: Any, path: Path, text: str) -> str:
+    """Return JSON with a value replaced by any text."""
+    return json.dumps(changed(data, path, "#here")).replace('"#here"', text)
 
 
 @cases("value", VALUES)
 def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
-    certificate = AGENT_EXECUTOR.verify(Limits(iterations=3)).certificate
-    assert certificate is not None
+    certificate = certificate_of(AGENT_EXECUTOR, Limits(iterations=3))
     good = json.loads(certificate.to_json())
-    for path in dict.fromkeys(path[:3] for path in _paths(good)):
-        try:
-            assert Certificate.from_json(_with(good, path, value)) == certificate
-        except CertificateError:
-            continue
+    for path in dict.fromkeys(path[:3] for path in paths(good)):
+        with suppress(CertificateError):
+            assert Certificate.from_json(with_text(good, path, value)) == certificate
 
 
 @pytest.mark.parametrize("value", mark_except(VALUES, "NaN", DEEP), ids=lambda value: value[:8])
 def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
     executor = executor_of(max_iterations=1)
     lines = recording_of(executor.run("go")).to_json_lines().splitlines()
-    certificate = executor.verify().certificate
-    assert certificate is not None
     for number, line in enumerate(lines):
-        good = json.loads(line)
-        good.pop("machine", None)
-        for path in _paths(good):
+        record = json.loads(line)
+        for path in paths({name: part for name, part in record.items() if name != "machine"}):
             if len(path) > 3:
                 continue
-            changed = _with(json.loads(line), path, value)
+            altered = [*lines[:number], with_text(record, path, value), *lines[number + 1 :]]
             try:
-                recording = Recording.from_json_lines("\n".join([*lines[:number], changed, *lines[number + 1 :]]))
+                recording = Recording.from_json_lines("\n".join(altered))
             except InputError:
                 continue
-            str(audit(recording.records, certificate))
+            str(audit(recording.records, proof_of(executor)))
             # A node or an outcome may be one that the machine does not have.
             with suppress(InputError):
                 draw_all(recording)

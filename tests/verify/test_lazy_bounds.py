@@ -9,25 +9,21 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
+from graphexec import AgentExecutor
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import Certificate
 from graphexec.verify.proof import prove
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Bounds
+from tests.parameters import cases
 from tests.verify.test_numbers import low
+from tests.verify.traces import acting, proof_of
 
 
-@tool
-def double(x: int) -> int:
-    """Double a number."""
-    return 2 * x
-
-
-def decide(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
-    del inputs
-    return AgentFinish({"output": "done"}) if steps else AgentAction("double", {"x": 21})
+def executor() -> AgentExecutor:
+    """Return an executor whose limits are those of no other test."""
+    return acting([1], max_iterations=7_901)
 
 
 @pytest.fixture
@@ -44,36 +40,33 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
 
 
 def test_run_needs_no_bounds(computed: list[Bounds]) -> None:
-    executor = AgentExecutor(agent=decide, tools=[double], max_iterations=7)
-    executor.verify().require_proof()
-    assert executor.run("?").output == "done"
+    agent = executor()
+    agent.verify().require_proof()
+    assert agent.run("?").output == "done"
     assert computed == []
 
 
 def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
-    executor = AgentExecutor(agent=decide, tools=[double], max_iterations=7)
-    bounds = executor.verify().bounds
+    agent = executor()
+    bounds = agent.verify().bounds
     assert bounds is not None
     assert bounds.transitions.number
     assert bounds.rows()
-    assert executor.verify().bounds is bounds
+    assert agent.verify().bounds is bounds
     assert len(computed) == 1
     assert bounds == computed[0]
     assert repr(bounds) == repr(computed[0])
 
 
-def test_copies_have_the_bounds() -> None:
-    # Any: the copies are of the same class.
-    copies: list[Callable[[Certificate], Any]] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
-    for again in copies:
-        prove.prove_flow.cache_clear()
-        certificate = AgentExecutor(agent=decide, tools=[double], max_iterations=7).verify().certificate
-        assert certificate is not None
-        # Copied before the bounds are read.
-        copied = again(certificate)
-        assert copied.bounds.transitions.number == certificate.bounds.transitions.number
-        assert copied == certificate
-        assert Certificate.from_json(copied.to_json()) == certificate
+@cases("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies_have_the_bounds(again: Callable[[Certificate], Certificate]) -> None:
+    prove.prove_flow.cache_clear()
+    certificate = proof_of(executor())
+    # Copied before the bounds are read.
+    copied = again(certificate)
+    assert copied.bounds.transitions.number == certificate.bounds.transitions.number
+    assert copied == certificate
+    assert Certificate.from_json(copied.to_json()) == certificate
 
 
 def test_proof_by_states_needs_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,10 +99,8 @@ def test_assumptions_name_the_bounded_meters(computed: list[Bounds]) -> None:
 
 
 def test_unknown_name_is_an_attribute_error(computed: list[Bounds]) -> None:
-    certificate = AgentExecutor(agent=decide, tools=[double], max_iterations=7).verify().certificate
-    assert certificate is not None
     # Any: type checkers know that there is no such bound.
-    bounds: Any = certificate.bounds
+    bounds: Any = proof_of(executor()).bounds
     with pytest.raises(AttributeError, match="Bounds has no attribute tokens"):
         _ = bounds.tokens
     assert computed == []

@@ -49,11 +49,6 @@ def test_forged_seconds_are_refused(number: Any) -> None:
     refuse(with_bound(AGENT, "seconds", number=number), r"a run can take 9\.05 seconds", AGENT_EXECUTOR)
 
 
-def test_missing_meter_is_refused() -> None:
-    forged = dataclasses.replace(AGENT, bounds=dataclasses.replace(AGENT.bounds, meters={}))
-    refuse(forged, "the meters that it bounds are not those of its flow", AGENT_EXECUTOR)
-
-
 @cases("form", ["3*iterations", "4*iterations + 1", "14*budget", "fan_out", "1 - 2*iterations"])
 def test_a_form_without_its_value_is_refused(form: str) -> None:
     refuse(with_bound(AGENT, "transitions", form=form), "closed form", AGENT_EXECUTOR)
@@ -236,15 +231,3 @@ def test_long_limits_are_written() -> None:
     assert repr(Budget("alpha", many)) == "Budget(name='alpha', limit=1.0e+5000)"
     with pytest.raises(LimitsError, match=r"write Limits\(budgets=\{'alpha': 1"):
         alpha().verify(Limits({Meter("alpha"): many}))
-
-
-@cases(
-    ("slope", "fault"),
-    [
-        (("tokens", 1), "it depends on something that has no limit"),
-        (("iterations", -1), "a potential has a negative slope"),
-    ],
-)
-def test_potential_falls_with_remaining_limit(slope: tuple[str, int], fault: str) -> None:
-    potential = Potential(dict.fromkeys(AGENT.flow.nodes, (100, (slope,))))
-    refuse(with_bound(AGENT, "transitions", potential=potential), fault)

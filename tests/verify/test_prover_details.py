@@ -353,6 +353,9 @@ def test_invalid_part_of_certificate_is_refused_with_remedy(part: str, wrong: ob
         ({"ranks": None}, ("this certificate was changed since it was made",)),
         ({"digest": "0"}, ("flow does not match its digest", "prove it again")),
         ({"digest": None}, ("flow does not match its digest", "prove it again")),
+        ({"sha256": "0"}, ("was changed since it was made", "prove the machine again")),
+        ({"sha256": None}, ("was changed since it was made", "prove the machine again")),
+        ({"limits": {"iterations": 3}}, ("was changed since it was made", "prove the machine again")),
     ],
 )
 def test_certificate_of_other_origin_is_refused_with_remedy(changes: dict[str, Any], facts: tuple[str, ...]) -> None:
@@ -364,28 +367,16 @@ def test_text_that_is_no_certificate_is_refused_with_remedy() -> None:
         Certificate.from_json("{")
     assert str(caught.value).endswith("; pass what to_json wrote")
     assert caught.value.__suppress_context__
-    data = json.loads(STRANGE.to_json())
-    del data["digest"]
-    with pytest.raises(CertificateError, match="does not match its digest"):
-        Certificate.from_json(json.dumps(data))
+    for part, fault in (("digest", "does not match its digest"), ("sha256", "was changed since it was made")):
+        data = {name: value for name, value in json.loads(STRANGE.to_json()).items() if name != part}
+        with pytest.raises(CertificateError, match=fault):
+            Certificate.from_json(json.dumps(data))
 
 
 def test_certificate_fields_may_have_any_order() -> None:
     certificate = certificate_of(AGENT_EXECUTOR)
     data = json.loads(certificate.to_json())
     assert Certificate.from_json(json.dumps(dict(reversed(data.items())))) == certificate
-
-
-@cases("accident", [{"sha256": "0"}, {"sha256": None}, {"limits": {"iterations": 3}}])
-def test_changed_certificate_has_a_clear_message(accident: dict[str, Any]) -> None:
-    certificate = certificate_of(AGENT_EXECUTOR)
-    data = json.loads(certificate.to_json())
-    changed_message = "^this certificate was changed since it was made; prove the machine again$"
-    with pytest.raises(CertificateError, match=changed_message):
-        Certificate.from_json(json.dumps(data | accident))
-    del data["sha256"]
-    with pytest.raises(CertificateError, match=changed_message):
-        Certificate.from_json(json.dumps(data))
 
 
 @cases(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
 
@@ -12,10 +11,11 @@ import pytest
 
 import graphexec as gx
 from graphexec.errors import LimitsError
-from graphexec.models import ScriptedModel
 from graphexec.verify.proof import prove
 from graphexec.verify.proof.flow import Flow, flow_of
 from tests.counting import count_calls
+from tests.verify.proofs import bounds_of
+from tests.verify.traces import acting
 
 
 @final
@@ -42,28 +42,14 @@ def make_clock() -> gx.Graph[Any, Any]:
     return gx.graph(gx.edges(move, gx.on(Tick, move) | gx.on(Over, gx.END)), start=move)
 
 
-@gx.tool
-def double(x: int) -> int:
-    """Double a number."""
-    return 2 * x
-
-
-def make_executor(iterations: int) -> gx.AgentExecutor:
-    agent = gx.create_tool_calling_agent(ScriptedModel([]), [double])
-    return gx.AgentExecutor(agent=agent, tools=[double], max_iterations=iterations)
-
-
-def count_proofs(work: Callable[[], object]) -> int:
-    before = prove.prove_flow.cache_info().misses
-    work()
-    return prove.prove_flow.cache_info().misses - before
-
-
 def test_second_executor_is_not_proved_again() -> None:
+    proofs: list[int] = []
     # Limits of no other test.
-    assert count_proofs(lambda: make_executor(7_919)) == 1
-    assert count_proofs(lambda: make_executor(7_919)) == 0
-    assert count_proofs(lambda: make_executor(7_927)) == 1
+    for iterations in (7_919, 7_919, 7_927):
+        before = prove.prove_flow.cache_info().misses
+        acting([1], max_iterations=iterations)
+        proofs.append(prove.prove_flow.cache_info().misses - before)
+    assert proofs == [1, 0, 1]
 
 
 @pytest.fixture
@@ -82,6 +68,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[gx.Graph[Any, Any]]:
 def test_graph_is_verified_once_for_its_limits(read: list[gx.Graph[Any, Any]]) -> None:
     clock, limits, equal = make_clock(), gx.Limits(iterations=5), gx.Limits(iterations=5)
     assert clock.verify(limits) == clock.verify(equal)
+    assert clock.verify(limits).certificate is clock.verify(equal).certificate
     assert read == [clock]
     assert count_calls(lambda: clock.verify(equal)) < 80
 
@@ -126,12 +113,7 @@ def test_cache_of_a_graph_is_bounded(read: list[gx.Graph[Any, Any]]) -> None:
 
 def test_threads_get_their_own_verdicts() -> None:
     clock = make_clock()
-
-    def bound_of(iterations: int) -> int | float | None:
-        bounds = clock.verify(gx.Limits(iterations=iterations)).bounds
-        assert bounds is not None
-        return bounds.transitions.number
-
     several = [iterations for iterations in range(1, 13) for _ in range(20)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(bound_of, several)) == [iterations + 1 for iterations in several]
+        bounds = pool.map(lambda iterations: bounds_of(clock, gx.Limits(iterations=iterations)), several)
+        assert [each.transitions.number for each in bounds] == [iterations + 1 for iterations in several]

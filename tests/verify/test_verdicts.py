@@ -17,7 +17,7 @@ from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import execute
-from tests.verify.proofs import bounds_of, certificate_of, refuse, witness_of
+from tests.verify.proofs import bounds_of, certificate_of, witness_of
 
 FIFTEEN = Limits(iterations=15)
 UNLIMITED = Limits(iterations=None)
@@ -130,21 +130,6 @@ def test_limit_on_missing_budget_is_refused() -> None:
 
 
 AGENT = certificate_of(AGENT_EXECUTOR)
-
-
-@cases("node", ["plan", "parse", "dispatch_tools", "check_return_direct"])
-def test_a_certificate_with_another_rank_is_refused(node: str) -> None:
-    (component, budgets), *rest = (AGENT.ranks or {})[node]
-    for changed in (((component, ()), *rest), ((component, budgets),), ((0, budgets), *rest), ()):
-        forged = dataclasses.replace(AGENT, ranks={**(AGENT.ranks or {}), node: changed})
-        if forged != AGENT:
-            refuse(forged, "proves nothing", AGENT_EXECUTOR)
-
-
-@cases("limit", [None, -1, 1.5])
-def test_certificate_without_counted_limit_is_refused(limit: float | None) -> None:
-    forged = dataclasses.replace(AGENT, limits={**AGENT.limits, "iterations": limit})
-    refuse(forged, "does not lower the rank", AGENT_EXECUTOR)
 
 
 @cases(
