@@ -114,15 +114,6 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
     assert len(called) == sum(batches[:-1] if asked > most else batches)
 
 
-def test_stopped_or_resumed_visit_keeps_its_count() -> None:
-    expected = cut(1, 1, 1, limit="tool_calls", most=2, reached=2)
-    assert fetch_all(3, 1, 1, 1, tool_calls=2).outcome == expected
-    answered = m.reload(m.pending(fetch_graph(2), Plan((1, 2))).reply(ToolResult("")), fetch_graph(2))
-    assert "asked for 3 effects" in m.error_message(UndeclaredCountError, m.finish, fetch_graph(2), answered)
-    state = m.pending(fetch_graph(3), answered)
-    assert m.finish(fetch_graph(3), state.reply([ToolResult(""), ToolResult("")])).outcome == Fetched(3)
-
-
 @cases(
     ("limit", "batches", "stopped"),
     [
@@ -148,12 +139,18 @@ def test_visit_may_ask_for_fan_out_effects(limit: int, batches: Any, stopped: tu
     assert result.spent["tool_calls"] == reached
 
 
-def test_fan_out_limits_each_visit_that_asks() -> None:
+def test_visit_is_counted_by_itself() -> None:
     result = fetch_all(None, 1, 1, visits=10, fan_out=2)
     assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
     context = m.without_handlers(gx.Limits(fan_out=0))
     looking = m.machine_of(gx.charged(when_spent=m.Stopped)(look))
     assert m.run_machine(looking, m.Left(1), context).outcome == m.Landed()
+    expected = cut(1, 1, 1, limit="tool_calls", most=2, reached=2)
+    assert fetch_all(3, 1, 1, 1, tool_calls=2).outcome == expected
+    answered = m.reload(m.pending(fetch_graph(2), Plan((1, 2))).reply(ToolResult("")), fetch_graph(2))
+    assert "asked for 3 effects" in m.error_message(UndeclaredCountError, m.finish, fetch_graph(2), answered)
+    state = m.pending(fetch_graph(3), answered)
+    assert m.finish(fetch_graph(3), state.reply([ToolResult(""), ToolResult("")])).outcome == Fetched(3)
 
 
 ENDLESS = m.GaveUp(m.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))

@@ -37,11 +37,8 @@ def input_error(machine: Any, value: object) -> str:
     return str(caught.value)
 
 
-def test_run_begins_at_the_start_with_nothing_spent() -> None:
+def test_run_begins_with_a_value_and_settings() -> None:
     assert begin(DIAMOND, Number(3)) == Snapshot("split", Number(3))
-
-
-def test_run_needs_a_value_and_settings() -> None:
     assert input_error(DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
     bound = bind(MEASURING, Metric())
     assert input_error(bound, Number(3)) == "measure takes Even | Odd, not Number; start the run with one"

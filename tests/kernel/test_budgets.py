@@ -332,6 +332,7 @@ MANY = 10**17 + 1
         (gx.Exhausted("seconds", 1.0, 1.00049), "the limit of 1 second was reached (1 spent)"),
         (gx.Exhausted("seconds", 0.25, 100.1257), "the limit of 0.25 seconds was reached (100.126 spent)"),
         (gx.Exhausted("tokens", MANY, MANY), f"the limit of {MANY} tokens was reached ({MANY} spent)"),
+        (gx.Exhausted("miles", 10.0, 12.0), "the limit of 10 on the miles was reached (12 spent)"),
         (gx.Exhausted("cost", 0.01, 0.0123456789), "the limit of 0.01 on the cost was reached (0.0123457 spent)"),
     ],
 )

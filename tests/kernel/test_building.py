@@ -23,7 +23,8 @@ built: Any = graph
 
 
 HALVE, TRIPLE = edges(m.halve, on(m.Sum, m.join)), edges(m.triple, on(m.Sum, m.join))
-JOIN = edges(m.join, on(m.Total, END))
+JOIN, TOCK = edges(m.join, on(m.Total, END)), edges(m.tock, on(m.Tick, m.tick))
+SPLIT: Any = edges(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple))
 
 
 def texts_of(table: Any, start: Any) -> list[str]:
@@ -76,6 +77,7 @@ async def fetch(left: m.Left) -> m.Total:
 
 NAMED_END = rename(m.join, "END")
 NAMED_HALVE = rename(m.triple, "halve")
+NO_EDGE = "{0} may return {1}, which no edge takes; add on({1}, {2})"
 STOPPABLE = "which a limit may stop, but has no outcome for that; decorate it with @charged(when_spent=...) and route"
 TO_END = "cannot reach END; route an outcome of it, or of a node after it, to END"
 
@@ -83,33 +85,17 @@ TO_END = "cannot reach END; route an outcome of it, or of a node after it, to EN
 @cases(
     ("start", "table", "texts"),
     [
-        (
-            m.split,
-            row(m.split, on(m.Even, m.halve)) | HALVE | JOIN,
-            ["split may return Odd, which no edge takes; add on(Odd, ...)"],
-        ),
-        (
-            m.tick,
-            row(m.tick, on(m.Tock, m.tock)) | edges(m.tock, on(m.Tick, m.tick)),
-            ["tick may return Stopped, which no edge takes; add on(Stopped, ...)"],
-        ),
+        (m.split, row(m.split, on(m.Even, m.halve)) | HALVE | JOIN, [NO_EDGE.format("split", "Odd", "...")]),
+        (m.tick, row(m.tick, on(m.Tock, m.tock)) | TOCK, [NO_EDGE.format("tick", "Stopped", "...")]),
         # The only node that takes an outcome is proposed.
-        (
-            m.tick,
-            row(m.tick, on(m.Stopped, END)) | edges(m.tock, on(m.Tick, m.tick)),
-            ["tick may return Tock, which no edge takes; add on(Tock, tock)"],
-        ),
+        (m.tick, row(m.tick, on(m.Stopped, END)) | TOCK, [NO_EDGE.format("tick", "Tock", "tock")]),
         # Without the edge for Even, nothing reaches halve; only the missing edge is reported.
         (
             m.split,
             row(m.split, on(m.Odd, m.triple)) | HALVE | TRIPLE | JOIN,
-            ["split may return Even, which no edge takes; add on(Even, halve)"],
+            [NO_EDGE.format("split", "Even", "halve")],
         ),
-        (
-            m.split,
-            edges(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | TRIPLE | JOIN,
-            ["halve has no row; add edges(halve, ...)"],
-        ),
+        (m.split, SPLIT | TRIPLE | JOIN, ["halve has no row; add edges(halve, ...)"]),
         (
             m.split,
             JOIN,
@@ -236,9 +222,7 @@ def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
 def test_two_outcomes_with_one_name_are_reported_once() -> None:
     other = final(dataclass(frozen=True)(type("Total", (), {})))
     create = node_returning(other)
-    table = (
-        row(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | HALVE | TRIPLE | JOIN | row(create, on(other, END))
-    )
+    table = SPLIT | HALVE | TRIPLE | JOIN | row(create, on(other, END))
     assert texts_of(table, m.split) == [
         "two outcomes are named Total; rename one of the classes",
         "create cannot be reached from split; route an outcome to it, or remove its row",

@@ -105,21 +105,18 @@ def test_error_wins_over_the_cleanup(machine: Any, how: str) -> None:
 
 @HOW
 @MACHINES
-def test_deadline_wins_over_the_cleanup(machine: Any, how: str) -> None:
-    answers = Answers(2, "hang")
-    done = run_with(machine, answers.context(how, Limits(seconds=0.5)), how)
+@cases(
+    ("most", "then", "limits", "limit", "asked"),
+    [(2, "hang", Limits(seconds=0.5), "seconds", 3), (99, "fail", Limits(fan_out=4), "fan_out", 4)],
+)
+def test_limit_wins_over_the_cleanup(
+    machine: Any, how: str, most: int, then: str, limits: Limits, limit: str, asked: int
+) -> None:
+    answers = Answers(most, then)
+    done = run_with(machine, answers.context(how, limits), how)
     answers.released.set()
-    assert done.outcome.limit.limit == "seconds"
-    assert answers.asked == ["go on"] * 3
-
-
-@HOW
-@MACHINES
-def test_limit_wins_over_the_cleanup(machine: Any, how: str) -> None:
-    answers = Answers(99)
-    done = run_with(machine, answers.context(how, Limits(fan_out=4)), how)
-    assert done.outcome.limit.limit == "fan_out"
-    assert answers.asked == ["go on"] * 4
+    assert done.outcome.limit.limit == limit
+    assert answers.asked == ["go on"] * asked
 
 
 @HOW

@@ -131,16 +131,13 @@ def executor_with_costs(*costs: float, **limits: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **limits)
 
 
-def test_cost_limit_alone_proves_nothing() -> None:
+def test_cost_limit_is_proved_as_an_edge() -> None:
     verdict = PROMPTS.verify(agent_limits(cost=0.5))
     codes = {finding.code for finding in verdict.findings}
     assert (verdict.status, "GX010" in codes) == ("refuted", True)
     with pytest.raises(gx.UnprovedError) as refused:
         executor_with_costs(max_iterations=None, max_cost=0.5)
     assert {finding.code for finding in refused.value.verdict.findings} == {"GX016"}
-
-
-def test_proof_covers_the_edge_of_a_cost_limit() -> None:
     executor = executor_with_costs(max_iterations=2, max_cost=0.5)
     certificate = proof_of(executor)
     check(certificate, executor.graph)

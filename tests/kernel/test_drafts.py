@@ -49,7 +49,7 @@ def test_draft_of_a_total_table_equals_its_graph() -> None:
     assert run_script(lambda: Script(drafted, Number(3), without_handlers())).outcome == Total("tripled to 10")
 
 
-def test_draft_keeps_rowless_and_unreachable_nodes() -> None:
+def test_draft_may_have_nodes_without_edges() -> None:
     @node
     def settle(total: Total) -> Sum:
         return Sum(1, total.text)
@@ -58,9 +58,6 @@ def test_draft_keeps_rowless_and_unreachable_nodes() -> None:
     assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
         run_script(lambda: Script(machine, Snapshot("settle", Total("so")), without_handlers()), drivers=LIVE)
-
-
-def test_edge_of_a_missing_node_leads_nowhere() -> None:
     # A graph that was built without `graph` may have such edges.
     machine: Graph[Number, Any] = Graph(
         [split, halve],

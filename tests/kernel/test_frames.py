@@ -271,7 +271,7 @@ def stop_again(minutes: Minutes, limit: gx.Exhausted) -> Filed:
 
 
 class TestNesting:
-    def test_graph_is_embedded_twice_under_two_names(self) -> None:
+    def test_nested_frames_have_their_own_names(self) -> None:
         first, second = survey("first"), survey("second")
         table: Any = (
             gx.edges(first, gx.on(Minutes, reopen) | gx.on(Unknown, file_unknown))
@@ -282,8 +282,6 @@ class TestNesting:
         machine: gx.Graph[Job, Minutes] = gx.graph(table, start=first)
         assert minutes_of(machine, "a") == ("re: re: a",)
         assert [{*one.frames} for one in pauses_of(machine, Job(("a",)))] == [{"first"}, {"second"}]
-
-    def test_each_level_has_a_frame(self) -> None:
         machine, agenda = department(office(survey())), Agenda((("a", "b"), ("c",)))
         paused = pauses_of(machine, agenda)
         assert [{*one.frames} for one in paused] == [{"team", "team.look"}] * 3

@@ -60,12 +60,9 @@ def test_import_compiles_no_pattern() -> None:
     assert "graphexec.executor.executor" in modules
 
 
-def test_drawing_is_imported_by_the_first_picture() -> None:
+def test_first_use_imports_what_it_needs() -> None:
     assert not any(name.startswith("graphexec.draw") for name in imported_modules(ALL_NAMES))
     assert "graphexec.draw" in imported_modules("import graphexec", "f'{graphexec.executor.AGENT_EXECUTOR:mermaid}'")
-
-
-def test_first_proof_does_not_import_networkx() -> None:
     modules = imported_modules(
         "import graphexec",
         "from graphexec.models import ScriptedModel",

@@ -76,7 +76,7 @@ def test_every_driver_keeps_the_same_journal() -> None:
     assert kept == replies(asyncio.run(executor(script, observers=[seen.append]).arun("?")))
 
 
-def test_journal_of_a_resumed_run_starts_there() -> None:
+def test_journal_of_a_resumed_or_cut_run() -> None:
     failing = AgentExecutor(agent=create_react_agent(ScriptedModel([CALL]), [look_up]), tools=[look_up])
     with pytest.raises(AssertionError) as caught:
         failing.run("?")
@@ -85,9 +85,6 @@ def test_journal_of_a_resumed_run_starts_there() -> None:
     result = executor([FINISH]).run(snapshot)
     assert repr(result.journal) == "<journal of 1 replies from plan on>"
     assert replayed_outcome(result) == result.ending
-
-
-def test_replay_includes_cut_effects() -> None:
     ticks = iter([0.0, 0.0, 0.0, 0.0, 9.0, *[9.0] * 100])
     late = executor([CALL], max_execution_time=5)
     object.__setattr__(late.run_context, "clock", lambda: next(ticks))

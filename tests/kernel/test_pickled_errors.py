@@ -100,7 +100,7 @@ def test_exception_survives_pickling_and_copying(name: str) -> None:
             assert same.__suppress_context__
 
 
-def test_what_cannot_be_pickled_is_shown() -> None:
+def test_what_cannot_be_pickled_or_copied_is_kept() -> None:
     effect = [lambda: 3]
     error = MissingHandlerError(effect)
     error.__cause__ = ModelError("the cause")
@@ -111,14 +111,6 @@ def test_what_cannot_be_pickled_is_shown() -> None:
     assert same.__cause__.of == same.effect
     assert copy.copy(error).effect is effect
     assert copy.deepcopy(error).effect == effect
-
-
-class _Uncopied:
-    def __deepcopy__(self, _: object) -> None:
-        raise OSError("it cannot be copied")
-
-
-def test_copy_shares_what_cannot_be_copied() -> None:
     error = GraphexecError("it failed")
     error.__dict__["held"] = held = _Uncopied()
     assert vars(copy.deepcopy(error)) == {"held": held}
@@ -126,6 +118,11 @@ def test_copy_shares_what_cannot_be_copied() -> None:
     assert copy.copy(verdict) is copy.deepcopy(verdict) is verdict
     restored = pickle.loads(pickle.dumps(verdict))
     assert (restored.status, restored.certificate) == (verdict.status, verdict.certificate)
+
+
+class _Uncopied:
+    def __deepcopy__(self, _: object) -> None:
+        raise OSError("it cannot be copied")
 
 
 class _Own(GraphexecError):

@@ -1,5 +1,6 @@
 """Every machine whose loops are all metered ends within its bound, along its own table."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, final
@@ -8,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graphexec as gx
 from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snapshot, edges, graph, on
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
-from graphexec.kernel import END, Node, metered, node
+from graphexec.kernel import END, Node, bind, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
@@ -83,18 +85,16 @@ def make_node(number: int, plan: Plan) -> Node[Any, Any]:
     spent: Any = OutOf
     if plan.metered:
         return metered(when_spent=spent)(one)
-    from graphexec import charged
 
-    return charged(when_spent=spent)(one) if one.kind == "asks" else one
+    return gx.charged(when_spent=spent)(one) if one.kind == "asks" else one
 
 
 def _annotated(outcomes: Any, plan: Plan) -> Any:
-    from graphexec import Asks
 
     if not plan.asks and not plan.batch:
         return outcomes
     effects: Any = CallModel | CallTool
-    return Asks[effects, outcomes]
+    return gx.Asks[effects, outcomes]
 
 
 @st.composite
@@ -126,10 +126,7 @@ def machines(draw: st.DrawFn) -> tuple[Graph[Any, Any], list[Plan]]:
         for target in plan.targets
         if target is not None and target <= number
     }
-    plans = [
-        Plan(plan.outcomes, plan.targets, plan.asks, plan.batch, plan.metered or number in back)
-        for number, plan in enumerate(plans)
-    ]
+    plans = [dataclasses.replace(plan, metered=plan.metered or number in back) for number, plan in enumerate(plans)]
     return build_graph(plans), plans
 
 
@@ -254,22 +251,18 @@ def test_pause_at_any_state_changes_no_result(
     resumed = driver(Script(table, snapshot, answers(limits, [])))
     assert resumed.outcome == whole.outcome
     assert resumed.spent.iterations == whole.spent.iterations
-    assert (resumed.spent["model_calls"], resumed.spent["tool_calls"]) == (
-        whole.spent["model_calls"],
-        whole.spent["tool_calls"],
-    )
+    assert resumed.spent["model_calls"] == whole.spent["model_calls"]
+    assert resumed.spent["tool_calls"] == whole.spent["tool_calls"]
     assert reported_tokens(resumed.spent) == reported_tokens(whole.spent)
 
 
 @given(machines())
 def test_identity_surgery_changes_nothing(machine: tuple[Graph[Any, Any], list[Plan]]) -> None:
-    from graphexec import replace, wrap
-    from graphexec.kernel import bind
 
     table, plans = machine
     changed = bind(table)
     for one in table:
-        changed = wrap(replace(changed, one), one)
+        changed = gx.wrap(gx.replace(changed, one), one)
     assert changed.edges == table.edges
     choices = (1, 2, 0, 1, 2)
     limits = Limits(iterations=3)

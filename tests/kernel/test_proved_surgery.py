@@ -105,7 +105,7 @@ def test_free_loop_is_spliced_on_request(of: gx.Graph[Any, Any], options: dict[s
     assert run_machine(changed, Step(0)).outcome == Result(3)
 
 
-def test_proof_needs_a_limit_of_the_run() -> None:
+def test_loop_needs_a_limit_of_the_run() -> None:
     @gx.metered(when_spent=Halted, budget=PATIENCE)
     @gx.node
     def advance(step: Step) -> Step | Result:
@@ -116,6 +116,12 @@ def test_proof_needs_a_limit_of_the_run() -> None:
     changed = gx.replace(machine(PATIENCE), advance)
     assert run_machine(changed, Step(2)).outcome == Result(2)
     assert changed.verify(gx.Limits(budgets={"patience": 3})).proved
+    reviewed = add_review(Call)
+    assert not reviewed.verify().proved
+    assert reviewed.verify(gx.Limits({CALLS: 10})).proved
+    # No limit ends the other one.
+    with pytest.raises(gx.GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
+        add_review(Fetch)
 
 
 def test_replacement_must_keep_the_meters() -> None:
@@ -168,15 +174,6 @@ def add_review(effect: type[gx.Effect[str]], **options: bool) -> gx.Graph[Any, A
 @gx.node
 def plain(step: Step) -> Result:
     return Result(step.number)
-
-
-def test_loop_that_some_limit_ends_may_be_spliced() -> None:
-    machine = add_review(Call)
-    assert not machine.verify().proved
-    assert machine.verify(gx.Limits({CALLS: 10})).proved
-    # No limit ends the other one.
-    with pytest.raises(gx.GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
-        add_review(Fetch)
 
 
 @gx.charged(when_spent=Halted, asks=1)

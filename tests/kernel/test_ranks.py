@@ -125,12 +125,14 @@ def test_step_without_a_lower_rank_ends_the_run(
     assert re.fullmatch(re.sub(r"\(.*?\)", r"\\d+", text), rank_error(machine, at, with_ranks(ranks, **limits)))
 
 
-def test_ranks_that_are_changed_after_a_run_are_checked() -> None:
+def test_ranks_of_a_run_are_checked() -> None:
     ranks = dict(WAY)
     within = with_ranks(ranks)
     assert run(m.DIAMOND, m.Number(4), within).outcome == m.Total("halved to 2")
     ranks["join"] = ((4, ()),)
     assert "the rank does not fall from halve" in rank_error(m.DIAMOND, m.Number(4), within)
+    text = f"the rank does not fall from think (1, 15) to think (1, 15); {ANOTHER}"
+    assert rank_error(THINKING, m.Prompt(), thinking("iterations", [Usage()])) == text
 
 
 def stop_halving(even: m.Even, limit: gx.Exhausted) -> m.Total:
@@ -244,11 +246,6 @@ def test_rank_falls_with_any_budget_spent_per_turn(
     assert result.outcome == m.Stopped(m.Prompt(turns), limit)
     assert reported_tokens(result.spent) == tokens
     assert result.spent["tokens"] == tokens + silent_calls(result.spent)
-
-
-def test_rank_of_an_unspent_budget_does_not_fall() -> None:
-    text = f"the rank does not fall from think (1, 15) to think (1, 15); {ANOTHER}"
-    assert rank_error(THINKING, m.Prompt(), thinking("iterations", [Usage()])) == text
 
 
 def test_ranks_of_a_proof_fall_in_every_run() -> None:

@@ -313,43 +313,33 @@ def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
 
 
 @cases("machine", BOTH)
-@cases("iterations", [0, 1, 3, 15])
-def test_generate_costs_one_more_model_call(machine: gx.Graph[Any, Any], iterations: int) -> None:
-    limits = gx.Limits(iterations=iterations)
-    certificate = proof(machine, limits)
-    bounds = certificate.bounds
-    assert (bounds.model_calls.form, bounds.model_calls.number) == ("iterations + 1", iterations + 1)
-    assert (bounds.model_calls.exact, bounds.transitions.exact) == (True, True)
-    found = explore_table(machine, limits, ranks=certificate.ranks)
-    assert found.endless is None
-    assert (found.longest, found.model_calls) == (bounds.transitions.number, iterations + 1)
-    check(certificate, machine)
-    assert Certificate.from_json(certificate.to_json()) == certificate
-
-
-@cases("machine", BOTH)
 @cases(
-    ("limits", "calls"),
+    ("limits", "calls", "form"),
     [
-        (agent_limits(iterations=3, model_calls=0), 1),
-        (agent_limits(iterations=3, model_calls=2), 3),
-        (agent_limits(iterations=None, model_calls=4), 5),
-        (agent_limits(iterations=3, model_calls=7), 4),
-        (agent_limits(iterations=3, tokens=2), 3),
-        (gx.Limits(iterations=2, seconds=4), 3),
+        *((gx.Limits(iterations=number), number + 1, "iterations + 1") for number in (0, 1, 3, 15)),
+        # One call remains for the end.
+        (agent_limits(iterations=3, model_calls=0), 1, None),
+        (agent_limits(iterations=3, model_calls=2), 3, None),
+        (agent_limits(iterations=None, model_calls=4), 5, None),
+        (agent_limits(iterations=3, model_calls=7), 4, None),
+        (agent_limits(iterations=3, tokens=2), 3, None),
+        (gx.Limits(iterations=2, seconds=4), 3, None),
         # The call that a crash interrupted is made and counted again.
-        (gx.Limits(iterations=2, restarts=1), 4),
-        (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3),
+        (gx.Limits(iterations=2, restarts=1), 4, None),
+        (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3, None),
     ],
 )
-def test_one_call_remains_for_the_end(machine: gx.Graph[Any, Any], limits: gx.Limits, calls: int) -> None:
+def test_generate_costs_one_more_model_call(machine: Any, limits: gx.Limits, calls: int, form: str | None) -> None:
     certificate = proof(machine, limits)
-    assert certificate.bounds.model_calls.number == calls
+    bounds = certificate.bounds
+    assert bounds.model_calls.number == calls
+    if form:
+        assert (bounds.model_calls.form, bounds.model_calls.exact, bounds.transitions.exact) == (form, True, True)
     check(certificate, machine)
     found = explore_table(machine, limits, ranks=certificate.ranks)
     assert found.endless is None
-    assert found.longest == certificate.bounds.transitions.number
-    assert found.model_calls == calls
+    assert (found.longest, found.model_calls) == (bounds.transitions.number, calls)
+    assert Certificate.from_json(certificate.to_json()) == certificate
 
 
 @given(iterations=st.integers(0, 30), calls=st.none() | st.integers(0, 30))
@@ -380,6 +370,16 @@ def test_reserved_calls_alone_bound_no_loop() -> None:
     machine = m.machine_of(again)
     assert machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3)).status == "refuted"
     assert explore_table(machine, agent_limits(model_calls=3)).endless is not None
+    machine = gx.graph(
+        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, first))
+        | gx.edges(first, gx.on(m.Prompt, perhaps) | gx.on(m.Halted, gx.END)),
+        start=first,
+    )
+    limits = agent_limits(tokens=1)
+    (finding,) = machine.verify(limits).findings
+    assert finding.code == "GX009"
+    assert finding.witness is not None
+    assert execute(machine, finding.witness, 50) == 50
 
 
 @charged(when_spent=m.Stopped, asks=(0, 1))
@@ -394,20 +394,6 @@ def perhaps(given: m.Prompt) -> gx.Asks[CallModel, Summary]:
 def first(stopped: m.Stopped) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question("sum up"))
     return m.Prompt()
-
-
-def test_reserved_calls_use_up_other_limits() -> None:
-    """Found by a random machine: the outcome for a limit leads back to the node that it stopped."""
-    machine = gx.graph(
-        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, first))
-        | gx.edges(first, gx.on(m.Prompt, perhaps) | gx.on(m.Halted, gx.END)),
-        start=first,
-    )
-    limits = agent_limits(tokens=1)
-    (finding,) = machine.verify(limits).findings
-    assert finding.code == "GX009"
-    assert finding.witness is not None
-    assert execute(machine, finding.witness, 50) == 50
 
 
 def generating(steps: int, **limits: Any) -> gx.AgentExecutor:

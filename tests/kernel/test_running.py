@@ -146,10 +146,6 @@ def test_limits_on_meters_end_a_run(
     assert len(travelled) == tolls
 
 
-def test_measured_limit_has_a_readable_text() -> None:
-    assert str(gx.Exhausted("miles", 10.0, 12.0)) == "the limit of 10 on the miles was reached (12 spent)"
-
-
 @in_every_way
 @cases(
     ("kind", "machine", "value", "options", "facts"),

@@ -275,11 +275,14 @@ def test_change_of_an_invalid_edge_is_refused(change: Callable[[], object], text
     assert text in m.error_message(InputError, change)
 
 
-def test_dropped_edge_is_not_taken() -> None:
+def test_bound_nodes_and_dropped_edges_are_kept() -> None:
     machine = drop_edge(m.DIAMOND, after=m.split, on=m.Odd)
     assert list(machine.nodes) == ["split", "halve", "join"]
     assert [edge.outcome for edge in machine.edges if edge.source == "split"] == [m.Even]
     assert "split returned" in m.error_message(UndeclaredOutcomeError, run_to, machine, m.Number(7))
+    bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
+    assert run_to(bind(bound, Mark("?"), Greeting("Bye")), m.Number(3)) == m.Total("Hello, 3!")
+    assert greet.settings == {"greeting": (Greeting,), "mark": (Mark,)}
 
 
 def shout_topic(topic: m.Topic) -> m.Topic:
@@ -399,9 +402,3 @@ def test_every_kind_of_node_is_bound_and_wrapped(source: Any, text: str) -> None
     assert run_to(bind(machine, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(text)
     wrapped = gx.wrap(machine, source, after=lambda outcome: m.Total(outcome.text + "?"))
     assert run_to(bind(wrapped, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(f"{text}?")
-
-
-def test_bind_keeps_bound_nodes_and_ignores_extra_settings() -> None:
-    bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
-    assert run_to(bind(bound, Mark("?"), Greeting("Bye")), m.Number(3)) == m.Total("Hello, 3!")
-    assert greet.settings == {"greeting": (Greeting,), "mark": (Mark,)}

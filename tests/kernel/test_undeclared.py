@@ -225,6 +225,9 @@ def test_batch_may_mix_effects() -> None:
     limits = gx.Limits(seconds=5)
     done = m.finish(BOTH, m.pending(BOTH, m.Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
     assert done.outcome == m.Stopped(m.Left(1), gx.Exhausted("seconds", 5, 5))
+    # The fakes above return strings for a CallTool, which no test may reach.
+    assert ToolResult("x").status == "ok"
+    assert m.interview.name == "interview"
 
 
 @cases("driver", LIVE)
@@ -259,10 +262,6 @@ def test_run_resumes_after_a_handler_exception(driver: Driver) -> None:
     assert snapshot == failed
     assert run(m.INTERVIEW, snapshot, context).outcome == m.Interview(("fine",) * 3)
     assert asked == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
-
-
-def test_exception_outside_a_run_has_no_snapshot() -> None:
-    assert snapshot_of(ValueError("elsewhere")) is None
 
 
 @cases("driver", LIVE)
@@ -325,12 +324,6 @@ def test_undeclared_effect_stops_before_its_step() -> None:
     assert "sneaking yielded a generator instead of an effect; write reply = yield from" in message
 
 
-def test_tool_call_replies_with_a_tool_result() -> None:
-    # The fakes above return strings for a CallTool, which no test may reach.
-    assert ToolResult("x").status == "ok"
-    assert m.interview.name == "interview"
-
-
 @gx.node
 def gated(left: m.Left) -> m.Total:
     return m.Total("")
@@ -357,3 +350,4 @@ def test_failure_at_an_entry_resumes_before_it() -> None:
             run(m.machine_of(metered(when_spent=failing)(gated)), state, m.limited(iterations=0))
         state = snapshot_of(caught.value)
         assert (state.entered, state.spent.iterations) == (False, 0)
+    assert snapshot_of(ValueError("elsewhere")) is None

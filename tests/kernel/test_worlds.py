@@ -96,9 +96,20 @@ class TestAnswers:
         assert observations(delegating(inner)) == ["remembered"]
         assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
 
-    def test_own_handlers(self) -> None:
+    def test_handlers_of_the_inner_world_win(self) -> None:
         assert observations(delegating(asking("inner"), handlers={AskHuman: answer_outer})) == ["inner"]
         assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
+        inner = asking("")
+        handlers = {kind: one for kind, one in inner.world.handlers.items() if kind is not AskHuman}
+        bare = dataclasses.replace(inner.world, handlers=handlers)
+
+        @dataclasses.dataclass
+        class WithoutPerson:
+            graph: gx.Graph[Any, Any]
+            world: object
+
+        executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: answer_outer})
+        assert observations(executor) == ["outer"]
 
     def test_world_of_a_node(self) -> None:
         middle = delegating(archivist("Final Answer: innermost"))
@@ -112,19 +123,6 @@ class TestAnswers:
         executor, other = delegating(archivist()), embed_graph(archivist().graph)
         with pytest.raises(InputError, match=r"embed its executor, as in embed\(inner, name\)"):
             executor.with_graph(other)
-
-    def test_run_context_answers_the_rest(self) -> None:
-        inner = asking("")
-        handlers = {kind: one for kind, one in inner.world.handlers.items() if kind is not AskHuman}
-        bare = dataclasses.replace(inner.world, handlers=handlers)
-
-        @dataclasses.dataclass
-        class WithoutPerson:
-            graph: gx.Graph[Any, Any]
-            world: object
-
-        executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: answer_outer})
-        assert observations(executor) == ["outer"]
 
     def test_surgery_keeps_the_world(self) -> None:
         executor = delegating(archivist("Final Answer: found"))
@@ -183,10 +181,8 @@ class TestChecks:
         with pytest.raises(InputError, match=r"takes CallContext\[int\]"):
             asks.run("q")
 
-    def test_tests_script_all_worlds(self) -> None:
+    def test_all_worlds_are_scripted_and_limited(self) -> None:
         verify_termination(delegating(archivist()), examples=10)
-
-    def test_limits_of_the_run_hold_within(self) -> None:
         result = delegating(archivist(*[CALLS] * 2), max_model_calls=2).run("q")
         assert (result.reason, result.spent.meters["model_calls"]) == ("model_calls", 2)
 
