@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent, node
+from graphexec import AgentExecutor, AgentFinish, node
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
@@ -15,7 +14,7 @@ from graphexec.nodes import handoffs
 from graphexec.testing import verify_termination
 from graphexec.tools import tool
 from tests.nodes.shelf import run_in_pieces
-from tests.nodes.test_sub_agents import calls, executor_of
+from tests.nodes.test_sub_agents import asked, calls, executor_of, models_of, steps_of
 from tests.parameters import cases
 
 
@@ -29,26 +28,12 @@ def to(name: str) -> ModelReply:
     return calls((f"transfer_to_{name}", {}))
 
 
-def team(host: Sequence[Any], members: dict[str, Sequence[Any]], **options: Any) -> AgentExecutor:
+def team(host: Any, members: dict[str, Any], **options: Any) -> AgentExecutor:
     """Return an executor with the host `host` and these members."""
     chosen = {name: options.pop(name) for name in ("handoffs", "iterations") if name in options}
     piece = handoffs({name: executor_of(replies, [book]) for name, replies in members.items()}, **chosen)
     options.setdefault("max_iterations", 4)
     return executor_of(host, [book], nodes=[piece, *options.pop("nodes", ())], **options)
-
-
-def models_of(executor: AgentExecutor) -> list[ScriptedModel]:
-    bound = [one for source in executor.graph if source.name.endswith("plan") for one in source.bound]
-    models = [getattr(one, "model", None) for one in bound]
-    return [model for model in models if isinstance(model, ScriptedModel)]
-
-
-def asked(executor: AgentExecutor) -> int:
-    return sum(len(model.requests) for model in models_of(executor))
-
-
-def steps_of(executor: AgentExecutor) -> list[tuple[str, str, Any]]:
-    return [(one.action.tool, one.status, one.observation) for one in executor.run("trip").steps]
 
 
 def test_basic_swarm() -> None:
@@ -68,14 +53,12 @@ def test_basic_swarm() -> None:
     assert "transfer_to_hotels" not in str(getattr(first, "tools", ""))
 
 
-def test_back_to_the_host() -> None:
-    executor = team([to("hotels"), "done by the host"], {"hotels": [to("host")]})
-    assert executor.run("trip").output == "done by the host"
-
-
-def test_from_member_to_member() -> None:
-    executor = team([to("hotels")], {"hotels": [to("cars")], "cars": ["a car"]})
-    assert executor.run("trip").output == "a car"
+@cases(
+    ("members", "output"),
+    [({"hotels": [to("host")]}, "done by the host"), ({"hotels": [to("cars")], "cars": ["a car"]}, "a car")],
+)
+def test_handoffs_go_to_the_host_and_to_members(members: dict[str, Any], output: str) -> None:
+    assert team([to("hotels"), "done by the host"], members).run("trip").output == output
 
 
 def test_other_calls_of_a_handoff_are_not_done() -> None:
@@ -121,21 +104,12 @@ def test_guard_sees_the_answers_of_members() -> None:
     executor = team([to("hotels")], {"hotels": ["the PIN"]}, nodes=[withhold])
     assert executor.run("trip").output == "withheld"
     assert "PIN" not in "".join(team([to("hotels")], {"hotels": ["the PIN"]}, nodes=[withhold]).stream_answer("trip"))
-
-
-def test_streamed_answer_is_that_of_the_member() -> None:
     assert "".join(team([to("hotels")], {"hotels": ["booked"]}).stream_answer("trip")) == "booked"
 
 
 def test_run_survives_pauses() -> None:
-    shared = {"host": ScriptedModel([to("hotels")]), "hotels": ScriptedModel([calls(("book", {"what": "x"})), "done"])}
-
-    def make(observers: Sequence[Any]) -> AgentExecutor:
-        host, hotels = (create_tool_calling_agent(shared[name], [book]) for name in ("host", "hotels"))
-        member = AgentExecutor(agent=hotels, tools=[book], handle_parsing_errors=True)
-        return AgentExecutor(agent=host, tools=[book], nodes=[handoffs({"hotels": member})], observers=observers)
-
-    ending, pauses = run_in_pieces(make, "trip")
+    host, hotels = ScriptedModel([to("hotels")]), ScriptedModel([calls(("book", {"what": "x"})), "done"])
+    ending, pauses = run_in_pieces(lambda observers: team(host, {"hotels": hotels}, observers=observers), "trip")
     assert ending.output == "done"
     assert pauses == 4
 

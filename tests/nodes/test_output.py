@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -18,7 +19,7 @@ import graphexec as gx
 from graphexec.errors import OutputError
 from graphexec.executor import Refused
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage, ToolCall
+from graphexec.messages import ChatRequest, Message, ModelReply, SystemMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import output_type
 from tests.parameters import cases
@@ -105,29 +106,24 @@ class TestAnswers:
         assert "people: Field required" in step.observation
         assert step.action.log == '{"name": "Paris"}'
 
-    def test_reasks_are_bounded(self) -> None:
+    @cases("reasks", range(3))
+    def test_reasks_are_bounded(self, reasks: int) -> None:
         # As pydantic-ai's test_output_validator_retries.
-        for reasks in range(3):
-            executor = gx.create_agent(
-                ScriptedModel(["no"], repeat_last=True), nodes=[output_type(City, reasks=reasks)], kind="tool_calling"
-            )
-            result = executor.run("Which?")
-            assert result.reason == "reasks"
-            assert result.spent["model_calls"] == 1 + reasks
+        model = ScriptedModel(["no"], repeat_last=True)
+        result = gx.create_agent(model, nodes=[output_type(City, reasks=reasks)], kind="tool_calling").run("Which?")
+        assert (result.reason, result.spent["model_calls"]) == ("reasks", 1 + reasks)
 
     def test_several_answers_are_ambiguous(self) -> None:
         other = PARIS.replace("2", "3")
         assert make(f"{PARIS} or {other}", PARIS).run("Which?").spent["model_calls"] == 2
         assert make(f"{PARIS}, so {PARIS}").run("Which?").spent["model_calls"] == 1
 
-    def test_validators_run_once(self) -> None:
-        doubled = Annotated[int, AfterValidator(lambda number: number * 2)]
-        assert make("4", kind=doubled).run("Which?").output == 8
-
-    def test_validator_that_raises_is_an_invalid_answer(self) -> None:
+    def test_validators_run_once_and_may_raise(self) -> None:
         def refuse(number: int) -> int:
             raise LookupError("unknown")
 
+        doubled = Annotated[int, AfterValidator(lambda number: number * 2)]
+        assert make("4", kind=doubled).run("Which?").output == 8
         result = make("4", kind=Annotated[int, AfterValidator(refuse)]).run("Which?")
         assert result.reason == "reasks"
         assert "LookupError: unknown" in result.steps[0].observation
@@ -154,21 +150,18 @@ class TestStops:
         assert str(result) == "Agent stopped due to reask limit."
         assert make("no").invoke("Which?")["output"] == "Agent stopped due to reask limit."
 
-    def test_refused_run_has_no_output(self) -> None:
+    def test_refused_and_changed_answers_are_no_output(self) -> None:
         @gx.node
         def refuse(finish: gx.AgentFinish) -> gx.AgentFinish | Refused:
-            return Refused(finish.run, "refuse", "no") if finish.steps else Refused(finish.run, "refuse", "never")
+            return Refused(finish.run, "refuse", "no")
 
-        result = make(PARIS).plug(refuse).run("Which?")
-        with pytest.raises(OutputError, match="refused"):
-            _ = result.output
-
-    def test_changed_answer_has_no_output(self) -> None:
         @gx.node
         def withhold(finish: gx.AgentFinish) -> gx.AgentFinish:
             return gx.AgentFinish({"output": "withheld"})
 
-        later = make(PARIS, nodes=[withhold]).run("Which?")
+        refused, later = make(PARIS).plug(refuse).run("Which?"), make(PARIS, nodes=[withhold]).run("Which?")
+        with pytest.raises(OutputError, match="refused"):
+            _ = refused.output
         with pytest.raises(OutputError, match="a later node has changed the answer"):
             _ = later.output
         assert str(later) == "withheld"
@@ -285,25 +278,26 @@ class TestRequests:
         assert list(result.ending.return_values) == ["answer"]  # type: ignore[union-attr]
 
 
-class TestMistakes:
-    @cases("kind", [None, 5, "City", City(name="a", people=1), [int], lambda: 1, Unknown])
-    def test_invalid_type_is_refused(self, kind: Any) -> None:
-        with pytest.raises(gx.InputError, match="output type"):
-            output_type(kind)
+@cases(
+    ("mistake", "text"),
+    [
+        *((lambda kind=kind: output_type(kind), "output type") for kind in (None, 5, "City", City(name="a", people=1))),
+        *((lambda kind=kind: output_type(kind), "output type") for kind in ([int], lambda: 1, Unknown)),
+        (lambda: output_type(City, reasks=-1), "reasks"),
+        (
+            lambda: make(PARIS).plug(output_type(int, name="number")),
+            "number is another output type, and an executor has one; unplug output_type",
+        ),
+    ],
+)
+def test_invalid_types_are_refused(mistake: Callable[[], object], text: str) -> None:
+    with pytest.raises(gx.InputError, match=text):
+        mistake()
 
-    def test_second_type_is_refused(self) -> None:
-        with pytest.raises(
-            gx.InputError, match="number is another output type, and an executor has one; unplug output_type"
-        ):
-            make(PARIS).plug(output_type(int, name="number"))
 
-    def test_reasks_are_whole(self) -> None:
-        with pytest.raises(gx.InputError, match="reasks"):
-            output_type(City, reasks=-1)
-
-    def test_unplug_restores_the_machine(self) -> None:
-        plain = gx.create_agent(ScriptedModel(["hi"]))
-        assert plain.plug(output_type(City)).unplug("output_type").graph.edges == plain.graph.edges
+def test_unplug_restores_the_machine() -> None:
+    plain = gx.create_agent(ScriptedModel(["hi"]))
+    assert plain.plug(output_type(City)).unplug("output_type").graph.edges == plain.graph.edges
 
 
 JSON = st.recursive(
@@ -323,37 +317,13 @@ TEXTS = st.one_of(
     st.text(st.characters(codec=None, categories=None), max_size=20),
     st.sampled_from(
         [
-            "",
-            "NaN",
-            "1e999",
-            "-Infinity",
-            "�",
-            '{"name": "\\ud800", "people": 1}',
-            '{"name": "�", "people": 1}',
-            "[" * 2000,
-            '{"name":' * 2000,
-            "x" * 100000,
-            "9" * 5000,
-            PARIS,
-            PARIS[:-1],
-            "{}" * 2000,
+            *("", "NaN", "1e999", "-Infinity", "�", '{"name": "\\ud800", "people": 1}', '{"name": "�", "people": 1}'),
+            *("[" * 2000, '{"name":' * 2000, "x" * 100000, "9" * 5000, PARIS, PARIS[:-1], "{}" * 2000),
         ]
     ),
 )
 KINDS: list[Any] = [
-    City,
-    Closed,
-    Point,
-    Size,
-    Colour,
-    list[int],
-    int,
-    float,
-    bool,
-    date,
-    str,
-    Literal["a"],
-    City | Point,
+    *(City, Closed, Point, Size, Colour, list[int], int, float, bool, date, str, Literal["a"], City | Point),
 ]
 
 
@@ -382,8 +352,11 @@ def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> No
     check_replies(kind, replies)
 
 
+HOSTILE = ["", "[" * 2_000, '{"name":' * 2_000, "\ud800", "NaN", "1e999", "9" * 5_000, "{}" * 2_000]
+
+
 @pytest.mark.medium
 @cases("kind", KINDS)
-def test_hostile_replies_never_raise(kind: Any) -> None:
-    for reply in ("", "[" * 2_000, '{"name":' * 2_000, "\ud800", "NaN", "1e999", "9" * 5_000, "{}" * 2_000):
-        check_replies(kind, [reply])
+@cases("reply", HOSTILE)
+def test_hostile_replies_never_raise(kind: Any, reply: str) -> None:
+    check_replies(kind, [reply])

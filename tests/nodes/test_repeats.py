@@ -47,22 +47,10 @@ def count_naively(steps: Sequence[object], most: int) -> int:
 @cases(
     ("letters", "times"),
     [
-        ("", 0),
-        ("a", 1),
-        ("ab", 1),
-        ("aa", 2),
-        ("aaa", 3),
-        ("aaaa", 3),
-        ("aab", 1),
-        ("abab", 2),
-        ("ababab", 3),
-        ("cabab", 2),
-        ("abcabc", 2),
-        ("abcdabcd", 2),
+        *(("", 0), ("a", 1), ("ab", 1), ("aa", 2), ("aaa", 3), ("aaaa", 3), ("aab", 1), ("abab", 2), ("ababab", 3)),
+        *(("cabab", 2), ("abcabc", 2), ("abcdabcd", 2), ("aabaab", 2), ("abaab", 1)),
         # A round has four turns at most.
         ("abcdeabcde", 1),
-        ("aabaab", 2),
-        ("abaab", 1),
     ],
 )
 def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
@@ -82,16 +70,23 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
     assert count_repeats(make_steps(letters + round_ * most), most) == most
 
 
-def test_only_tool_input_and_result_are_compared() -> None:
+@cases(
+    ("other", "times"),
+    [
+        (
+            gx.AgentStep(
+                gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, a warning"
+            ),
+            2,
+        ),
+        (gx.AgentStep(gx.AgentAction("see", {"at": "a"}), "A"), 1),
+        (gx.AgentStep(gx.AgentAction("look", {"at": "b"}), "A"), 1),
+        (gx.AgentStep(gx.AgentAction("look", {"at": "a"}), "B"), 1),
+    ],
+)
+def test_only_tool_input_and_result_are_compared(other: gx.AgentStep, times: int) -> None:
     one = gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
-    same = gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, a warning")
-    assert count_repeats([one, same], 3) == 2
-    for other in (
-        gx.AgentStep(gx.AgentAction("see", {"at": "a"}), "A"),
-        gx.AgentStep(gx.AgentAction("look", {"at": "b"}), "A"),
-        gx.AgentStep(gx.AgentAction("look", {"at": "a"}), "B"),
-    ):
-        assert count_repeats([one, other], 3) == 1
+    assert count_repeats([one, other], 3) == times
 
 
 def make_batch_steps(*letters: str, reply: str) -> list[gx.AgentStep]:
@@ -203,32 +198,11 @@ def test_warned_model_may_change_its_mind() -> None:
 
 @cases(("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)])
 def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, warned: int) -> None:
-    executor = make_guarded_executor(
-        scripted(act("echo", text="a")), max_iterations=20, warn_after=warn_after, stop_after=stop_after
-    )
-    result = executor.run("q")
-    assert isinstance(result.ending, gx.StoppedResponse)
-    assert result.ending.limit == gx.Exhausted(REPEATS, stop_after, stop_after)
+    options: dict[str, Any] = {"max_iterations": 20, "warn_after": warn_after, "stop_after": stop_after}
+    result = make_guarded_executor(scripted(act("echo", text="a")), **options).run("q")
+    assert limit_of(result.ending) == gx.Exhausted(REPEATS, stop_after, stop_after)
     assert len(result.steps) == stop_after
     assert [step.model_text is not None for step in result.steps].count(True) == warned
-
-
-def test_two_alternating_steps_are_a_repetition() -> None:
-    def decide(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction:
-        return act("echo", text="ab"[len(steps) % 2])
-
-    result = make_guarded_executor(decide, max_iterations=20).run("q")
-    assert isinstance(result.ending, gx.StoppedResponse)
-    assert (limit_of(result.ending).limit, len(result.steps)) == (REPEATS, 6)
-
-
-def test_run_without_repetition_is_not_stopped() -> None:
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        return answer() if len(steps) == 12 else act("echo", text=str(len(steps)))
-
-    result = make_guarded_executor(decide).run("q")
-    assert isinstance(result.ending, gx.AgentFinish)
-    assert all(step.model_text is None for step in result.steps)
 
 
 @gx.tool
@@ -241,19 +215,32 @@ def dice(text: str) -> str:
 rolled: list[str] = []
 
 
-def test_different_results_are_no_repetition() -> None:
-    rolled.clear()
-    result = make_guarded_executor(scripted(act("dice", text="a")), [dice], max_iterations=6).run("q")
-    assert isinstance(result.ending, gx.StoppedResponse)
-    assert limit_of(result.ending).limit == "iterations"
+def alternate(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction:
+    return act("echo", text="ab"[len(steps) % 2])
 
 
-def test_unreadable_replies_may_repeat() -> None:
-    model = ScriptedModel(["garbage"], repeat_last=True)
-    result = make_guarded_executor(gx.create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
-    assert isinstance(result.ending, gx.StoppedResponse)
-    assert (limit_of(result.ending).limit, len(result.steps)) == (REPEATS, 3)
-    assert WARNING.format(times=2) in prompt(model.requests[-1])
+@cases(
+    ("agent", "tool", "limit", "steps"),
+    [
+        (alternate, echo, REPEATS, 6),
+        # Different results are no repetition.
+        (scripted(act("dice", text="a")), dice, "iterations", 20),
+        # Unreadable replies may repeat.
+        (gx.create_react_agent(ScriptedModel(["garbage"], repeat_last=True), [echo]), echo, REPEATS, 3),
+    ],
+)
+def test_limit_of_a_repeating_run(agent: Any, tool: Any, limit: str, steps: int) -> None:
+    result = make_guarded_executor(agent, [tool], max_iterations=20, handle_parsing_errors=True).run("q")
+    assert (limit_of(result.ending).limit, len(result.steps)) == (limit, steps)
+
+
+def test_run_without_repetition_is_not_stopped() -> None:
+    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
+        return answer() if len(steps) == 12 else act("echo", text=str(len(steps)))
+
+    result = make_guarded_executor(decide).run("q")
+    assert isinstance(result.ending, gx.AgentFinish)
+    assert all(step.model_text is None for step in result.steps)
 
 
 def test_repeating_run_may_generate_a_last_answer() -> None:
@@ -261,6 +248,10 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
     result = make_guarded_executor(gx.create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
     assert isinstance(result.ending, gx.StoppedResponse)
     assert (result.ending.output, result.ending.generated, limit_of(result.ending).limit) == ("done", True, REPEATS)
+    # Unreadable replies are warned of, too.
+    model = ScriptedModel(["garbage"], repeat_last=True)
+    make_guarded_executor(gx.create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
+    assert WARNING.format(times=2) in prompt(model.requests[-1])
 
 
 # ---- the graph
@@ -296,25 +287,24 @@ def test_the_picture_has_the_node() -> None:
     assert "stop_repeats" not in f"{executor.unplug('stop_repeats').graph:mermaid}"
 
 
-@cases(("warn_after", "stop_after"), [(1, 3), (0, 3), (3, 2), (-1, -1), (2, 1)])
-def test_invalid_numbers_are_refused(warn_after: int, stop_after: int) -> None:
-    with pytest.raises(InputError, match=r"stop_repeats has (warn|stop)_after="):
-        stop_repeats(warn_after=warn_after, stop_after=stop_after)
+WHOLE = "; give a whole number, 2 or more"
 
 
-@cases("number", ["2", 2.5, True, None])
-def test_values_other_than_numbers_are_refused(number: Any) -> None:
-    with pytest.raises(InputError, match=r"stop_repeats has warn_after=.*; give a whole number, 2 or more"):
-        stop_repeats(warn_after=number)
-    with pytest.raises(InputError, match=r"stop_repeats has stop_after=.*; give a whole number, 2 or more"):
-        stop_repeats(stop_after=number)
-
-
-def test_stop_before_the_warning_is_refused() -> None:
-    with pytest.raises(
-        InputError, match="stop_repeats has warn_after=3 and stop_after=2; make stop_after at least warn_after"
-    ):
-        stop_repeats(warn_after=3, stop_after=2)
+@cases(
+    ("options", "says"),
+    [
+        ({"warn_after": 1, "stop_after": 3}, "warn_after="),
+        ({"warn_after": 0, "stop_after": 3}, "warn_after="),
+        ({"warn_after": 3, "stop_after": 2}, "warn_after=3 and stop_after=2; make stop_after at least warn_after"),
+        ({"warn_after": -1, "stop_after": -1}, "(warn|stop)_after="),
+        ({"warn_after": 2, "stop_after": 1}, "(warn|stop)_after="),
+        *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in ("2", 2.5)),
+        *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in (True, None)),
+    ],
+)
+def test_invalid_numbers_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=f"stop_repeats has {says}"):
+        stop_repeats(**options)
 
 
 def test_two_pieces_have_names() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent
+from graphexec import AgentExecutor
 from graphexec.errors import InputError, ModelError
 from graphexec.kernel import snapshot_of
 from graphexec.messages import ModelReply, ToolCall
@@ -17,6 +17,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import handoffs, sub_agent
 from graphexec.testing import verify_termination
 from graphexec.tools import AnyTool, tool
+from tests.executor.actors import caller_of
 from tests.nodes.shelf import run_in_pieces
 from tests.parameters import cases
 
@@ -44,27 +45,23 @@ def task(*tasks: str) -> ModelReply:
     return calls(*(("research", {"task": one}) for one in tasks))
 
 
-def executor_of(replies: Sequence[Any], tools: Sequence[AnyTool], **options: Any) -> AgentExecutor:
-    model = ScriptedModel(replies, repeat_last=True)
-    agent = create_tool_calling_agent(model, tools)
-    return AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True, **options)
+def executor_of(replies: Any, tools: Sequence[AnyTool], **options: Any) -> AgentExecutor:
+    """Return an executor of a scripted model, or of one with these replies."""
+    model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies, repeat_last=True)
+    return caller_of(model, *tools, handle_parsing_errors=True, **options)
 
 
-def make_executor(
-    outer: Sequence[Any], inner: Sequence[Any], *, limit: int | None = None, times: int = 4, **options: Any
-) -> AgentExecutor:
+def make_executor(outer: Any, inner: Any, *, limit: int | None = None, times: int = 4, **options: Any) -> AgentExecutor:
     piece = sub_agent(executor_of(inner, [search]), "research", "Find out about a subject.", calls=times)
-    options.setdefault("max_iterations", 5)
-    options.setdefault("max_fan_out", 4)
-    return executor_of(outer, [note], nodes=[piece], max_model_calls=limit, **options)
+    options = {"max_iterations": 5, "max_fan_out": 4, "max_model_calls": limit, **options}
+    return executor_of(outer, [note], nodes=[piece], **options)
 
 
 def models_of(executor: AgentExecutor) -> list[ScriptedModel]:
-    """Return the scripted models of an executor and of its sub-agent."""
-    worlds: list[Any] = [one.bound for one in executor.graph if one.name in ("plan", "research.plan")]
-    models = [one.model for bound in worlds for one in bound if isinstance(getattr(one, "model", None), ScriptedModel)]
-    assert len(models) == 2
-    return models
+    """Return the scripted models of an executor and of the agents in its pieces."""
+    bound = [one for source in executor.graph if source.name.endswith("plan") for one in source.bound]
+    models = [getattr(one, "model", None) for one in bound]
+    return [model for model in models if isinstance(model, ScriptedModel)]
 
 
 def asked(executor: AgentExecutor) -> int:
@@ -86,26 +83,30 @@ def test_calls_keep_their_order() -> None:
     ]
 
 
-def test_bound_is_exact() -> None:
-    verdict = make_executor([task("a")], [calls(("search", {"query": "x"}))]).verify()
+def test_bound_is_exact_and_reached() -> None:
+    executor = make_executor([task("a")], [calls(("search", {"query": "x"}))])
+    verdict = executor.verify()
     assert verdict.proved
     assert "= 17 (exact)" in str(verdict).split("model calls")[1].splitlines()[0]
+    assert executor.run("q").spent.meters["model_calls"] == asked(executor) == 17
 
 
-def test_bound_is_reached() -> None:
-    executor = make_executor([task("a")], [calls(("search", {"query": "x"}))])
-    result = executor.run("q")
-    assert result.spent.meters["model_calls"] == asked(executor) == 17
+REJECTED = "research was not called: a run may call it 2 times, and has."
+NO_TASK = "research was not called: it needs a task, a string."
 
 
-def test_too_many_calls_are_rejected() -> None:
-    executor = make_executor([task("a", "b", "c"), "done"], ["found"], times=2)
-    rejected = "research was not called: a run may call it 2 times, and has."
-    assert steps_of(executor) == [
-        ("research", "ok", "found"),
-        ("research", "ok", "found"),
-        ("research", "rejected", rejected),
-    ]
+@cases(
+    ("call", "inner", "steps"),
+    [
+        (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
+        (calls(("research", {"task": 3})), ["found"], [f"bad_arguments {NO_TASK}"]),
+        # Errors of a tool are observed inside.
+        (task("a"), [calls(("search", {"query": "fire"})), "it burns"], ["ok it burns"]),
+    ],
+)
+def test_calls_are_answered(call: ModelReply, inner: list[Any], steps: list[str]) -> None:
+    executor = make_executor([call, "done"], inner, times=2)
+    assert steps_of(executor) == [("research", *step.split(" ", 1)) for step in steps]
 
 
 def test_stopped_sub_agent_is_an_error() -> None:
@@ -115,16 +116,6 @@ def test_stopped_sub_agent_is_an_error() -> None:
     assert text.startswith(
         "research has no answer. Stopped after 3 steps: the limit of 3 research.iterations was reached"
     )
-
-
-def test_call_without_a_task_is_answered() -> None:
-    executor = make_executor([calls(("research", {"task": 3})), "done"], ["found"])
-    assert steps_of(executor) == [("research", "bad_arguments", "research was not called: it needs a task, a string.")]
-
-
-def test_tool_errors_are_observed_inside() -> None:
-    executor = make_executor([task("a"), "done"], [calls(("search", {"query": "fire"})), "it burns"])
-    assert steps_of(executor) == [("research", "ok", "it burns")]
 
 
 @cases("limit", range(1, 8))
@@ -158,22 +149,7 @@ def test_run_survives_pauses() -> None:
     inner: list[ScriptedReply] = [calls(("search", {"query": "x"})), "first", "second"]
     plain = make_executor(outer, inner).run("q")
     shared = ScriptedModel(outer), ScriptedModel(inner)
-
-    def make(observers: Sequence[Any]) -> AgentExecutor:
-        agent = create_tool_calling_agent(shared[1], [search])
-        helper = AgentExecutor(agent=agent, tools=[search], handle_parsing_errors=True)
-        piece = sub_agent(helper, "research", "Find out about a subject.")
-        return AgentExecutor(
-            agent=create_tool_calling_agent(shared[0], [note]),
-            tools=[note],
-            handle_parsing_errors=True,
-            nodes=[piece],
-            observers=observers,
-            max_iterations=5,
-            max_fan_out=4,
-        )
-
-    ending, pauses = run_in_pieces(make, "q")
+    ending, pauses = run_in_pieces(lambda observers: make_executor(*shared, observers=observers), "q")
     assert [one.observation for one in ending.steps] == [one.observation for one in plain.steps] == ["first", "second"]
     assert pauses == 6
 
@@ -193,11 +169,8 @@ def test_two_sub_agents_on_one_agent() -> None:
 
 
 def test_nested_sub_agents() -> None:
-    inner = executor_of(
-        [calls(("deeper", {"task": "x"})), "middle"],
-        [note],
-        nodes=[sub_agent(executor_of(["deep"], []), "deeper", "-")],
-    )
+    deeper = sub_agent(executor_of(["deep"], []), "deeper", "-")
+    inner = executor_of([calls(("deeper", {"task": "x"})), "middle"], [note], nodes=[deeper])
     executor = executor_of([task("a"), "done"], [note], nodes=[sub_agent(inner, "research", "Research.")])
     assert steps_of(executor) == [("research", "ok", "middle")]
     assert "research.deeper.plan" in executor.graph
@@ -209,21 +182,24 @@ def test_machine_is_verified() -> None:
     verify_termination(executor, examples=10)
 
 
-@cases("options", [{"calls": 0}, {"iterations": 0}])
-def test_invalid_numbers_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        sub_agent(executor_of(["x"], []), "research", "Research.", **options)
+# Any: a type checker refuses a model.
+WRONG: Any = ScriptedModel([])
+
+
+@cases(
+    ("mistake", "text"),
+    [
+        (lambda: sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
+        (lambda: sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
+        (lambda: sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
+        (lambda: handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
+    ],
+)
+def test_mistakes_are_refused(mistake: Callable[[], object], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        mistake()
 
 
 def test_tool_takes_a_task() -> None:
     piece = sub_agent(executor_of(["x"], []), "research", "Research.")
     assert [one.signature for one in piece.tools] == ["research(task: string)"]
-
-
-def test_model_is_no_executor() -> None:
-    # Any: a type checker refuses a model.
-    model: Any = ScriptedModel([])
-    with pytest.raises(InputError, match="sub_agent: the executor of helper is <ScriptedModel"):
-        sub_agent(model, "helper", "Help.")
-    with pytest.raises(InputError, match="handoffs: the member helper is <ScriptedModel"):
-        handoffs({"helper": model})
