@@ -39,33 +39,25 @@ MISSING_NAMES = [
     ("executor", "Runner", AGENT),
     ("kernel", "Snapshots", "did you mean Snapshot?"),
     ("verify", "UnprovedErrors", "did you mean UnprovedError?"),
+    ("", "create_agnt", "did you mean create_agent?"),
+    ("", "BuferMemory", "did you mean BufferMemory of graphexec.memory?"),
+    ("", "load_tools", TOOL),
+    ("", "llms", MODELS),
+    ("", "OpenAICompatible", "write from graphexec.models import OpenAICompatible"),
+    ("", "BufferMemory", "write from graphexec.memory import BufferMemory"),
+    ("", "UserMessage", "write from graphexec.messages import UserMessage"),
+    ("", "AgentError", "write from graphexec.errors import AgentError"),
 ]
 
 
 @cases(("package", "name", "remedy"), MISSING_NAMES)
 def test_package_explains_missing_name(package: str, name: str, remedy: str) -> None:
-    message = f"graphexec.{package} has no {name}; {remedy}"
+    module = f"graphexec.{package}".rstrip(".")
     with pytest.raises(ImportError) as raised:
-        exec(f"from graphexec.{package} import {name}")
-    assert str(raised.value) == message
+        exec(f"from {module} import {name}")
     with pytest.raises(AttributeError) as missing:
-        getattr(sys.modules[f"graphexec.{package}"], name)
-    assert str(missing.value) == message
-
-
-@cases(
-    ("name", "remedy"),
-    [
-        ("create_agnt", "did you mean create_agent?"),
-        ("BuferMemory", "did you mean BufferMemory of graphexec.memory?"),
-        ("load_tools", TOOL),
-        ("llms", MODELS),
-    ],
-)
-def test_graphexec_explains_missing_name(name: str, remedy: str) -> None:
-    with pytest.raises(ImportError) as raised:
-        exec(f"from graphexec import {name}")
-    assert str(raised.value) == f"graphexec has no {name}; {remedy}"
+        getattr(sys.modules[module], name)
+    assert str(raised.value) == str(missing.value) == f"{module} has no {name}; {remedy}"
 
 
 MISSING_MODULES = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import io
 import logging
@@ -17,14 +18,15 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, AgentExecutor, AgentFinish, Progress, create_tool_calling_agent, edges, graph, node, on, tool
+import graphexec as gx
+from graphexec import AgentExecutor, AgentFinish, Progress, create_tool_calling_agent
 from graphexec.errors import InputError
 from graphexec.executor import Ready, Status
 from graphexec.executor.progress.views import LineView, NotebookView, choose_view, describe_status, progress_html
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.runtime import make_run_context, stream
-from tests.executor.actors import act, answer, call, echo, fail
+from tests.executor.actors import act, answer, call, echo, fail, run_by
 from tests.parameters import cases
 
 
@@ -67,18 +69,26 @@ def shout(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
     return answer(str(inputs["input"]).upper())
 
 
+def shouting(view: Shown, agent: Any = shout) -> AgentExecutor:
+    return AgentExecutor(agent=agent, tools=[], observers=[Progress(view)])
+
+
 def asking(*replies: Any, progress: Progress, **options: Any) -> AgentExecutor:
     agent = create_tool_calling_agent(ScriptedModel(replies), [echo, fail])
     return AgentExecutor(agent=agent, tools=[echo, fail], observers=[progress], **options)
 
 
-def echoing() -> ModelReply:
-    return ModelReply("", (call("echo", text="a"), call("echo", "c2", text="b")))
+# Two calls.
+ECHOING = ModelReply("", (call("echo", text="a"), call("echo", "c2", text="b")))
+
+
+def assert_no_ticker() -> None:
+    assert [thread for thread in threading.enumerate() if thread.name == "graphexec-progress"] == []
 
 
 def test_run_shows_its_node_and_what_it_spends() -> None:
     view = Shown()
-    asking(echoing(), "done", progress=Progress(view, clock=Clock(1.0)), max_tool_calls=5).run("?")
+    asking(ECHOING, "done", progress=Progress(view, clock=Clock(1.0)), max_tool_calls=5).run("?")
     amounts = "iterations 1/15 · model calls 1 · tool calls 2/5 · tokens 1"
     assert any(line.startswith(f"dispatch_tools: calls echo and 1 more · {amounts[:-24]}") for line in view.lines)
     assert "plan: asks the model · iterations 0/15 · tool calls 0/5" in view.lines[1]
@@ -91,32 +101,23 @@ def test_view_changes_at_most_ten_times_a_second() -> None:
     view, clock = Shown(), Clock(0.01)
     shown_at: list[float] = []
     view.has_shown = lambda status: shown_at.append(clock.now)
-    asking(*[echoing()] * 14, "done", progress=Progress(view, clock=clock)).run("?")
+    asking(*[ECHOING] * 14, "done", progress=Progress(view, clock=clock)).run("?")
     assert len(shown_at) > 5
     # The last status does not wait.
     assert all(later - earlier > 0.0999 for earlier, later in pairwise(shown_at[:-1]))
 
 
-def test_stopped_run_says_which_limit() -> None:
+def test_end_says_why() -> None:
     view = Shown()
-    asking(echoing(), progress=Progress(view), max_iterations=1).run("?")
+    asking(ECHOING, progress=Progress(view, clock=Clock(0.0)), max_iterations=1, max_execution_time=30).run("?")
     assert view.lines[-1].startswith("stopped: the limit of 1 iteration was reached (1 spent)")
+    assert view.lines[-1].endswith(" · 0.0 s of 30.0 s")
     assert view.last.stopped == 1
-
-
-def test_failed_run_says_why() -> None:
-    view = Shown()
     with pytest.raises(LookupError):
-        AgentExecutor(agent=shout, tools=[], observers=[Progress(view)]).run("bad\x1b[31m news")
+        shouting(view).run("bad\x1b[31m news")
     assert view.lines[-1].startswith("failed: LookupError: bad")
     assert "\x1b" not in view.lines[-1]
     assert view.last.has_ended
-
-
-def test_time_limit_is_shown() -> None:
-    view = Shown()
-    asking("done", progress=Progress(view, clock=Clock(0.0)), max_execution_time=30).run("?")
-    assert view.lines[-1].endswith(" · 0.0 s of 30.0 s")
 
 
 @cases("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()])
@@ -127,7 +128,7 @@ def test_interrupt_ends_the_progress(error: BaseException) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        AgentExecutor(agent=interrupted, tools=[], observers=[Progress(view)]).run("?")
+        shouting(view, interrupted).run("?")
     assert view.lines[-1].startswith("interrupted · ")
     assert_no_ticker()
 
@@ -143,7 +144,7 @@ def test_cancelled_task_ends_the_progress() -> None:
             await asyncio.Event().wait()
             return answer()
 
-        task = asyncio.create_task(AgentExecutor(agent=waiting, tools=[], observers=[Progress(view)]).arun("?"))
+        task = asyncio.create_task(shouting(view, waiting).arun("?"))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -167,7 +168,7 @@ def test_paused_run_does_not_keep_a_thread() -> None:
     view = Shown(ticks=True)
     closed = threading.Event()
     view.has_shown = lambda status: closed.set() if status.has_ended else None
-    steps = iter(asking(echoing(), "done", progress=Progress(view)).iter("?"))
+    steps = iter(asking(ECHOING, "done", progress=Progress(view)).iter("?"))
     next(steps)
     del steps
     gc.collect()
@@ -184,13 +185,9 @@ def test_time_passes_while_a_call_takes_long() -> None:
         assert passed.wait(20)
         return answer()
 
-    AgentExecutor(agent=slow, tools=[], observers=[Progress(view)]).run("?")
+    shouting(view, slow).run("?")
     assert view.last.finished == 1
     assert_no_ticker()
-
-
-def assert_no_ticker() -> None:
-    assert [thread for thread in threading.enumerate() if thread.name == "graphexec-progress"] == []
 
 
 def test_failing_view_ends_no_run(caplog: pytest.LogCaptureFixture) -> None:
@@ -200,7 +197,7 @@ def test_failing_view_ends_no_run(caplog: pytest.LogCaptureFixture) -> None:
         raise OSError("the display is gone")
 
     view.has_shown = broken
-    executor = AgentExecutor(agent=shout, tools=[], observers=[Progress(view)])
+    executor = shouting(view)
     assert executor.run("a").output == "A"
     assert [record.message for record in caplog.records] == ["the progress view failed and is not shown"]
     assert len(view.statuses) == 1
@@ -235,20 +232,20 @@ def test_nested_run_is_part_of_its_run() -> None:
 
 def test_each_run_is_shown_for_itself() -> None:
     view = Shown()
-    executor = AgentExecutor(agent=shout, tools=[], observers=[Progress(view)])
+    executor = shouting(view)
     executor.run("a")
     executor.run("b")
     assert [status.finished for status in view.statuses if status.has_ended] == [1, 1]
 
 
 def test_progress_of_a_machine_without_an_executor() -> None:
-    @node
+    @gx.node
     def finish(ready: Ready) -> AgentFinish:
         return answer()
 
     view = Shown()
     progress = Progress(view)
-    machine = graph(edges(finish, on(AgentFinish, END)), start=finish)
+    machine = gx.graph(gx.edges(finish, gx.on(AgentFinish, gx.END)), start=finish)
     for _ in range(2):
         for event in stream(machine, Ready({}), make_run_context({})):  # type: ignore[arg-type]
             progress(event)
@@ -265,7 +262,7 @@ def test_invalid_view_is_refused(wrong: Any) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_forked_process_shows_nothing() -> None:
     view = Shown()
-    executor = AgentExecutor(agent=shout, tools=[], observers=[Progress(view)])
+    executor = shouting(view)
     child = os.fork()
     if not child:
         with suppress(BaseException):
@@ -274,50 +271,37 @@ def test_forked_process_shows_nothing() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def batch(executor: AgentExecutor, many: list[str], **options: Any) -> list[Any]:
-    return executor.batch(many, progress=True, **options)
-
-
-def abatch(executor: AgentExecutor, many: list[str], **options: Any) -> list[Any]:
-    return asyncio.run(executor.abatch(many, progress=True, **options))
-
-
-both = cases("run", [batch, abatch])
+both = cases("way", ["batch", "abatch"])
 
 
 @both
-def test_batch_shows_its_counts(run: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_shows_its_counts(way: str, capsys: pytest.CaptureFixture[str]) -> None:
     def acting(steps: Any, inputs: dict[str, Any]) -> Any:
         return act("echo", text="a") if inputs["input"] == "long" else shout(steps, inputs)
 
     executor = AgentExecutor(agent=acting, tools=[echo], max_iterations=2)
-    run(executor, ["a", "bad", "long", "long"], return_exceptions=True)
+    run_by(way, executor, ["a", "bad", "long", "long"], progress=True, return_exceptions=True)
     line = capsys.readouterr().err
-    assert line.startswith(
-        "4/4 runs · 1 finished · 2 stopped · 1 failed · iterations 6 · model calls 6 · tool calls 4 · tokens 6 · "
-    )
+    amounts = "iterations 6 · model calls 6 · tool calls 4 · tokens 6"
+    assert line.startswith(f"4/4 runs · 1 finished · 2 stopped · 1 failed · {amounts} · ")
     assert line.count("\n") == 1
     assert_no_ticker()
 
 
 @both
-def test_exception_shows_how_many_runs_are_missing(
-    run: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exception_shows_how_many_runs_are_missing(way: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LookupError):
-        run(AgentExecutor(agent=shout, tools=[]), ["bad", "b", "c"], max_concurrency=1)
-    line = capsys.readouterr().err
+        run_by(way, AgentExecutor(agent=shout, tools=[]), ["bad", "b", "c"], progress=True, max_concurrency=1)
     # A task may have begun the second run.
-    assert line.startswith(
-        ("1/3 runs · 1 failed · 2 not finished · ", "2/3 runs · 1 failed · 1 interrupted · 1 not finished · ")
-    )
+    counts = "1/3 runs · 1 failed · 2 not finished · ", "2/3 runs · 1 failed · 1 interrupted · 1 not finished · "
+    assert capsys.readouterr().err.startswith(counts)
 
 
 @both
-def test_run_with_invalid_inputs_is_counted(run: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_with_invalid_inputs_is_counted(way: str, capsys: pytest.CaptureFixture[str]) -> None:
     executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["x"]), []), tools=[])
     wrong: Any = [{"question": "?"}, "ok"]
-    found = run(executor, wrong, return_exceptions=True)
+    found = run_by(way, executor, wrong, progress=True, return_exceptions=True)
     assert isinstance(found[0], InputError)
     assert capsys.readouterr().err.startswith("2/2 runs · 1 finished · 1 failed · ")
 
@@ -328,20 +312,16 @@ class Terminal(io.StringIO):
 
 
 def test_terminal_without_rich_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    err = Terminal()
-    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(sys, "stderr", err := Terminal())
     monkeypatch.setitem(sys.modules, "rich", None)
-    executor = AgentExecutor(agent=shout, tools=[])
-    executor.batch(["a", "b"], progress=True)
-    lines = err.getvalue().splitlines()
-    assert lines[0] == "0/2 runs · 0.0 s"
-    assert lines[-1].startswith("2/2 runs · ")
-    assert len(lines) == 2
+    AgentExecutor(agent=shout, tools=[]).batch(["a", "b"], progress=True)
+    first, last = err.getvalue().splitlines()
+    assert first == "0/2 runs · 0.0 s"
+    assert last.startswith("2/2 runs · ")
 
 
 def test_terminal_with_rich_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    err = Terminal()
-    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(sys, "stderr", err := Terminal())
     monkeypatch.setenv("TERM", "xterm")
     AgentExecutor(agent=shout, tools=[]).batch(["a", "b"], progress=True)
     assert "2/2 runs" in err.getvalue()
@@ -370,46 +350,50 @@ class Handle:
 
     shown: list[tuple[str, dict[str, str]]]
 
-    def display(self, bundle: dict[str, str], *, raw: bool) -> None:
+    def display(self, bundle: dict[str, str], *, raw: bool, kind: str = "display") -> None:
         assert raw
-        self.shown.append(("display", bundle))
+        self.shown.append((kind, bundle))
 
-    def update(self, bundle: dict[str, str], *, raw: bool) -> None:
-        assert raw
-        self.shown.append(("update", bundle))
+    update = functools.partialmethod(display, kind="update")
+
+
+Shows = list[tuple[str, dict[str, str]]]
+
+
+def ipython(monkeypatch: pytest.MonkeyPatch, **attributes: Any) -> None:
+    module = ModuleType("IPython")
+    vars(module).update(attributes)
+    monkeypatch.setitem(sys.modules, "IPython", module)
 
 
 @pytest.fixture
-def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, str]]]]:
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shows]:
     Handle.shown = []
-    ipython: Any = ModuleType("IPython")
-    ipython.get_ipython = lambda: SimpleNamespace(kernel=object())
-    ipython.display = SimpleNamespace(DisplayHandle=Handle)
-    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    display = SimpleNamespace(DisplayHandle=Handle)
+    ipython(monkeypatch, get_ipython=lambda: SimpleNamespace(kernel=object()), display=display)
     yield Handle.shown
     assert_no_ticker()
 
 
-def test_notebook_has_one_display_that_changes(notebook: list[tuple[str, dict[str, str]]]) -> None:
+def test_notebook_has_one_display_that_changes(notebook: Shows) -> None:
     assert isinstance(choose_view(is_batch=False), NotebookView)
     AgentExecutor(agent=shout, tools=[]).batch(["a", "b"], progress=True)
     assert [kind for kind, _ in notebook] == ["display", *["update"] * (len(notebook) - 1)]
-    assert set(notebook[-1][1]) == {"text/html", "text/plain"}
-    assert notebook[-1][1]["text/plain"].startswith("2/2 runs · ")
-    assert "2/2 runs · " in notebook[-1][1]["text/html"]
+    last = notebook[-1][1]
+    assert set(last) == {"text/html", "text/plain"}
+    assert last["text/plain"].startswith("2/2 runs · ")
+    assert "2/2 runs · " in last["text/html"]
 
 
 def test_terminal_ipython_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    ipython: Any = ModuleType("IPython")
-    ipython.get_ipython = SimpleNamespace
-    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    ipython(monkeypatch, get_ipython=SimpleNamespace)
     assert isinstance(choose_view(is_batch=True), LineView)
 
 
 def test_html_is_escaped() -> None:
     view = Shown()
 
-    @tool
+    @gx.tool
     def shout_news(text: str) -> str:
         """Fail."""
         raise KeyError("</div><script>alert(1)</script>")

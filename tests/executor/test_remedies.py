@@ -106,19 +106,14 @@ def failure() -> Exception:
 
 
 # What the names in the remedies stand for.
+BY_NAME: list[Any] = [BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory, ChatRequest, Acted]
+BY_NAME += [Outcome, models.LocalModel, models.OpenAICompatible, models.retrying, models.with_fallbacks]
+BY_NAME += [approve_tools, output_type, tool_from_schema, function]
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
     # Most remedies show the option alone.
     "AgentExecutor": partial(gx.AgentExecutor, agent=AGENT, tools=[echo]),
-    **{one.__name__: one for one in (BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory)},
-    "LocalModel": models.LocalModel,
-    "approve_tools": approve_tools,
-    "output_type": output_type,
-    "ChatRequest": ChatRequest,
-    "OpenAICompatible": models.OpenAICompatible,
-    "retrying": models.retrying,
-    "with_fallbacks": models.with_fallbacks,
-    "tool_from_schema": tool_from_schema,
+    **{one.__name__: one for one in BY_NAME},
     "model": MODEL,
     "other": MODEL,
     "agent": AGENT,
@@ -127,17 +122,13 @@ NAMES: dict[str, Any] = {
     "executor": EXECUTOR,
     "run": EXECUTOR.run,
     "limits": EXECUTOR.limits,
-    "inputs": "How are you?",
-    "question": "How are you?",
+    **dict.fromkeys(("inputs", "question"), "How are you?"),
     "messages": [UserMessage("Hello!")],
     "value": Outcome(1),
-    "Outcome": Outcome,
     "target": gx.END,
     "node": step,
-    "Acted": Acted,
     "parse": parse,
     "table": gx.edges(guard, gx.on(Acted, dispatch_tools)),
-    "function": function,
     "func": function,
     "Model": Arguments,
     "runnable": Runnable(),

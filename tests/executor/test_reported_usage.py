@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from graphexec.errors import InvalidReplyError, ModelError
 from graphexec.kernel import PendingEffect, advance, begin
 from graphexec.messages import CompletionRequest, ModelReply, ModelRequest, Usage
 from graphexec.runtime import make_run_context, run
-from tests.executor.actors import echo
+from tests.executor.actors import echo, run_by
 from tests.kernel.machines import PROMPTS, Prompt
 from tests.parameters import cases
 
@@ -56,26 +55,17 @@ def make_executor(model: Any, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **options)
 
 
-async def _collect(events: Any) -> list[Any]:
-    return [event async for event in events]
-
-
-WAYS: Mapping[str, Callable[[AgentExecutor], Any]] = {
-    "run": lambda executor: executor.run("go"),
-    "arun": lambda executor: asyncio.run(executor.arun("go")),
-    "stream": lambda executor: list(executor.stream("go", tokens=True)),
-    "astream": lambda executor: asyncio.run(_collect(executor.astream("go", tokens=True))),
-}
-in_every_way = cases("way", WAYS.values())
+STREAMING = {"tokens": True}
+in_every_way = cases(("way", "options"), [("run", {}), ("arun", {}), ("stream", STREAMING), ("astream", STREAMING)])
 
 
 @in_every_way
 @cases("field", ["prompt_tokens", "completion_tokens"])
 @cases("value", INVALID_TOKENS)
-def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: Callable[..., Any]) -> None:
+def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: str, options: Any) -> None:
     executor = make_executor(Hostile(replies({field: value}), before=2), max_tokens=10)
     with pytest.raises(ModelError, match=f"the model Hostile returned a reply with {field}=.*; pass a whole") as caught:
-        way(executor)
+        run_by(way, executor, "go", **options)
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.spent["model_calls"], snapshot.spent["prompt_tokens"]) == (3, 4)
@@ -87,35 +77,33 @@ def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: 
 
 @in_every_way
 @cases("cost", INVALID_COSTS)
-def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
+def test_invalid_cost_ends_the_run(cost: Any, way: str, options: Any) -> None:
     executor = make_executor(Hostile(replies({"cost": cost})), max_cost=1)
     with pytest.raises(ModelError, match=r"the model Hostile returned a reply with cost=.*; pass a finite number"):
-        way(executor)
+        run_by(way, executor, "go", **options)
 
 
 @in_every_way
 @cases("reply", [None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),)])
-def test_reply_of_another_class_ends_the_run(reply: Any, way: Callable[..., Any]) -> None:
+def test_reply_of_another_class_ends_the_run(reply: Any, way: str, options: Any) -> None:
     with pytest.raises(ModelError, match=r"the model Hostile returned .*; return a ModelReply"):
-        way(make_executor(Hostile(reply)))
+        run_by(way, make_executor(Hostile(reply)), "go", **options)
 
 
-@cases("usage", [None, 3, (1, 2), {"prompt_tokens": 1}])
-def test_usage_of_another_class_is_refused(usage: Any) -> None:
-    with pytest.raises(ModelError, match=r"with usage=.*; pass Usage"):
-        make_executor(Hostile(ModelReply(ACT, usage=usage))).run("go")
+WRONG_PARTS: dict[str, tuple[list[Any], str]] = {
+    "usage": ([None, 3, (1, 2), {"prompt_tokens": 1}], "pass Usage"),
+    "content": ([None, 3, b"Final Answer: 4"], "pass a string, which is empty if there are tool calls"),
+    "tool_calls": ([None, [], (1,), ({"name": "f"},), "calls"], "pass a tuple of ToolCall("),
+}
 
 
-@cases("content", [None, 3, b"Final Answer: 4"])
-def test_content_of_another_class_is_refused(content: Any) -> None:
-    with pytest.raises(ModelError, match=r"with content=.*; pass a string, which is empty if there are tool calls"):
-        make_executor(Hostile(ModelReply(content))).run("go")
-
-
-@cases("calls", [None, [], (1,), ({"name": "f"},), "calls"])
-def test_tool_calls_of_another_class_are_refused(calls: Any) -> None:
-    with pytest.raises(ModelError, match=r"with tool_calls=.*; pass a tuple of ToolCall\("):
-        make_executor(Hostile(ModelReply("", calls))).run("go")
+@cases(("part", "value"), [(part, value) for part, (values, _) in WRONG_PARTS.items() for value in values])
+def test_part_of_another_class_is_refused(part: str, value: Any) -> None:
+    parts: dict[str, Any] = {"content": ACT, part: value}
+    with pytest.raises(ModelError) as caught:
+        make_executor(Hostile(ModelReply(**parts))).run("go")
+    assert f"with {part}=" in str(caught.value)
+    assert WRONG_PARTS[part][1] in str(caught.value)
 
 
 def test_missing_usage_keeps_the_prepayment() -> None:

@@ -34,32 +34,26 @@ def greeting(**options: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_tool_calling_agent(model, [greet]), tools=[greet], **options)
 
 
-def run(executor: AgentExecutor) -> list[str]:
-    return [observation for _, observation in executor.run("?").steps]
-
-
-def invoke(executor: AgentExecutor) -> list[str]:
+def invoke(executor: AgentExecutor) -> Any:
     found = executor.with_limits(executor.limits).invoke("?")
     assert found["output"] == "done"
-    return [observation for _, observation in found["intermediate_steps"]]
+    return found["intermediate_steps"]
 
 
-def stream(executor: AgentExecutor) -> list[str]:
-    *_, last = executor.stream("?")
-    return [observation for _, observation in last.outcome.steps]  # type: ignore[union-attr]
-
-
-def batch(executor: AgentExecutor) -> list[str]:
-    (found,) = executor.batch(["?"], progress=True)
-    return [observation for _, observation in found["intermediate_steps"]]
+USES: list[Callable[[AgentExecutor], Any]] = [
+    lambda executor: executor.run("?").steps,
+    invoke,
+    lambda executor: list(executor.stream("?"))[-1].outcome.steps,  # type: ignore[union-attr]
+    lambda executor: executor.batch(["?"], progress=True)[0]["intermediate_steps"],
+]
 
 
 @cases("limits", [{}, {"max_execution_time": 60}])
-@cases("use", [run, invoke, stream, batch])
-def test_sync_call_works_under_a_running_loop(use: Callable[[AgentExecutor], list[str]], limits: Any) -> None:
+@cases("use", USES)
+def test_sync_call_works_under_a_running_loop(use: Callable[[AgentExecutor], Any], limits: Any) -> None:
     async def cell() -> list[str]:
         USER.set("Ada")
-        return use(greeting(return_intermediate_steps=True, **limits))
+        return [observation for _, observation in use(greeting(return_intermediate_steps=True, **limits))]
 
     assert asyncio.run(cell()) == ["Hello, Ada."]
 

@@ -12,6 +12,7 @@ from graphexec import agents as factories
 from graphexec.agents import Agent
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.memory import BufferMemory
 from graphexec.messages import CompletionRequest
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
@@ -31,16 +32,15 @@ def search(question: str) -> str:
     return question
 
 
+def custom_agent(**options: Any) -> Agent:
+    return chat_agent(lambda run: CallModel(CompletionRequest("")), lambda reply: (), ScriptedModel([]), **options)
+
+
 # Agents with one tool each.
+CREATE = [name for name in factories.__all__ if name.startswith("create_")]
 AGENTS: list[Agent] = [
-    *(
-        getattr(factories, name)(ScriptedModel([]), [search])
-        for name in factories.__all__
-        if name.startswith("create_")
-    ),
-    chat_agent(
-        lambda run: CallModel(CompletionRequest("")), lambda reply: (), ScriptedModel([]), tools=[search], kind="mine"
-    ),
+    *(getattr(factories, name)(ScriptedModel([]), [search]) for name in CREATE),
+    custom_agent(tools=[search], kind="mine"),
 ]
 
 
@@ -74,9 +74,8 @@ DIFFERENT: list[tuple[list[Any], list[Any], str]] = [
 def test_different_tools_are_refused(known: list[Any], given: list[Any], difference: str) -> None:
     with pytest.raises(InputError) as caught:
         AgentExecutor(agent=create_react_agent(ScriptedModel([]), known), tools=given)
-    assert str(caught.value) == (
-        f"the agent and the executor have different tools: {difference}; pass the same list to both"
-    )
+    remedy = "pass the same list to both"
+    assert str(caught.value) == f"the agent and the executor have different tools: {difference}; {remedy}"
 
 
 def test_same_parameters_are_the_same_tool() -> None:
@@ -86,7 +85,7 @@ def test_same_parameters_are_the_same_tool() -> None:
 
 
 def test_agent_without_known_tools_takes_any() -> None:
-    unknown = chat_agent(lambda run: CallModel(CompletionRequest("")), lambda reply: (), ScriptedModel([]))
+    unknown = custom_agent()
     assert (unknown.tools, unknown.kind) == (None, "custom")
     for agent in (scripted(answer()), unknown):
         assert AgentExecutor(agent=agent, tools=[echo, fail]).tools
@@ -95,12 +94,10 @@ def test_agent_without_known_tools_takes_any() -> None:
 def test_tools_of_an_agent_must_be_tools() -> None:
     plain: Any = [echo.function]
     with pytest.raises(ToolDefinitionError, match="echo is not a tool; decorate the function"):
-        chat_agent(lambda run: CallModel(CompletionRequest("")), lambda reply: (), ScriptedModel([]), tools=plain)
+        custom_agent(tools=plain)
 
 
 def test_input_keys_are_those_that_the_caller_passes() -> None:
-    from graphexec.memory import BufferMemory
-
     prompt = "{tools}{tool_names}{agent_scratchpad}{question}{chat_history}"
     agent = create_react_agent(ScriptedModel([]), [], prompt=prompt)
     assert AgentExecutor(agent=agent, tools=[]).input_keys == ("question", "chat_history")

@@ -50,9 +50,7 @@ def test_wrong_options_name_a_remedy(options: dict[str, Any], message: str) -> N
 
 
 def test_arguments_by_position_are_refused() -> None:
-    with pytest.raises(
-        SignatureError, match=r"^Box takes its arguments by name, and was given 2 by position; write Box\(size=1\)"
-    ):
+    with pytest.raises(SignatureError, match=r"^Box takes its arguments by name, .* given 2 by position; write Box\("):
         made(3, 4)
 
 
@@ -93,18 +91,6 @@ def test_missing_attribute_is_explained() -> None:
 def test_explained_objects_are_copied_and_pickled() -> None:
     limits = Limits(iterations=3)
     assert copy.deepcopy(limits) == pickle.loads(pickle.dumps(limits)) == limits
-
-
-OWN = {"OpenAICompatible": "models", "BufferMemory": "memory", "UserMessage": "messages", "AgentError": "errors"}
-
-
-@cases("name", OWN)
-def test_import_from_the_wrong_module_is_explained(name: str) -> None:
-    message = f"graphexec has no {name}; write from graphexec.{OWN[name]} import {name}$"
-    with pytest.raises(ImportError, match=message):
-        exec(f"from graphexec import {name}")
-    with pytest.raises(AttributeError, match=message):
-        getattr(graphexec, name)
 
 
 @cases("name", ["nothing", "_nothing", "StateGraph"])

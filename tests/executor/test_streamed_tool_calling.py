@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from graphexec.agents.tool_calling import read
 from graphexec.executor import AnswerDiscarded, parse
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
-from tests.executor.actors import call, echo
+from tests.executor.actors import call, echo, run_by
 from tests.parameters import cases
 
 CALL = call("echo", text="a")
@@ -52,21 +52,16 @@ class Streaming(ScriptedModel):
             yield piece
 
 
-def stream(
-    replies: Sequence[ModelReply], cuts: Sequence[int] = range(50), max_iterations: int = 15
-) -> tuple[list[str], str]:
+def executor_of(replies: Sequence[ModelReply], cuts: Sequence[int] = range(50), **options: Any) -> gx.AgentExecutor:
+    agent = gx.create_tool_calling_agent(Streaming(replies, cuts), [echo])
+    return gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, **options)
+
+
+def stream(*replies: ModelReply, cuts: Sequence[int] = range(50), **options: Any) -> tuple[list[str], str]:
     """Return the pieces of the answer, which are the same in sync and async runs, and the answer of the run."""
-
-    def executor() -> gx.AgentExecutor:
-        agent = gx.create_tool_calling_agent(Streaming(replies, cuts), [echo])
-        return gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=max_iterations)
-
-    async def collect() -> list[str]:
-        return [piece async for piece in executor().astream_answer("?")]
-
-    found = list(executor().stream_answer("?"))
-    assert asyncio.run(collect()) == found
-    return found, executor().run("?").output
+    found, others = (run_by(way, executor_of(replies, cuts, **options)) for way in ("stream_answer", "astream_answer"))
+    assert found == others
+    return found, executor_of(replies, cuts, **options).run("?").output
 
 
 def without_discarded(pieces: Sequence[str]) -> str:
@@ -75,16 +70,30 @@ def without_discarded(pieces: Sequence[str]) -> str:
     return "".join(pieces[last + 1 :])
 
 
-def test_answer_arrives_piece_by_piece() -> None:
-    found, answer = stream([ModelReply("", (CALL,)), ModelReply(ANSWER)])
-    assert found == list(ANSWER)
-    assert answer == ANSWER
+LOOK, END = ModelReply("I look.", (CALL,)), ModelReply(ANSWER)
+GENERATE = {"max_iterations": 1, "early_stopping_method": "generate"}
+STOPPED = "Agent stopped due to iteration limit or time limit."
 
 
-def test_text_before_a_call_is_discarded() -> None:
-    found, _ = stream([ModelReply("I look.", (CALL,)), ModelReply(ANSWER)], [])
-    assert found == ["I look.", AnswerDiscarded("\n"), ANSWER]
-    assert [isinstance(piece, AnswerDiscarded) for piece in found] == [False, True, False]
+@cases(
+    ("replies", "options", "pieces", "answer"),
+    [
+        ([ModelReply("", (CALL,)), END], {}, [*ANSWER], ANSWER),
+        # Text before a call is discarded, also if it is the beginning of the answer, or the call cannot be read.
+        ([LOOK, END], {"cuts": []}, ["I look.", AnswerDiscarded("\n"), ANSWER], ANSWER),
+        ([ModelReply("It is", (CALL,)), END], {"cuts": []}, ["It is", "\n", ANSWER], ANSWER),
+        ([ModelReply("I look.", (ToolCall("1", "echo", "{"),)), END], {"cuts": []}, ["I look.", "\n", ANSWER], ANSWER),
+        # So it is in a run that is stopped, whose last answer is streamed.
+        ([LOOK], {"cuts": [], "max_iterations": 1}, ["I look.", "\n", STOPPED], STOPPED),
+        ([LOOK, END], GENERATE, [*"I look.", "\n", *ANSWER], ANSWER),
+        # Text like a call is held back.
+        *(([ModelReply(text)], {}, [text], text) for text in ('{"a": 1}', "[1]", "```\n1\n```", "  <b>1</b>")),
+    ],
+)
+def test_discarded_text_is_marked(replies: Any, options: Any, pieces: list[str], answer: str) -> None:
+    found, output = stream(*replies, **options)
+    assert (found, output, without_discarded(found)) == (pieces, answer, answer)
+    assert [isinstance(piece, AnswerDiscarded) for piece in found] == [piece == "\n" for piece in pieces]
 
 
 def test_discard_comes_before_the_tool_runs() -> None:
@@ -104,24 +113,6 @@ def test_discard_comes_before_the_tool_runs() -> None:
     pieces.close()
 
 
-def test_discarded_text_is_not_taken_for_the_beginning() -> None:
-    found, answer = stream([ModelReply("It is", (CALL,)), ModelReply(ANSWER)], [])
-    assert found == ["It is", "\n", ANSWER]
-    assert without_discarded(found) == answer
-
-
-def test_stopped_run_discards_the_text() -> None:
-    found, answer = stream([ModelReply("I look.", (CALL,))], [], max_iterations=1)
-    assert found == ["I look.", "\n", answer]
-
-
-def test_generated_answer_of_a_stopped_run_is_streamed() -> None:
-    model = Streaming([ModelReply("I look.", (CALL,)), ModelReply(ANSWER)], range(50))
-    agent = gx.create_tool_calling_agent(model, [echo])
-    executor = gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
-    assert list(executor.stream_answer("?")) == [*"I look.", "\n", *ANSWER]
-
-
 @gx.node
 def check(finish: gx.AgentFinish) -> gx.AgentFinish:
     """Check every answer."""
@@ -129,29 +120,16 @@ def check(finish: gx.AgentFinish) -> gx.AgentFinish:
 
 
 def test_guarded_answer_comes_in_one_piece() -> None:
-    agent = gx.create_tool_calling_agent(Streaming([ModelReply(ANSWER)], range(50)), [echo])
-    plain = gx.AgentExecutor(agent=agent, tools=[echo])
-    executor = plain.splice(gx.edges(check, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish)
+    rows = gx.edges(check, gx.on(gx.AgentFinish, gx.END))
+    executor = executor_of([END]).splice(rows, after=parse, on=gx.AgentFinish)
     assert list(executor.stream_answer("?")) == [ANSWER]
 
 
-def test_text_of_an_unreadable_call_is_discarded() -> None:
-    broken = ToolCall("1", "echo", "{")
-    found, _ = stream([ModelReply("I look.", (broken,)), ModelReply(ANSWER)], [])
-    assert found == ["I look.", "\n", ANSWER]
-
-
 def test_reasoning_that_only_its_end_shows_is_discarded() -> None:
-    found, answer = stream([ModelReply(f"I add.</think>{ANSWER}")], [6])
+    found, answer = stream(ModelReply(f"I add.</think>{ANSWER}"), cuts=[6])
     assert found[0] == "I add."
     assert found[-2:] == ["\n", ANSWER]
     assert without_discarded(found) == answer == ANSWER
-
-
-@cases("text", ['{"a": 1}', "[1]", "```\n1\n```", "  <b>1</b>"])
-def test_text_like_a_call_is_held_back(text: str) -> None:
-    found, answer = stream([ModelReply(text)])
-    assert found == [answer]
 
 
 def test_tag_of_a_call_is_held_back() -> None:
@@ -177,7 +155,7 @@ REPLIES = st.lists(st.builds(ModelReply, TEXTS, CALLS), max_size=4)
 @given(replies=REPLIES, last=TEXTS.filter(is_answer), cuts=st.lists(st.integers(0, 500)))
 def test_pieces_after_the_last_discard_are_the_answer(replies: list[ModelReply], last: str, cuts: list[int]) -> None:
     # The last reply may be no answer either: only reasoning, for example.
-    found, answer = stream([*replies, ModelReply(last), ModelReply(ANSWER)], cuts)
+    found, answer = stream(*replies, ModelReply(last), END, cuts=cuts)
     assert without_discarded(found) == answer
     assert "" not in found
 

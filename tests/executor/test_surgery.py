@@ -8,24 +8,15 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import executor as ex
 from graphexec.effects import CallModel
 from graphexec.errors import GraphError, InputError, UndeclaredOutcomeError
-from graphexec.executor import (
-    Acted,
-    LimitReached,
-    Ready,
-    Replied,
-    check_return_direct,
-    limit_reached,
-    parse,
-    plan,
-    stopped_response,
-)
+from graphexec.executor import Acted, LimitReached, Ready, Replied, check_return_direct, limit_reached, parse, plan
 from graphexec.kernel import rename
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, call, echo, run_executor, scripted
+from tests.executor.actors import act, answer, call, direct, echo, run_executor, scripted
 from tests.parameters import cases
 
 
@@ -37,9 +28,10 @@ def review(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish | Replie
     return Replied(finish.run, reply) if reply.content else finish
 
 
-REVIEWED = gx.edges(
-    review, gx.on(gx.AgentFinish, gx.END) | gx.on(Replied, parse) | gx.on(LimitReached, stopped_response)
-)
+TO_END: Any = gx.on(gx.AgentFinish, gx.END)
+AGAIN: Any = TO_END | gx.on(Replied, parse)
+LIMITED: Any = AGAIN | gx.on(LimitReached, ex.stopped_response)
+REVIEWED: Any = gx.edges(review, LIMITED)
 ANSWERS: list[gx.Node[Any, Any]] = [parse, check_return_direct]
 
 
@@ -48,21 +40,24 @@ def make_reviewer(**options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], **options)
 
 
-def test_loop_within_the_executors_limits_is_accepted() -> None:
-    def executor() -> gx.AgentExecutor:
-        return make_reviewer(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish)
+def add_review(executor: gx.AgentExecutor, rows: Any = REVIEWED) -> gx.AgentExecutor:
+    return executor.splice(rows, after=ANSWERS, on=gx.AgentFinish)
 
-    assert executor().verify().proved
-    done = run_executor(executor)
+
+def answering(**options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=scripted(answer("done")), tools=[], **options)
+
+
+def test_loop_within_the_executors_limits_is_accepted() -> None:
+    assert add_review(make_reviewer(max_model_calls=10)).verify().proved
+    done = run_executor(lambda: add_review(make_reviewer(max_model_calls=10)))
     assert (done.outcome.output, done.spent["model_calls"]) == ("three", 4)
 
 
 def test_a_refused_loop_names_the_limit_to_set() -> None:
     with pytest.raises(gx.UnprovedError, match=r"Set max_model_calls, or agent_limits\(model_calls=\.\.\.\)"):
-        make_reviewer().splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish)
-    assert (
-        not make_reviewer(allow_nonterminating=True).splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish).verify().proved
-    )
+        add_review(make_reviewer())
+    assert not add_review(make_reviewer(allow_nonterminating=True)).verify().proved
 
 
 @gx.charged(when_spent=limit_reached)
@@ -77,28 +72,20 @@ def doubt(finish: gx.AgentFinish) -> gx.AgentFinish | Replied:
     return finish
 
 
-DEBATED = gx.edges(
-    debate, gx.on(gx.AgentFinish, gx.END) | gx.on(Replied, parse) | gx.on(LimitReached, stopped_response)
-)
-DOUBTED = gx.edges(doubt, gx.on(gx.AgentFinish, gx.END) | gx.on(Replied, parse))
-SETTINGS: dict[str, Any] = {
-    "max_iterations": 5,
-    "max_execution_time": 60,
-    "max_model_calls": 10,
-    "max_tool_calls": 10,
-    "max_fan_out": 3,
-}
+DEBATED, DOUBTED = gx.edges(debate, LIMITED), gx.edges(doubt, AGAIN)
+SETTINGS = dict.fromkeys(("max_model_calls", "max_tool_calls"), 10) | {"max_execution_time": 60}
+SETTINGS |= {"max_iterations": 5, "max_fan_out": 3}
 
 
 @cases("unset", [None, *SETTINGS])
 @cases("rows", [REVIEWED, DEBATED, DOUBTED])
 def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) -> None:
-    options = {name: value for name, value in SETTINGS.items() if name != unset}
+    options: dict[str, Any] = {name: value for name, value in SETTINGS.items() if name != unset}
     if unset == "max_iterations":
         options[unset] = None
     refusal = None
     try:
-        make_reviewer(**options).splice(rows, after=ANSWERS, on=gx.AgentFinish)
+        add_review(make_reviewer(**options), rows)
     except gx.UnprovedError as error:
         refusal = str(error)
     assert (refusal is None) == (rows is REVIEWED and unset != "max_model_calls")
@@ -107,7 +94,7 @@ def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) ->
 
 def test_surgery_keeps_the_executors_options() -> None:
     plain = make_reviewer(max_model_calls=10, return_intermediate_steps=True)
-    changed = plain.splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish)
+    changed = add_review(plain)
     assert (changed.limits, changed.agent, changed.return_intermediate_steps) == (plain.limits, plain.agent, True)
     assert "review" not in plain.graph
 
@@ -134,9 +121,10 @@ def proofread(ending: gx.AgentFinish | gx.StoppedResponse) -> gx.AgentFinish | g
 def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
     """`END` in the rows then means the node that saves the memory."""
     memory = BufferMemory()
-    executor = gx.AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory)
-    rows = gx.edges(proofread, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END))
-    executor = executor.splice(rows, after=[*ANSWERS, stopped_response], on=[gx.AgentFinish, gx.StoppedResponse])
+    rows = gx.edges(proofread, TO_END | gx.on(gx.StoppedResponse, gx.END))
+    executor = answering(memory=memory).splice(
+        rows, after=[*ANSWERS, ex.stopped_response], on=[gx.AgentFinish, gx.StoppedResponse]
+    )
     assert {str(edge) for edge in executor.graph.edges if edge.source == "proofread"} == {
         "proofread --AgentFinish--> save_memory",
         "proofread --StoppedResponse--> save_memory",
@@ -164,7 +152,7 @@ def test_a_replacement_is_narrowed() -> None:
     def read(replied: Replied) -> Acted | gx.AgentFinish:
         return gx.AgentFinish({"output": "read"})
 
-    plain = gx.AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=True)
+    plain = answering(handle_parsing_errors=True)
     with pytest.raises(GraphError, match="parse never returns Ready; remove"):
         plain.replace(rename(read, "parse"))
     assert plain.replace(rename(read, "parse"), narrowed=True).run("q").output == "read"
@@ -176,19 +164,14 @@ def test_replacement_is_proved_within_the_limits() -> None:
     def guess(ready: Ready) -> Replied:
         raise AssertionError("nothing calls this")
 
-    guessing = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=None, max_model_calls=3)
+    guessing = answering(max_iterations=None, max_model_calls=3)
     with pytest.raises(gx.UnprovedError, match="Set max_iterations"):
         guessing.replace(rename(guess, "plan"))
 
 
 def test_an_edge_is_dropped() -> None:
-    @gx.tool(return_direct=True)
-    def direct() -> str:
-        """Answer at once."""
-        return "direct"
-
     def executor() -> gx.AgentExecutor:
-        model = ScriptedModel([call("direct", "a"), "done"])
+        model = ScriptedModel([call("direct", text="direct"), "done"])
         return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [direct]), tools=[direct])
 
     assert executor().run("q").output == "direct"
@@ -200,13 +183,13 @@ def test_an_edge_is_dropped() -> None:
 
 
 def test_nodes_behind_a_dropped_edge_go_with_it() -> None:
-    executor = gx.AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=parse, on=Acted)
+    executor = answering().drop_edge(after=parse, on=Acted)
     assert list(executor.graph.nodes) == ["plan", "parse", "stopped_response"]
     assert executor.run("q").output == "done"
 
 
 def test_graph_that_can_only_stop_has_a_warning() -> None:
-    plain = gx.AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=check_return_direct, on=gx.AgentFinish)
+    plain = answering().drop_edge(after=check_return_direct, on=gx.AgentFinish)
     verdict = plain.drop_edge(after=parse, on=gx.AgentFinish).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
@@ -218,6 +201,6 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
 def test_graph_is_spliced_if_some_limit_ends_it() -> None:
     plain = make_reviewer(max_model_calls=10)
     changed = plain.with_graph(gx.splice(plain.graph, REVIEWED, after=ANSWERS, on=gx.AgentFinish))
-    assert changed.graph.edges == plain.splice(REVIEWED, after=ANSWERS, on=gx.AgentFinish).graph.edges
+    assert changed.graph.edges == add_review(plain).graph.edges
     with pytest.raises(GraphError, match="this loop can run forever"):
         gx.splice(plain.graph, DOUBTED, after=parse, on=gx.AgentFinish)

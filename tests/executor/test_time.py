@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,14 +31,8 @@ SECONDS = 1.5
 AT_MOST = 1.7
 
 
-def run_timed(executor: AgentExecutor) -> tuple[RunResult, Stopwatch]:
-    with Stopwatch() as watch:
-        result = executor.run("q")
-    return result, watch
-
-
-def arun_timed(executor: AgentExecutor, released: threading.Event) -> tuple[RunResult, Stopwatch]:
-    async def time_run() -> tuple[RunResult, Stopwatch]:
+def time_run(executor: AgentExecutor, how: str, released: threading.Event) -> tuple[RunResult, Stopwatch]:
+    async def time_async() -> tuple[RunResult, Stopwatch]:
         try:
             with Stopwatch() as watch:
                 result = await executor.arun("q")
@@ -47,11 +41,11 @@ def arun_timed(executor: AgentExecutor, released: threading.Event) -> tuple[RunR
             # Released before asyncio.run waits for running threads.
             released.set()
 
-    return asyncio.run(time_run())
-
-
-def time_run(executor: AgentExecutor, how: str, released: threading.Event) -> tuple[RunResult, Stopwatch]:
-    return run_timed(executor) if how == "sync" else arun_timed(executor, released)
+    if how == "async":
+        return asyncio.run(time_async())
+    with Stopwatch() as watch:
+        result = executor.run("q")
+    return result, watch
 
 
 @pytest.fixture
@@ -61,54 +55,46 @@ def released() -> Iterator[threading.Event]:
     event.set()
 
 
-def make_blocking_tool(released: threading.Event) -> AnyTool:
-    @tool
-    def slow() -> str:
+HOW = pytest.mark.parametrize("how", ["sync", "async"])
+
+
+def make_slow_tool(kind: str, released: threading.Event) -> AnyTool:
+    """Return a tool that takes half a minute, in a thread or in the loop, where it may ignore cancellation."""
+
+    def block() -> str:
         """Take half a minute."""
         released.wait(30)
         return "late"
 
-    return slow
-
-
-def make_async_tool(released: threading.Event) -> AnyTool:
-    @tool
-    async def slow() -> str:
+    async def wait() -> str:
         """Take half a minute."""
         await until(released)
         return "late"
 
-    return slow
-
-
-def make_stubborn_tool(released: threading.Event) -> AnyTool:
-    @tool
-    async def slow() -> str:
-        """Take half a minute, ignoring cancellation."""
+    async def insist() -> str:
+        """Take half a minute."""
         while not released.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await until(released)
         return "late"
 
-    return slow
+    functions: dict[str, Any] = {"blocking": block, "async": wait, "stubborn": insist}
+    made: AnyTool = tool(name="slow")(functions[kind])
+    return made
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("how", ["sync", "async"])
-@pytest.mark.parametrize("make", [make_blocking_tool, make_async_tool, make_stubborn_tool])
-def test_slow_tool_is_cut_without_losing_other_results(
-    how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
-) -> None:
+@HOW
+@pytest.mark.parametrize("kind", ["blocking", "async", "stubborn"])
+def test_slow_tool_is_cut_without_losing_other_results(how: str, kind: str, released: threading.Event) -> None:
     turns = [act("echo", text="before"), [act("echo", text="first"), act("slow"), act("echo", text="last")]]
-    executor = AgentExecutor(agent=scripted(*turns), tools=[echo, make(released)], max_execution_time=SECONDS)
+    executor = AgentExecutor(
+        agent=scripted(*turns), tools=[echo, make_slow_tool(kind, released)], max_execution_time=SECONDS
+    )
     result, watch = time_run(executor, how, released)
     assert SECONDS <= watch.elapsed < watch.extend(AT_MOST)
     assert result.reason == "seconds"
-    assert [(step.status, step.observation) for step in result.steps if step.status == "ok"] == [
-        ("ok", "before"),
-        ("ok", "first"),
-        ("ok", "last"),
-    ]
+    assert [step.observation for step in result.steps if step.status == "ok"] == ["before", "first", "last"]
     (cut,) = [step for step in result.steps if step.status == "cut"]
     assert cut.observation.startswith("slow was cut off: the limit of 1.5 seconds was reached")
     assert result.steps[2] is cut
@@ -133,7 +119,7 @@ def test_slow_model_is_cut_at_the_deadline(how: str) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("how", ["sync", "async"])
+@HOW
 def test_slow_callable_agent_is_cut(how: str, released: threading.Event) -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if steps:
@@ -148,7 +134,7 @@ def test_slow_callable_agent_is_cut(how: str, released: threading.Event) -> None
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("how", ["sync", "async"])
+@HOW
 def test_queued_calls_do_not_start_after_the_deadline(how: str, released: threading.Event) -> None:
     started: list[int] = []
 
@@ -167,13 +153,10 @@ def test_queued_calls_do_not_start_after_the_deadline(how: str, released: thread
     assert [step.status for step in result.steps] == ["cut"] * 5
 
 
-@pytest.mark.parametrize("make", [make_blocking_tool, make_async_tool])
-@pytest.mark.parametrize("how", ["sync", "async"])
-def test_timeout_of_a_tool_is_an_observation(
-    how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
-) -> None:
-    patient = make(released)
-    impatient = tool(timeout=0.05)(patient.function)
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+@HOW
+def test_timeout_of_a_tool_is_an_observation(how: str, kind: str, released: threading.Event) -> None:
+    impatient = dataclasses.replace(make_slow_tool(kind, released), timeout=0.05)
     executor = AgentExecutor(agent=scripted([act("slow"), act("echo", text="a")], answer()), tools=[impatient, echo])
     result, watch = time_run(executor, how, released)
     assert watch.elapsed < watch.extend(0.7)
@@ -185,7 +168,7 @@ def test_timeout_of_a_tool_is_an_observation(
 
 
 @pytest.mark.parametrize("limit", [None, 20.0])
-@pytest.mark.parametrize("how", ["sync", "async"])
+@HOW
 def test_timeout_error_of_a_tool_is_its_error(how: str, limit: float | None, released: threading.Event) -> None:
     @tool
     def blocking() -> str:
@@ -199,11 +182,8 @@ def test_timeout_error_of_a_tool_is_its_error(how: str, limit: float | None, rel
             await asyncio.sleep(30)
         return "never"
 
-    executor = AgentExecutor(
-        agent=scripted([act("blocking"), act("awaiting")], act("blocking"), act("awaiting"), answer()),
-        tools=[blocking, awaiting],
-        max_execution_time=limit,
-    )
+    agent = scripted([act("blocking"), act("awaiting")], act("blocking"), act("awaiting"), answer())
+    executor = AgentExecutor(agent=agent, tools=[blocking, awaiting], max_execution_time=limit)
     result, _ = time_run(executor, how, released)
     assert result.reason == "finished"
     assert [step.observation for step in result.steps] == [
@@ -212,7 +192,7 @@ def test_timeout_error_of_a_tool_is_its_error(how: str, limit: float | None, rel
     ] * 2
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@HOW
 def test_timeout_error_of_a_model_is_raised(how: str, released: threading.Event) -> None:
     class TimingOut(BlockingModel):
         def complete(self, request: Any, *, timeout: float | None = None) -> Any:
@@ -226,7 +206,7 @@ def test_timeout_error_of_a_model_is_raised(how: str, released: threading.Event)
         time_run(executor, how, released)
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@HOW
 def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.Event) -> None:
     class Punctual(BlockingModel):
         """A model that waits for the given timeout, as an HTTP client does, on a clock that is slightly fast."""
@@ -245,7 +225,7 @@ def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.
 
 
 @pytest.mark.parametrize("limit", [0, 0.0])
-@pytest.mark.parametrize("how", ["sync", "async"])
+@HOW
 def test_time_limit_of_zero_stops_before_planning(how: str, limit: float, released: threading.Event) -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=limit)
     result, _ = time_run(executor, how, released)
@@ -267,16 +247,6 @@ def test_time_of_the_streams_consumer_counts() -> None:
     assert (limit_of(done.outcome).limit, done.spent.seconds) == ("seconds", 6)
 
 
-def make_ticking_tool(clock: FakeClock) -> AnyTool:
-    @tool
-    def tick() -> float:
-        """Take a second."""
-        clock.advance(1)
-        return clock.seconds
-
-    return tick
-
-
 def test_seconds_are_counted_by_a_monotonic_clock() -> None:
     assert AgentExecutor(agent=scripted(answer()), tools=[]).run_context.clock is time.monotonic
 
@@ -284,29 +254,27 @@ def test_seconds_are_counted_by_a_monotonic_clock() -> None:
 def test_time_continues_after_a_pause() -> None:
     def script() -> Script[Ready, Ending]:
         clock = FakeClock(1000)
-        executor = AgentExecutor(
-            agent=scripted(act("tick")),
-            tools=[make_ticking_tool(clock)],
-            max_iterations=None,
-            max_execution_time=3,
-            allow_nonterminating=True,
-        )
-        return dataclasses.replace(
-            script_of(executor), run_context=dataclasses.replace(executor.run_context, clock=clock)
-        )
+
+        @tool
+        def tick() -> float:
+            """Take a second."""
+            clock.advance(1)
+            return clock.seconds
+
+        limits: dict[str, Any] = {"max_iterations": None, "max_execution_time": 3, "allow_nonterminating": True}
+        executor = AgentExecutor(agent=scripted(act("tick")), tools=[tick], **limits)
+        context = dataclasses.replace(executor.run_context, clock=clock)
+        return dataclasses.replace(script_of(executor), run_context=context)
 
     result = run_script(script)
-    assert isinstance(result.outcome, StoppedResponse)
-    assert result.outcome.limit == Exhausted("seconds", 3, 3)
-    assert len(result.outcome.steps) == 3
+    endings = [result.outcome]
     for text in result.texts:
         again = script()
         # Another clock, as in a later process.
-        paused = dataclasses.replace(again, value=Snapshot.from_json(text, again.graph))
-        resumed = run(paused.graph, paused.value, paused.run_context)
-        assert isinstance(resumed.outcome, StoppedResponse)
-        assert resumed.outcome.limit == Exhausted("seconds", 3, 3)
-        assert len(resumed.outcome.steps) == 3
+        endings.append(run(again.graph, Snapshot.from_json(text, again.graph), again.run_context).outcome)
+    for ending in endings:
+        assert isinstance(ending, StoppedResponse)
+        assert (ending.limit, len(ending.steps)) == (Exhausted("seconds", 3, 3), 3)
 
 
 def test_cancelled_run_cancels_its_tools() -> None:
@@ -353,16 +321,10 @@ def test_abandoned_tool_does_not_delay_the_exit(how: str, kind: str) -> None:
             {wait}
             return "late"
 
-        executor = AgentExecutor(
-            agent=lambda steps, inputs: AgentAction("slow", {{}}), tools=[slow], max_execution_time=0.1
-        )
+        agent = lambda steps, inputs: AgentAction("slow", {{}})
+        executor = AgentExecutor(agent=agent, tools=[slow], max_execution_time=0.1)
         print({run}.reason)
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     assert (done.stdout, done.stderr) == ("seconds\n", "")

@@ -9,8 +9,9 @@ import pytest
 
 from graphexec import AgentExecutor, AgentFinish, ParseError
 from graphexec.errors import AgentError
-from tests.executor.actors import act, answer, echo, observations, run_async, run_executor, run_sync, statuses
+from tests.executor.actors import act, answer, echo, observations, run_async, run_sync, statuses
 from tests.parameters import cases
+from tests.semantics.endings import A, B, C, run_agent
 
 HOW = cases("run", [run_sync, run_async])
 
@@ -43,14 +44,10 @@ BOTH = cases("agent", [make_generator_agent, make_async_generator_agent])
 @BOTH
 @cases(
     "chunks",
-    [
-        [[act("echo", text="a")], [act("echo", text="b"), act("echo", text="c")]],
-        [act("echo", text="a"), act("echo", text="b"), act("echo", text="c")],
-        [[], [act("echo", text="a")], (), act("echo", text="b"), (act("echo", text="c"),)],
-    ],
+    [[[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)]],
 )
 def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any) -> None:
-    result = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    result = run_agent(agent(*chunks))
     assert observations(result) == ["a", "b", "c"]
     # All of them are one decision.
     assert result.spent.iterations == result.spent["model_calls"] == 2
@@ -59,7 +56,7 @@ def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any
 @BOTH
 @cases("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
 def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> None:
-    result = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    result = run_agent(agent(*chunks))
     assert isinstance(result.outcome, AgentFinish)
     assert result.outcome.output == "one"
 
@@ -86,9 +83,7 @@ def test_invalid_chunks_are_agent_errors(run: Any, agent: Any, chunks: Any, says
 
 @BOTH
 def test_empty_chunks_are_a_parse_error(agent: Callable[..., Any]) -> None:
-    result = run_executor(
-        lambda: AgentExecutor(agent=agent([], []), tools=[echo], handle_parsing_errors=True, max_iterations=3)
-    )
+    result = run_agent(agent([], []), handle_parsing_errors=True, max_iterations=3)
     assert statuses(result) == ["parse_error"]
 
 
@@ -97,8 +92,8 @@ def test_generators_return_value_is_its_last_chunk(run: Any) -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if steps:
             return answer(len(steps))
-        yield act("echo", text="a")
-        return [act("echo", text="b")]
+        yield A
+        return [B]
 
     assert run(AgentExecutor(agent=decide, tools=[echo])).output == 2
 
@@ -109,7 +104,7 @@ def test_parse_error_between_chunks_is_fed_back(run: Any) -> None:
         if steps:
             yield answer(steps[0].observation)
             return
-        yield act("echo", text="a")
+        yield A
         raise ParseError("unreadable", observation="Again!")
 
     async def decide_async(steps: Any, inputs: Any) -> AsyncIterator[Any]:
