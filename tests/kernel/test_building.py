@@ -220,7 +220,7 @@ def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
 
 
 def test_two_outcomes_with_one_name_are_reported_once() -> None:
-    other = final(dataclass(frozen=True)(type("Total", (), {})))
+    other: Any = final(dataclass(frozen=True)(type("Total", (), {})))
     create = node_returning(other)
     table = SPLIT | HALVE | TRIPLE | JOIN | row(create, on(other, END))
     assert texts_of(table, m.split) == [

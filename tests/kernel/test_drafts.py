@@ -10,8 +10,19 @@ from graphexec.errors import Fault, NodeError, UnhandledOutcomeError
 from graphexec.kernel import Edge, bind
 from graphexec.kernel.surgery import unbind
 from graphexec.kernel.validation import faults_of
-from tests.drivers import LIVE, Script, run_script
-from tests.kernel.machines import Even, Number, Odd, Sum, Total, halve, join, split, triple, without_handlers
+from tests.drivers import LIVE
+from tests.kernel.machines import (
+    Even,
+    Number,
+    Odd,
+    Sum,
+    Total,
+    halve,
+    join,
+    run_machine,
+    split,
+    triple,
+)
 
 row: Any = edges
 lax: Any = draft
@@ -28,13 +39,13 @@ def test_draft_runs_until_an_edge_is_missing() -> None:
     with pytest.raises(GraphError):
         graph(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
     with pytest.raises(UnhandledOutcomeError) as caught:
-        run_script(lambda: Script(incomplete_diamond(), Number(3), without_handlers()))
+        run_machine(incomplete_diamond(), Number(3))
     error = caught.value
     assert (error.node, error.outcome) == ("split", Odd(3))
     assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
     assert error.__cause__ is None
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
-        run_script(lambda: Script(incomplete_diamond(), Number(4), without_handlers()))
+        run_machine(incomplete_diamond(), Number(4))
 
 
 def test_draft_of_a_total_table_equals_its_graph() -> None:
@@ -46,7 +57,7 @@ def test_draft_of_a_total_table_equals_its_graph() -> None:
     )
     drafted, checked = draft(table, start=split), graph(table, start=split)
     assert (str(drafted), list(drafted.nodes)) == (str(checked), list(checked.nodes))
-    assert run_script(lambda: Script(drafted, Number(3), without_handlers())).outcome == Total("tripled to 10")
+    assert run_machine(drafted, Number(3)).outcome == Total("tripled to 10")
 
 
 def test_draft_may_have_nodes_without_edges() -> None:
@@ -57,18 +68,15 @@ def test_draft_may_have_nodes_without_edges() -> None:
     machine = lax(row(split, on(Even, halve) | on(Odd, triple)) | row(settle, on(Sum, join)), start=split)
     assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
-        run_script(lambda: Script(machine, Snapshot("settle", Total("so")), without_handlers()), drivers=LIVE)
+        run_machine(machine, Snapshot("settle", Total("so")), drivers=LIVE)
     # A graph that was built without `graph` may have such edges.
-    machine: Graph[Number, Any] = Graph(
-        [split, halve],
-        [Edge("split", Even, "halve"), Edge("split", Odd, "triple"), Edge("triple", Sum, "join")],
-        "split",
-    )
-    assert len(machine.edges) == 3
+    lines = [Edge("split", Even, "halve"), Edge("split", Odd, "triple"), Edge("triple", Sum, "join")]
+    unchecked: Graph[Number, Any] = Graph([split, halve], lines, "split")
+    assert len(unchecked.edges) == 3
     with pytest.raises(UnhandledOutcomeError, match="halve returned a Sum"):
-        run_script(lambda: Script(machine, Number(4), without_handlers()))
+        run_machine(unchecked, Number(4))
     with pytest.raises(UnhandledOutcomeError, match="split returned an Odd"):
-        run_script(lambda: Script(machine, Number(3), without_handlers()))
+        run_machine(unchecked, Number(3))
 
 
 def test_faults_of_a_draft_are_reported() -> None:

@@ -282,11 +282,11 @@ class TestNesting:
         machine: gx.Graph[Job, Minutes] = gx.graph(table, start=first)
         assert minutes_of(machine, "a") == ("re: re: a",)
         assert [{*one.frames} for one in pauses_of(machine, Job(("a",)))] == [{"first"}, {"second"}]
-        machine, agenda = department(office(survey())), Agenda((("a", "b"), ("c",)))
-        paused = pauses_of(machine, agenda)
+        nested, agenda = department(office(survey())), Agenda((("a", "b"), ("c",)))
+        paused = pauses_of(nested, agenda)
         assert [{*one.frames} for one in paused] == [{"team", "team.look"}] * 3
         assert paused[2].frames["team"] == Agenda((("c",),), ("re: a", "re: b"))
-        assert run_machine(machine, agenda, answering()).outcome == Minutes(("re: a", "re: b", "re: c"))
+        assert run_machine(nested, agenda, answering()).outcome == Minutes(("re: a", "re: b", "re: c"))
 
 
 @final

@@ -35,7 +35,7 @@ def executor(replies: list[str], **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)
 
 
-def journal_of(result: RunResult) -> Journal[Any]:
+def journal_of(result: RunResult) -> Journal:
     assert result.journal is not None
     return result.journal
 

@@ -111,9 +111,9 @@ def test_what_cannot_be_pickled_or_copied_is_kept() -> None:
     assert same.__cause__.of == same.effect
     assert copy.copy(error).effect is effect
     assert copy.deepcopy(error).effect == effect
-    error = GraphexecError("it failed")
-    error.__dict__["held"] = held = _Uncopied()
-    assert vars(copy.deepcopy(error)) == {"held": held}
+    failed = GraphexecError("it failed")
+    failed.__dict__["held"] = held = _Uncopied()
+    assert vars(copy.deepcopy(failed)) == {"held": held}
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=3))
     assert copy.copy(verdict) is copy.deepcopy(verdict) is verdict
     restored = pickle.loads(pickle.dumps(verdict))

@@ -165,8 +165,8 @@ def skip(tock: m.Tock) -> m.Tock:
 def test_splice_changes_an_asking_node_or_a_loop() -> None:
     machine = gx.splice(m.INTERVIEW, DOUBT, after=interview, on=m.Interview)
     assert run_to(machine, m.Topic("tea", 1), m.reporter()) == m.Interview(("re: tea 0 0", "re: sure?"))
-    machine = gx.splice(m.CLOCK, gx.edges(skip, gx.on(m.Tock, tock)), after=tick, on=m.Tock)
-    assert m.run_machine(machine, m.Tick(), m.limited(iterations=2)).outcome.at == m.Tick(202)
+    clock = gx.splice(m.CLOCK, gx.edges(skip, gx.on(m.Tock, tock)), after=tick, on=m.Tock)
+    assert m.run_machine(clock, m.Tick(), m.limited(iterations=2)).outcome.at == m.Tick(202)
     faults = m.faults_of(gx.splice, m.DIAMOND, gx.edges(count, gx.on(m.Sum, m.join)), after=m.split, on=[m.Even, m.Odd])
     assert {fault.split()[1] for fault in faults} == {"halve", "triple"}
 
@@ -356,7 +356,7 @@ async def whisper(left: m.Left, greeting: Greeting) -> m.Total:
     return m.Total(greeting.word.lower())
 
 
-GREET = m.machine_of(greet)
+GREET: gx.Graph[m.Number, m.Total] = m.machine_of(greet)
 
 
 @gx.node
