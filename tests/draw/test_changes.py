@@ -44,9 +44,7 @@ def test_parts_are_marked_by_their_change() -> None:
         "revise --Text--> criticize": "added",
         "revise --GivenUp--> END": "added",
     }
-
-
-def test_changed_edges_name_both_targets_beside_their_neighbours() -> None:
+    # Changed edges name both targets, beside their neighbours.
     picture = changed()
     labels = {(arrow.outcome, arrow.target): arrow.lines for arrow in picture.arrows}
     assert labels["Poor", "revise"] == ("~ Poor", "before: to polish")
@@ -56,15 +54,13 @@ def test_changed_edges_name_both_targets_beside_their_neighbours() -> None:
     assert [arrow.target for arrow in picture.arrows if arrow.outcome == "Poor"] == ["revise", "polish"]
 
 
-def test_changed_node_says_what_was_changed() -> None:
+def test_changed_nodes_and_caption_say_what_was_changed() -> None:
     picture = picture_of_changes(diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR))
     assert changes(picture) == {"parse": "changed", "parse --Ready--> plan": "added"}
     (parse,) = [box for box in picture.boxes if box.change]
     assert parse.title == "~ parse"
     assert " ".join(parse.notes) == "returns: was Acted | AgentFinish, now Acted | AgentFinish | Ready"
-
-
-def test_caption_has_counts_limits_and_bounds() -> None:
+    # The caption has counts, limits and bounds.
     caption = changed().caption
     assert caption[:3] == (
         "1 node added, 1 node removed, 2 edges added, 1 edge removed, 2 edges changed.",

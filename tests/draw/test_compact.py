@@ -146,7 +146,7 @@ def test_traces_of_version_2_and_of_several_runs_are_read() -> None:
     # Each start begins a run.
     text = record_run()
     assert read_trace(text + OLD.read_text(encoding="utf-8") + text)[-20:] == read_trace(text)
-    """A record of an error that prevented the run is alone."""
+    # A record of an error that prevented the run is alone.
     assert TraceReader().read('{"event": "result", "a": {"=": 3}}', "line 1") == {"event": "result", "a": {"=": 3}}
 
 

@@ -46,7 +46,7 @@ def selected(page: Page) -> str:
     return shown(page, "#detail .where")
 
 
-def test_first_difference_is_selected(compared: Compare) -> None:
+def test_first_difference_but_of_ids_and_times_is_selected(compared: Compare) -> None:
     texts = [f"I look at the {word} shop 1." for word in ("first", "second")]
     page = compared(*map(shopping, texts))
     assert selected(page) == "step 5 in A · step 5 in B"
@@ -54,9 +54,7 @@ def test_first_difference_is_selected(compared: Compare) -> None:
     assert page.locator("del, ins").all_inner_texts() == ["first", "second"]
     assert page.locator(".side-text .text").all_inner_texts() == texts
     assert page.locator(".row.current.differs").get_attribute("data-position") == "5"
-
-
-def test_ids_and_times_are_no_difference(compared: Compare) -> None:
+    # Ids and times are no difference.
     page = compared(shopping(), shopping(slower=0.5))
     assert known(page) == "The runs do not differ, except in ids, times and tokens."
     assert page.locator(".row.differs").count() == 0
@@ -183,7 +181,7 @@ def evaluated(browser: Browser, module: str, call: str, cases: object) -> Any:
 
 
 @pytest.mark.full
-def test_alignment_has_every_step_once(browser: Browser) -> None:
+def test_alignment_has_every_step_once_in_linear_time(browser: Browser) -> None:
     chance = random.Random(19)
     cases = [["".join(chance.choices("abcABC", k=chance.randrange(12))) for _ in range(2)] for _ in range(500)]
     steps = "[...text].map((letter) => ({content: letter, kind: letter.toLowerCase(), node: letter.toLowerCase()}))"
@@ -193,10 +191,6 @@ def test_alignment_has_every_step_once(browser: Browser) -> None:
         assert [right for _, right in pairs if right is not None] == [*range(len(other))]
         both = [(one[left], other[right]) for left, right in pairs if None not in (left, right)]
         assert all(left.lower() == right.lower() for left, right in both)
-
-
-@pytest.mark.full
-def test_alignment_takes_linear_time(browser: Browser) -> None:
     call = """(() => {
         const steps = (seed) => Array.from({ length: one }, (_, at) => {
           const content = String((at * seed) % 7919);

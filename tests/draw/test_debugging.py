@@ -55,7 +55,7 @@ def test_keys_visit_the_failed_steps(pages: Pages) -> None:
     assert len(lines) == 5
 
 
-def test_failed_run_shows_where_it_failed(pages: Pages) -> None:
+def test_failed_runs_show_where_and_what_they_received(pages: Pages) -> None:
     page = pages.run(debugged.failed_run())
     assert "failed" in (page.locator("[data-node=plan]").get_attribute("class") or "").split()
     assert page.locator("#drawing .failed").count() == 1
@@ -67,9 +67,7 @@ def test_failed_run_shows_where_it_failed(pages: Pages) -> None:
     assert shown(page, ".row.current.bad .name b") == "plan"
     for fact in ("acomplete", "2.50 s"):
         assert fact in shown(page, "#detail")
-
-
-def test_failed_node_shows_what_it_received(pages: Pages) -> None:
+    # A failed node shows what it received.
     page = pages.run(failed_node(), "#step=9", size=(1100, 900))
     received = page.locator("#detail .part").first
     assert received.inner_text().split("\n\n")[0] == "INPUT"
@@ -167,7 +165,7 @@ def test_address_names_the_step(pages: Pages) -> None:
     assert where(page) == "16 / 60"
 
 
-def test_stopped_run_says_what_repeated(pages: Pages) -> None:
+def test_stopped_run_says_what_repeated_and_failed(pages: Pages) -> None:
     page = pages.run(stopped_run(), "#step=17")
     data = page.locator("#detail .outcome .data")
     assert data.locator(":scope > dt").all_inner_texts() == ["run", "limit"]
@@ -182,9 +180,7 @@ def test_stopped_run_says_what_repeated(pages: Pages) -> None:
     assert steps == [f"step {at}" for at in (3, 7, 11, 15)]
     stopped.locator("a.step", has_text="step 11").click()
     assert where(page).startswith("11 / ")
-
-
-def test_failed_steps_are_described(pages: Pages) -> None:
+    # It says what failed, too.
     page = pages.run(record(fetching("bad1", "good1", "bad2", "good2"), "q", max_iterations=4))
     assert "Something failed in 2 of 4 iterations." in shown(page, ".part.stopped")
     page = pages.run(record([*fetching(*(f"bad{at}" for at in range(11))), (1.0, answering("No."))], "q"))

@@ -215,7 +215,7 @@ def test_drawing_is_one_stop(pages: Pages) -> None:
     assert page.locator("#drawing [tabindex='0']").count() == 1
 
 
-def test_arrow_keys_follow_the_drawing(pages: Pages) -> None:
+def test_arrow_keys_follow_the_named_parts(pages: Pages) -> None:
     page = pages.text(page_text("five nodes"))
     # The first stop leads to the steps.
     press(page, "Tab")
@@ -233,6 +233,17 @@ def test_arrow_keys_follow_the_drawing(pages: Pages) -> None:
     page.locator("[data-node='parse']").focus()
     press(page, "Enter")
     assert where(page) == "2 / 60"
+    # Parts have names.
+    page = pages.text(page_text("five nodes"))
+
+    def names() -> list[Any]:
+        return [one.get_attribute("aria-label") for one in page.locator("#drawing [role=button]").all()]
+
+    assert None not in names()
+    assert {"parse, failed", "Replied ×16, from plan to parse"} <= {*names()}
+    assert page.locator("[aria-current=step]").get_attribute("aria-label") == "END"
+    press(page, "Home")
+    assert {"parse", "Replied, from plan to parse"} <= {*names()}
 
 
 # Steps along the arrow keys from the focused part; returns the labels of the parts that were never reached.
@@ -266,16 +277,3 @@ def test_machine_alone_is_read_with_the_keyboard(pages: Pages) -> None:
     for _ in range(12):
         press(page, "ArrowDown")
         assert is_in_sight(page, "[tabindex]:focus")
-
-
-def test_parts_have_names(pages: Pages) -> None:
-    page = pages.text(page_text("five nodes"))
-
-    def names() -> list[Any]:
-        return [one.get_attribute("aria-label") for one in page.locator("#drawing [role=button]").all()]
-
-    assert None not in names()
-    assert {"parse, failed", "Replied ×16, from plan to parse"} <= {*names()}
-    assert page.locator("[aria-current=step]").get_attribute("aria-label") == "END"
-    press(page, "Home")
-    assert {"parse", "Replied, from plan to parse"} <= {*names()}

@@ -66,20 +66,18 @@ def run_until(number: int) -> tuple[Strict, ValueError | None]:
     return observer, None
 
 
-def test_records_end_at_the_event_that_ended_the_run() -> None:
-    everything, nothing = run_until(1000)
-    assert nothing is None
-    # The last event, `Done`, is that of a run that is over.
-    for number in range(len(everything.seen) - 1):
-        observer, error = run_until(number)
-        assert error is not None
-        *before, last = observer.seen[: number + 1]
-        # A request and a reply are in the snapshot when an observer is called; an entry and a move are not.
-        happened = [*before, last] if isinstance(last, (gx.Asked, gx.Answered)) else before
-        assert events_of(error) == [(type(event).__name__.lower(), event.node) for event in happened]
-        snapshot, failed = gx.snapshot_of(error), recording_of(error).records[-2]
-        assert snapshot is not None
-        assert (failed["event"], failed["node"]) == ("failed", snapshot.node)
+# The last event, `Done`, is that of a run that is over.
+@cases("number", range(len(run_until(1000)[0].seen) - 1))
+def test_records_end_at_the_event_that_ended_the_run(number: int) -> None:
+    observer, error = run_until(number)
+    assert error is not None
+    *before, last = observer.seen[: number + 1]
+    # A request and a reply are in the snapshot when an observer is called; an entry and a move are not.
+    happened = [*before, last] if isinstance(last, (gx.Asked, gx.Answered)) else before
+    assert events_of(error) == [(type(event).__name__.lower(), event.node) for event in happened]
+    snapshot, failed = gx.snapshot_of(error), recording_of(error).records[-2]
+    assert snapshot is not None
+    assert (failed["event"], failed["node"]) == ("failed", snapshot.node)
 
 
 @cases("decision", [(AgentAction("look_up", {"what": "a"}),), AgentFinish({"output": "x"})])

@@ -49,7 +49,7 @@ def test_all_boxes_fold_at_once(pages: Pages) -> None:
     assert not pages.text(html(picture_of(plugged()))).locator("#fold-all").is_visible()
 
 
-def test_folded_box_counts_its_visits(pages: Pages) -> None:
+def test_folded_boxes_and_badges_count_visits(pages: Pages) -> None:
     result = run_with_a_piece()
     page = pages.text(draw(result.journal.graph, "html", runs=result))
     press(page, "f")
@@ -61,9 +61,7 @@ def test_folded_box_counts_its_visits(pages: Pages) -> None:
     assert "current" not in classes(critic)
     press(page, "ArrowLeft", "ArrowLeft")
     assert "current" in classes(critic)
-
-
-def test_page_counts_the_edges_of_badges(pages: Pages) -> None:
+    # Badges count the uses of edges.
     result = run_with_a_piece()
     page = pages.text(draw(result.journal.graph, "html", runs=result, pieces="badges"))
     taken = page.locator("g.edge.taken[data-edge] > title").all_text_contents()

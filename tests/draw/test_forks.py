@@ -220,7 +220,7 @@ def test_fork_counts_calls_and_notices_a_changed_prompt() -> None:
     assert fork(recording, other, at=3).changed_request == 1
 
 
-def test_cost_and_reasoning_are_kept() -> None:
+def test_cost_reasoning_and_images_are_kept() -> None:
     def make_priced(*replies: ModelReply) -> gx.AgentExecutor:
         model = priced(ScriptedModel(replies), Price(prompt=1.0, completion=2.0))
         return make().with_agent(gx.create_tool_calling_agent(model, [look_up]))
@@ -233,9 +233,7 @@ def test_cost_and_reasoning_are_kept() -> None:
     assert replies[0].reasoning == parts
     assert recording.result is not None
     assert forked.run().spent.meters["cost"] == recording.result["spent"]["cost"] > 0
-
-
-def test_images_are_read_from_the_records() -> None:
+    # Images are read from the records.
     red = Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
 
     @gx.tool
@@ -344,7 +342,7 @@ def shout(word: str) -> str:
 INNER = [calling(("shout", {"word": "a"})), answering("A")]
 
 
-def test_charges_of_nested_runs_are_kept() -> None:
+def test_nested_and_embedded_agents_are_replayed() -> None:
     def nested(*replies: Any, inner: list[Any]) -> gx.AgentExecutor:
         return scripted(replies, [scripted(inner, [shout]).as_tool("helper", "Help with a word.")])
 
@@ -353,12 +351,7 @@ def test_charges_of_nested_runs_are_kept() -> None:
     assert comparable(recording_of(again).records) == comparable(recording.records)
     assert again.spent.meters["model_calls"] == 4
 
-
-def step_at(recording: Recording, node: str) -> int:
-    return [step[0]["node"] for step in steps_of(recording)].index(node) + 1
-
-
-def test_embedded_agents_are_replayed_by_their_machine() -> None:
+    # Embedded agents are replayed by their machine.
     def embedding(*replies: Any, inner: list[Any]) -> gx.AgentExecutor:
         return scripted(replies, []).plug(sub_agent(scripted(inner, [shout]), "helper", "Help with a word."))
 
@@ -369,11 +362,15 @@ def test_embedded_agents_are_replayed_by_their_machine() -> None:
     assert again.spent.meters["model_calls"] == 4
 
 
+def step_at(recording: Recording, node: str) -> int:
+    return [step[0]["node"] for step in steps_of(recording)].index(node) + 1
+
+
 def notes_of(result: gx.RunResult) -> Mapping[str, str]:
     return result.ending.run.aside.notes
 
 
-def test_reply_to_own_effect_is_read_by_its_type() -> None:
+def test_replies_to_own_effects_are_read_by_their_type() -> None:
     def make_choosing(reply: str) -> gx.AgentExecutor:
         return make(answering(reply)).plug(own.choose_colour)
 
@@ -384,9 +381,19 @@ def test_reply_to_own_effect_is_read_by_its_type() -> None:
         assert notes_of(fork(recording, make_choosing("b"), at=1, reply=reply).run()) == {"colour": "green 2"}
     with pytest.raises(gx.InputError, match=r"^step 1 \(choose_colour\): 'green' is not a reply to AskColour; pass a"):
         fork(recording, executor, at=1, reply="green")
+    # One that JSON cannot hold is refused by its name.
+    executor = make(answering("a")).plug(own.choose_thing).with_handlers({own.AskThing: lambda _: own.Thing()})
+    result = executor.run("Which?")
+    message = (
+        r"^step 1 \(choose_thing\): the record does not hold the whole reply to AskThing \(.*\); fork the result of "
+        "the run in the process that ran it, which has the reply$"
+    )
+    with pytest.raises(gx.InputError, match=message):
+        fork(read_back(result), executor, at=1)
+    assert notes_of(fork(result, make(answering("b")).plug(own.choose_thing), at=1).run()) == {"thing": "thing"}
 
 
-def test_outcomes_of_opaque_nodes_are_read_with_their_run() -> None:
+def test_outcomes_of_opaque_nodes_approvals_and_nested_runs_are_read() -> None:
     asked: list[str] = []
 
     async def check(text: str) -> str | None:
@@ -404,8 +411,7 @@ def test_outcomes_of_opaque_nodes_are_read_with_their_run() -> None:
     again = fork(refused, make_guarded(), at=step_at(refused, "guard_output")).run()
     assert (again.reason, observations(again)) == ("refused", ["a is a word"])
 
-
-def test_approvals_and_nested_runs_are_read() -> None:
+    # Approvals and nested runs.
     def make_approved(*replies: Any) -> gx.AgentExecutor:
         helper = scripted([answering("A")], [])
         return make(*replies).plug(approve_tools({"look_up": ["approve", "reject"]}), map_agents(helper))
@@ -419,18 +425,6 @@ def test_approvals_and_nested_runs_are_read() -> None:
     assert observations(again) == [step["observation"] for step in recording.result["steps"]]
     approving, reply = step_at(recording, "approve_tools"), '{"decision": "reject"}'
     assert fork(recording, make_approved(answering("c")), at=approving, reply=reply).run().steps[0].status == "rejected"
-
-
-def test_reply_that_json_cannot_hold_is_refused_by_its_name() -> None:
-    executor = make(answering("a")).plug(own.choose_thing).with_handlers({own.AskThing: lambda _: own.Thing()})
-    result = executor.run("Which?")
-    message = (
-        r"^step 1 \(choose_thing\): the record does not hold the whole reply to AskThing \(.*\); fork the result of "
-        "the run in the process that ran it, which has the reply$"
-    )
-    with pytest.raises(gx.InputError, match=message):
-        fork(read_back(result), executor, at=1)
-    assert notes_of(fork(result, make(answering("b")).plug(own.choose_thing), at=1).run()) == {"thing": "thing"}
 
 
 @gx.tool

@@ -42,7 +42,7 @@ def run(**settings: Any) -> gx.RunResult:
     return make_executor(**settings).run({"input": "Which?", "images": [CAT]})
 
 
-def test_records_keep_images() -> None:
+def test_records_keep_images_and_prompts_have_labels() -> None:
     recording = Recording.from_json_lines(recording_of(run()).to_json_lines())
     start, *others = recording.records
     assert [image_from_json(one) for one in start["input"]["images"]] == [CAT]
@@ -50,9 +50,7 @@ def test_records_keep_images() -> None:
     (observation,) = [reply["observation"] for reply in replies if "observation" in reply]
     assert image_from_json(observation[1]) == DOG
     assert image_from_json(observation[2]["address"]) == ADDRESS
-
-
-def test_prompts_in_records_have_labels() -> None:
+    # Prompts have labels.
     messages = [
         message
         for record in recording_of(run()).records
@@ -140,8 +138,7 @@ def test_printed_runs_show_labels(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"[image 1: {LABEL}]" in printed
     assert "base64" not in printed
 
-
-def test_image_as_an_answer_is_printed_as_a_label() -> None:
+    # So does an answer.
     @gx.tool(return_direct=True)
     def show(text: str) -> Image:
         """Show the dog."""

@@ -146,7 +146,7 @@ def test_heat_map_follows_the_filter(fifty_runs: Page) -> None:
     assert matches(page) == "4 of 50 runs"
 
 
-def test_row_opens_the_page_of_its_run(pages: Pages) -> None:
+def test_rows_open_their_runs_and_compare_two(pages: Pages) -> None:
     page = pages.text(index_runs(kinds().items()), "#q=fifteen")
     page.locator("#table-rows td", has_text="cheapest").click()
     page.locator("#position").wait_for()
@@ -161,9 +161,7 @@ def test_row_opens_the_page_of_its_run(pages: Pages) -> None:
     page.locator("#table-rows tr").nth(3).wait_for()
     page.go_back()
     page.locator("#position", has_text=step).wait_for()
-
-
-def test_two_selected_runs_are_compared(pages: Pages) -> None:
+    # Two selected runs are compared.
     page = pages.text(index_runs(kinds().items()))
     page.get_by_label("compare stopped").check()
     assert not page.locator("#compare").is_visible()

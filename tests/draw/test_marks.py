@@ -12,16 +12,14 @@ from tests.parameters import cases
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 
-def test_only_findings_with_an_edge_are_marked() -> None:
+def test_findings_with_an_edge_and_given_edges_are_marked() -> None:
     findings = [
         Finding("GX022", "error", "edit", "Book", "it does not fit", "fix it"),
         Finding("GX004", "error", "polish", None, "it cannot be reached", "fix it"),
         Finding("GX002", "error", "edit", "Letter", "no edge takes it", "fix it"),
     ]
     assert {str(edge): mark for edge, mark in marks_of(WRITER, findings).items()} == {"edit --Book--> END": "red"}
-
-
-def test_any_edge_can_have_any_mark() -> None:
+    # Any edge can have any mark.
     marks: Marks = dict(zip(AGENT_EXECUTOR.edges, ("red", "orange", "grey"), strict=False))
     drawn = draw(AGENT_EXECUTOR, "mermaid", marks=marks)
     for number, colour in ((1, "#d62728"), (2, "#ff7f0e"), (3, "#b0b0b0")):

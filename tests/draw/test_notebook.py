@@ -119,9 +119,7 @@ def test_result_shows_its_page_in_a_sandbox() -> None:
     assert found.text.endswith('result.draw("run.html") writes this page to a file')
     call = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'),))
     assert text_of(scripted(call, max_iterations=1).run("?")).startswith("stopped the limit of 1 iteration")
-
-
-def test_hostile_run_stays_in_its_frame() -> None:
+    # A hostile run stays in its frame.
     call = ToolCall("1", "echo", json.dumps({"text": HOSTILE}))
     document = shown(scripted(ModelReply(HOSTILE, (call,)), HOSTILE).run(HOSTILE))["text/html"]
     found = Elements(document)
@@ -178,7 +176,7 @@ def test_result_that_cannot_be_drawn_has_its_ending() -> None:
     assert "The run cannot be drawn: " in text
 
 
-def test_proof_is_a_table_of_bounds() -> None:
+def test_verdict_is_a_table_of_bounds_or_a_list_of_findings() -> None:
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
     bundle = shown(verdict)
     assert bundle["text/plain"] == str(verdict)
@@ -187,9 +185,7 @@ def test_proof_is_a_table_of_bounds() -> None:
     assert found.text.startswith("PROVED every run ends")
     assert "transitions184*iterations + 2some run reaches it" in found.text
     assert all(assumption in found.text for assumption in verdict.assumptions)
-
-
-def test_refutation_lists_its_findings() -> None:
+    # A refutation lists its findings.
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=None))
     (finding,) = verdict.findings
     assert text_of(verdict).startswith("REFUTED some run does not end")
@@ -201,7 +197,7 @@ def test_refutation_lists_its_findings() -> None:
     assert "... and 10 more findings; see verdict.findings" in text
 
 
-def test_target_that_could_not_be_checked_is_escaped() -> None:
+def test_unchecked_target_and_unbuilt_machine_show_their_faults() -> None:
     subject = Subject(HOSTILE, (), error=HOSTILE)
     bundle = shown(subject)
     found = Elements(bundle["text/html"])
@@ -210,9 +206,7 @@ def test_target_that_could_not_be_checked_is_escaped() -> None:
     assert {tag for tag, _ in found.found} <= {"div", "code", "span"}
     assert "ERROR it could not be checked" in found.text
     assert found.text.count("alert('1')") == 2
-
-
-def test_unbuilt_machine_shows_its_faults() -> None:
+    # A machine that could not be built shows its faults.
     machine = incomplete_diamond()
     text = text_of(machine.verify())
     assert text.startswith("REFUTED")

@@ -205,7 +205,7 @@ def test_page_has_the_edges_of_the_table(pages: Pages) -> None:
     assert not page.locator("#detail").is_visible()
 
 
-def test_header_shows_question_and_status(page: Page) -> None:
+def test_header_and_edges_show_the_answered_run(page: Page) -> None:
     known = {"#asked": QUESTION, "#status": "answered", "#known": "smollm2 · react · population, nasty"}
     assert {selector: shown(page, selector) for selector in known} == known
     totals = shown(page, "#totals").split("\n")
@@ -215,6 +215,22 @@ def test_header_shows_question_and_status(page: Page) -> None:
     assert heading(page) == "answered"
     assert "248769 people live in Porto." in shown(page, "#detail .part.answer")
     assert lit(page)[0] == ["END"]
+    # Edges count their use so far.
+    counts = {
+        page.locator(f"g.edge[data-edge='{label.get_attribute('data-edge')}'] > title").text_content(): notes
+        for label in page.locator("g.edge-label.taken").all()
+        for notes in label.locator(".notes").all_text_contents()
+    }
+    assert counts == {
+        "plan --Replied--> parse": "×3",
+        "parse --Acted--> dispatch_tools": "×2",
+        "parse --AgentFinish--> END": "×1",
+        "dispatch_tools --Observed--> check_return_direct": "×2",
+        "check_return_direct --Ready--> plan": "×2",
+    }
+    press(page, "Home")
+    assert page.locator("g.taken").count() == 0
+    assert page.locator(".notes", has_text="×").count() == 0
 
 
 def test_keys_select_steps(page: Page) -> None:
@@ -274,24 +290,6 @@ def test_pointer_selects_steps(page: Page, answered_run: Recording) -> None:
     page.locator("#detail .part", has_text="Replied from plan, step 1").locator("a").click()
     assert where(page) == "1 / 10"
     assert page.locator("#detail .part.reply pre").first.text_content() == LOOK_UP
-
-
-def test_edges_count_their_use_so_far(page: Page) -> None:
-    counts = {
-        page.locator(f"g.edge[data-edge='{label.get_attribute('data-edge')}'] > title").text_content(): notes
-        for label in page.locator("g.edge-label.taken").all()
-        for notes in label.locator(".notes").all_text_contents()
-    }
-    assert counts == {
-        "plan --Replied--> parse": "×3",
-        "parse --Acted--> dispatch_tools": "×2",
-        "parse --AgentFinish--> END": "×1",
-        "dispatch_tools --Observed--> check_return_direct": "×2",
-        "check_return_direct --Ready--> plan": "×2",
-    }
-    press(page, "Home")
-    assert page.locator("g.taken").count() == 0
-    assert page.locator(".notes", has_text="×").count() == 0
 
 
 def test_step_shows_prompt_reply_and_usage(page: Page, answered_run: Recording) -> None:
@@ -460,7 +458,7 @@ def test_narrow_screens_need_no_horizontal_scrolling(pages: Pages, answered_run:
         assert wide <= width, f"step {position} is {wide} wide"
 
 
-def test_limits_and_errors_are_described(pages: Pages) -> None:
+def test_limits_errors_notices_and_incomplete_records_are_shown(pages: Pages, answered_run: Recording) -> None:
     page = pages.run(stopped_run())
     assert shown(page, "#status") == "stopped by iterations"
     assert "The limit of 2 iterations was reached (2 spent)." in shown(page, "#detail")
@@ -472,6 +470,20 @@ def test_limits_and_errors_are_described(pages: Pages) -> None:
     assert lit(page) == (["plan"], [])
     press(page, "ArrowLeft")
     assert "The run ended here." in shown(page, "#detail")
+    # Notices, own budgets and incomplete records.
+    *records, _ = [dict(one) for one in answered_run.records]
+    records[0]["limits"] = {**records[0]["limits"], "budgets": {"<b>tries</b>": 4}}
+    for one in records:
+        if "spent" in one:
+            one["spent"] = {**one["spent"], "cost": 0.25, "budgets": {"<b>tries</b>": 3}}
+    notice: Record = {"event": "reported", "node": "parse", "effects": [], "news": "SummaryFailed"}
+    page = pages.run(Recording([*records, {**notice, "text": "<i>no\x07 summary</i>"}]))
+    assert (shown(page, "#status"), where(page)) == ("not finished", "10 / 10")
+    assert shown(page, "#detail .part.notice pre") == "<i>no␇ summary</i>"
+    assert bars_of(page, "#detail .bar")[-2:] == ["cost 0.25", "<b>tries</b> 3 of 4"]
+    page = pages.run(Recording(records[:9]))
+    assert lit(page) == (["dispatch_tools"], [])
+    assert "The records end here." in shown(page, "#detail")
 
 
 def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
@@ -490,22 +502,6 @@ def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
     assert lit(page) == (["plan"], ["plan --LimitReached--> stopped_response"])
     page.fill("#search", "LimitReached")
     assert shown(page, "#matches") == "1 of 1"
-
-
-def test_notices_own_budgets_and_incomplete_records_are_shown(pages: Pages, answered_run: Recording) -> None:
-    *records, _ = [dict(record) for record in answered_run.records]
-    records[0]["limits"] = {**records[0]["limits"], "budgets": {"<b>tries</b>": 4}}
-    for record in records:
-        if "spent" in record:
-            record["spent"] = {**record["spent"], "cost": 0.25, "budgets": {"<b>tries</b>": 3}}
-    notice: Record = {"event": "reported", "node": "parse", "effects": [], "news": "SummaryFailed"}
-    page = pages.run(Recording([*records, {**notice, "text": "<i>no\x07 summary</i>"}]))
-    assert (shown(page, "#status"), where(page)) == ("not finished", "10 / 10")
-    assert shown(page, "#detail .part.notice pre") == "<i>no␇ summary</i>"
-    assert bars_of(page, "#detail .bar")[-2:] == ["cost 0.25", "<b>tries</b> 3 of 4"]
-    page = pages.run(Recording(records[:9]))
-    assert lit(page) == (["dispatch_tools"], [])
-    assert "The records end here." in shown(page, "#detail")
 
 
 @pytest.mark.full
@@ -551,20 +547,25 @@ def test_large_machine_opens_at_readable_size(pages: Pages) -> None:
     assert height() < small
 
 
-def test_durations_are_formatted_as_in_other_pictures(pages: Pages) -> None:
-    seconds = [0.0, 0.000013, 0.00099, 0.001, 0.035, 0.0994, 0.1, 4.284, 9.99, 10.4, 119.6, 4321.0]
-    run = record(react(*[LOOK_UP] * (len(seconds) - 1), FINAL), QUESTION)
-    records = [dict(record) for record in run.records]
+SECONDS = [0.0, 0.000013, 0.00099, 0.001, 0.035, 0.0994, 0.1, 4.284, 9.99, 10.4, 119.6, 4321.0]
+
+
+@pytest.fixture
+def timed(pages: Pages) -> Page:
+    """The page of a run whose model took these times."""
+    records = [dict(one) for one in record(react(*[LOOK_UP] * (len(SECONDS) - 1), FINAL), QUESTION).records]
     answers = [one for one in records if (one["event"], one.get("node")) == ("answered", "plan")]
-    for answer, took in zip(answers, seconds, strict=True):
+    for answer, took in zip(answers, SECONDS, strict=True):
         answer["replies"] = [{**answer["replies"][0], "seconds": took}]
-    page = pages.run(Recording(records))
-    for index, took in enumerate(seconds):
-        # An iteration has four steps.
-        position = 1 + 4 * index
-        page.locator("#slider").fill(str(position))
-        assert heading(page) == "plan"
-        assert shown(page, f".row[data-position='{position}'] .took") == format_duration(took)
+    return pages.run(Recording(records))
+
+
+# An iteration has four steps.
+@cases("position, took", [(1 + 4 * index, took) for index, took in enumerate(SECONDS)])
+def test_durations_are_formatted_as_in_other_pictures(timed: Page, position: int, took: float) -> None:
+    timed.locator("#slider").fill(str(position))
+    assert heading(timed) == "plan"
+    assert shown(timed, f".row[data-position='{position}'] .took") == format_duration(took)
 
 
 def test_iterations_are_numbered_as_in_the_timeline(pages: Pages, answered_run: Recording) -> None:

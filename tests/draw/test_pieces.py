@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -82,6 +83,17 @@ def test_default_view_depends_on_the_number_of_pieces() -> None:
     tree = cluster_tree(picture_of(plugged(CRITIC, OUTPUT)))
     inside = {one.name: [box[1].title for box in one.inside if isinstance(box, tuple)] for one in tree.clusters()}
     assert inside == {"critic": ["judge", "revise"], "output_type": ["check_output"]}
+    # That of an embedded piece is within another.
+    machine = plugged(CRITIC)
+    whole = gx.embed(machine, "research")
+    loosely: Any = gx.edges
+    outer: Any = gx.graph(
+        loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole
+    )
+    assert picture_of(outer).boxes[5].path == ("research", "critic")
+    folded = fold_pieces(picture_of(outer))
+    badges = [one.badges for one in folded.arrows if (one.source, one.outcome) == ("research.parse", "AgentFinish")]
+    assert badges == [("research.critic",)]
 
 
 @cases("name", FORMATS)
@@ -89,13 +101,12 @@ def test_machine_without_pieces_has_one_view(name: Any) -> None:
     assert draw(plugged(), name, pieces="badges") == draw(plugged(), name, pieces="boxes")
 
 
-@cases("how", ["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"])
-def test_every_format_names_every_piece(how: str) -> None:
-    for view in ("boxes", "badges"):
-        drawn = draw(ALL, how, pieces=view)
-        for name, nodes in MANY:
-            assert name in drawn
-            assert view == "badges" or all(one[0] in drawn for one in nodes)
+@cases("how, view", product(["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"], ["boxes", "badges"]))
+def test_every_format_names_every_piece(how: str, view: Any) -> None:
+    drawn = draw(ALL, how, pieces=view)
+    for name, nodes in MANY:
+        assert name in drawn
+        assert view == "badges" or all(one[0] in drawn for one in nodes)
 
 
 def test_badges_need_little_room() -> None:
@@ -107,19 +118,6 @@ def test_badges_need_little_room() -> None:
     # A folded picture survives JSON.
     folded = fold_pieces(picture_of(ALL.verify(gx.Limits(iterations=2))))
     assert Picture.from_data(json.loads(json.dumps(folded.to_data()))) == folded
-
-
-def test_embedded_piece_is_a_nested_box() -> None:
-    machine = plugged(CRITIC)
-    whole = gx.embed(machine, "research")
-    loosely: Any = gx.edges
-    outer: Any = gx.graph(
-        loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole
-    )
-    assert picture_of(outer).boxes[5].path == ("research", "critic")
-    folded = fold_pieces(picture_of(outer))
-    badges = [one.badges for one in folded.arrows if (one.source, one.outcome) == ("research.parse", "AgentFinish")]
-    assert badges == [("research.critic",)]
 
 
 # ---- runs

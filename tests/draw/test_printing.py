@@ -43,7 +43,7 @@ def headings(page: Page) -> list[str]:
     return page.locator("#printed .where").all_inner_texts()
 
 
-def test_all_steps_are_printed_in_order(printed: Print) -> None:
+def test_all_steps_tracebacks_and_data_are_printed(printed: Print) -> None:
     with printed(sixty_steps()) as page:
         steps = [re.match(r"step (\d+)", heading) for heading in headings(page)]
         assert [int(found[1]) for found in steps if found] == [*range(1, 61)]
@@ -55,9 +55,6 @@ def test_all_steps_are_printed_in_order(printed: Print) -> None:
         assert text.count("HTTP 503 for https://bad") >= 6
         assert not page.locator("#player, #steps, .zoom, #detail").first.is_visible()
         assert page.locator("html").get_attribute("data-theme") == "light"
-
-
-def test_tracebacks_and_data_are_printed(printed: Print) -> None:
     with printed(failed_run()) as page:
         text = shown(page, "#printed")
         assert "connection reset by peer" in text

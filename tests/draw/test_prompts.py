@@ -98,6 +98,14 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
     page = pages.run(asking(*requests), "#step=2")
     assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
     assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
+    # Many new messages are shown in part.
+    messages = [UserMessage(f"Message {number}.") for number in range(1200)]
+    page = pages.run(asking(chat(UserMessage("Other.")), chat(*messages)), "#step=2&against=before")
+    # As many differences are not searched for, and the first messages are one that changed.
+    assert page.locator(".prompt > .message.changed pre ins").count() == 1
+    assert page.locator(".prompt > ins").count() == 99
+    page.locator(".prompt > details > summary", has_text="1,100 more").click()
+    assert page.locator(".prompt details ins").count() == 1100
 
 
 def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
@@ -139,17 +147,6 @@ def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
     assert "temperature 0.5, max_tokens 256" in shown(page, ".settings")
     page.locator(".definition summary", has_text="schema").first.click()
     assert '"type": "object"' in page.locator(".definition pre").first.inner_text()
-
-
-@pytest.mark.full
-def test_many_new_messages_are_shown_in_part(pages: Pages) -> None:
-    messages = [UserMessage(f"Message {number}.") for number in range(1200)]
-    page = pages.run(asking(chat(UserMessage("Other.")), chat(*messages)), "#step=2&against=before")
-    # As many differences are not searched for, and the first messages are one that changed.
-    assert page.locator(".prompt > .message.changed pre ins").count() == 1
-    assert page.locator(".prompt > ins").count() == 99
-    page.locator(".prompt > details > summary", has_text="1,100 more").click()
-    assert page.locator(".prompt details ins").count() == 1100
 
 
 @pytest.mark.full

@@ -22,7 +22,7 @@ def recorded() -> Recording:
     return record_turns([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")
 
 
-def test_records_of_version_1_are_upgraded() -> None:
+def test_old_records_are_upgraded_and_newer_ones_refused() -> None:
     records = records_of_version_1(recorded())
     records[0]["tools"] = ["look_up"]
     upgraded = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
@@ -33,6 +33,12 @@ def test_records_of_version_1_are_upgraded() -> None:
             assert reply["seconds"] == old["seconds"]
             assert reply["began"] == pytest.approx(old["spent"]["seconds"] - old["seconds"])
             assert "seconds" not in new
+    # A newer version is refused.
+    text = recorded().to_json_lines().replace('"version":3', '"version":4', 1)
+    with pytest.raises(
+        InputError, match=r"^line 1 has version 4 of the records; this graphexec reads up to 3; install"
+    ):
+        Recording.from_json_lines(text)
 
 
 def test_moves_of_embedded_graphs_are_recorded_with_their_tasks() -> None:
@@ -47,14 +53,6 @@ def test_moves_of_embedded_graphs_are_recorded_with_their_tasks() -> None:
     assert task["acted"]["actions"][0]["tool_input"] == {"task": "elm trees"}
 
 
-def test_newer_version_is_refused() -> None:
-    text = recorded().to_json_lines().replace('"version":3', '"version":4', 1)
-    with pytest.raises(
-        InputError, match=r"^line 1 has version 4 of the records; this graphexec reads up to 3; install"
-    ):
-        Recording.from_json_lines(text)
-
-
 def test_failed_call_has_its_seconds() -> None:
     *_, failed, result = failed_run().records
     assert (failed["event"], failed["node"], failed["call"]["sequence"]) == ("failed", "plan", 3)
@@ -65,7 +63,7 @@ def test_failed_call_has_its_seconds() -> None:
     assert "graphexec/runtime" not in result["error"]["traceback"]
 
 
-def test_record_of_a_prompt_is_made_once() -> None:
+def test_messages_of_prompts_are_made_once() -> None:
     made: list[int] = []
 
     def record(calls: int) -> int:
@@ -78,9 +76,7 @@ def test_record_of_a_prompt_is_made_once() -> None:
     small, large = record(20), record(80)
     assert made == [2 + 2 * 20, 2 + 2 * 80]
     assert large < 4 * small
-
-
-def test_continued_conversation_makes_only_new_messages() -> None:
+    # A conversation that goes on makes only new messages.
     positions: list[int] = []
 
     def turns(steps: Steps, first: int) -> Iterator[MessageTurn]:

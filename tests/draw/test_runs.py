@@ -262,7 +262,7 @@ def test_invalid_records_give_a_one_line_error(text: str, expected: str) -> None
 # ---- records
 
 
-def test_result_journal_and_records_give_one_picture(tmp_path: Path) -> None:
+def test_results_journals_and_records_give_one_picture(tmp_path: Path) -> None:
     result = a_run()
     assert result.journal is not None
     recording = recording_of(result)
@@ -275,6 +275,11 @@ def test_result_journal_and_records_give_one_picture(tmp_path: Path) -> None:
     assert done.journal is not None
     assert len({draw(SELF_LOOP, "mermaid", runs=run) for run in (done, done.journal)}) == 1
     assert draw(SELF_LOOP, "mermaid", runs=[done]) == draw(SELF_LOOP, "mermaid", runs=done)
+    # A result can be pickled and copied.
+    again = pickle.loads(pickle.dumps(result))
+    assert (again, again.journal) == (result, None)
+    assert copy.deepcopy(result) == result
+    assert dataclasses.asdict(result)["ending"]["return_values"] == {"output": "42"}
 
 
 # The times of a run, and its id.
@@ -300,7 +305,7 @@ def test_live_records_equal_replayed_records() -> None:
     assert timeless(list(recorder.records)) == timeless(list(followed))
 
 
-def test_records_contain_only_new_parts_of_prompts() -> None:
+def test_records_repeat_no_prompts_and_inputs() -> None:
     records = recording_of(a_run()).records
     asked = [record for record in records if record["event"] == "asked" and record["node"] == "plan"]
     whole = ""
@@ -313,6 +318,19 @@ def test_records_contain_only_new_parts_of_prompts() -> None:
     assert whole.count("Observation: found a") == 2
     second = asked[1]["effects"][0]["prompt"]["messages"][0]["content"]
     assert ("Observation: found a" in second, "Answer the question" in second) == (True, False)
+
+    # Reports do not repeat inputs.
+    @gx.tool
+    def talkative(text: str) -> str:
+        """Report."""
+        report("at it")
+        return "done"
+
+    busy = react(f"Go.\nAction: talkative\nAction Input: {'x' * 1000}", FINISH, tools=[talkative])
+    recorder = Recorder(busy.verify())
+    list(map(recorder, busy.stream("?")))
+    (reported,) = [record for record in recorder.records if record["event"] == "reported"]
+    assert reported["effects"] == [{"effect": "CallTool", "tool": "talkative"}]
 
 
 @pytest.mark.medium
@@ -338,20 +356,6 @@ def test_records_grow_linearly_with_fan_out() -> None:
     assert size(80) < 4 * size(20)
 
 
-def test_reports_do_not_repeat_inputs() -> None:
-    @gx.tool
-    def talkative(text: str) -> str:
-        """Report."""
-        report("at it")
-        return "done"
-
-    busy = react(f"Go.\nAction: talkative\nAction Input: {'x' * 1000}", FINISH, tools=[talkative])
-    recorder = Recorder(busy.verify())
-    list(map(recorder, busy.stream("?")))
-    (reported,) = [record for record in recorder.records if record["event"] == "reported"]
-    assert reported["effects"] == [{"effect": "CallTool", "tool": "talkative"}]
-
-
 @cases("odd", [10**5000, [10**5000], Sullen(), [Sullen()], float("nan"), nested(5000, []), b"\xff", {1: {2}}])
 def test_any_tool_result_can_be_recorded(odd: object) -> None:
     @gx.tool(return_direct=True)
@@ -364,14 +368,6 @@ def test_any_tool_result_can_be_recorded(odd: object) -> None:
     assert timeline(recording)
     recorder = Recorder(AGENT_EXECUTOR, inputs={"chat_history": [UserMessage("hi")], "odd": Sullen()})
     assert "hi" in recorder.recording.to_json_lines()
-
-
-def test_result_can_be_pickled_and_copied() -> None:
-    result = a_run()
-    again = pickle.loads(pickle.dumps(result))
-    assert (again, again.journal) == (result, None)
-    assert copy.deepcopy(result) == result
-    assert dataclasses.asdict(result)["ending"]["return_values"] == {"output": "42"}
 
 
 def test_questions_and_own_effects_are_recorded() -> None:

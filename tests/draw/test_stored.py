@@ -53,13 +53,27 @@ def test_records_are_read_as_they_were_added(
     )
 
 
-def test_records_are_added_while_others_are_read() -> None:
+def test_records_are_added_while_others_are_read_and_copied() -> None:
     records = StoredRecords()
     for number in range(300):
         records.append({"number": number})
         assert records[-1] == {"number": number}
         assert len(records) == number + 1
     assert list(records) == [{"number": number} for number in range(300)]
+    # A copy has the records so far.
+    records = StoredRecords()
+    for number in range(100):
+        records.append({"number": number})
+    before = records.copy()
+    copied = copy.copy(records)
+    for _ in range(100):
+        records.append({"event": "result"})
+    assert before == copied == [{"number": number} for number in range(100)]
+    assert len(records) == 200
+    assert before != records
+    assert before != "start"
+    for again in (copy.copy(before), copy.deepcopy(before), pickle.loads(pickle.dumps(before))):
+        assert again == before
 
 
 def test_threads_read_what_another_one_adds() -> None:
@@ -132,22 +146,6 @@ def test_values_that_are_not_jsons_are_kept() -> None:
     records = StoredRecords([{"cost": Money(0.5), "data": bytearray(b"x")}] * 130)
     assert records[0] == {"cost": 0.5, "data": bytearray(b"x")}
     assert type(records[0]["data"]) is bytearray
-
-
-def test_copy_has_the_records_so_far() -> None:
-    records = StoredRecords()
-    for number in range(100):
-        records.append({"number": number})
-    before = records.copy()
-    copied = copy.copy(records)
-    for _ in range(100):
-        records.append({"event": "result"})
-    assert before == copied == [{"number": number} for number in range(100)]
-    assert len(records) == 200
-    assert before != records
-    assert before != "start"
-    for again in (copy.copy(before), copy.deepcopy(before), pickle.loads(pickle.dumps(before))):
-        assert again == before
 
 
 @pytest.mark.medium

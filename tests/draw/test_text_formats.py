@@ -203,7 +203,7 @@ def test_mermaid_draws_the_standard_machine(line: str) -> None:
     assert "linkStyle" not in "".join(lines)
 
 
-def test_mermaid_styles_links_by_number() -> None:
+def test_findings_and_runs_have_styles() -> None:
     lines = mermaid(picture_of(verify(PERFECTIONIST))).partition("flowchart TD")[2].splitlines()
     links = [line.strip() for line in lines if " --" in line or " -." in line]
     styles = {line.split()[1]: line.split()[2] for line in lines if "linkStyle" in line}
@@ -214,9 +214,7 @@ def test_mermaid_styles_links_by_number() -> None:
     text = mermaid_state(picture_of(verify(PERFECTIONIST)))
     assert "    n1 --> n2 : Poor<br/>may not terminate, or is wrong\n" in text
     assert "LimitReached<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
-
-
-def test_edges_of_a_run_are_thick() -> None:
+    # Edges of a run are thick.
     picture = with_run(EVERY_LOOK)
     assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)
     assert dot(picture).count("penwidth=4.0]") == sum(arrow.heat == 0.5 for arrow in picture.arrows)

@@ -36,15 +36,13 @@ def plain() -> Recording:
     return recording_of(make_executor(PLAIN).run("q"))
 
 
-def test_timeline_shows_the_beginning_of_the_reasoning(thoughtful: Recording, plain: Recording) -> None:
+def test_diagrams_show_the_beginning_of_the_reasoning(thoughtful: Recording, plain: Recording) -> None:
     shown = timeline(thoughtful, width=160)
     assert "[reasoning: I think of a number. I think" in shown
     assert "1,872 tokens (1,850 + 22, 512 cached)" in shown
     assert "reasoning" not in timeline(plain)
     assert "952 tokens (950 + 2)" in timeline(plain)
-
-
-def test_sequence_shows_the_reasoning_as_a_note(thoughtful: Recording, plain: Recording) -> None:
+    # A note of a sequence diagram.
     shown = sequence_mermaid(thoughtful)
     (note,) = [line for line in shown.splitlines() if "reasoning" in line]
     assert note.strip().startswith("Note over p2: reasoning")

@@ -130,12 +130,7 @@ def echoed(result: str = "b", status: Any = "ok", **options: Any) -> list[Any]:
     return asked_and_answered(CallTool("echo", "a"), ToolResult(result, status), **options)
 
 
-def test_columns_align_for_wide_characters() -> None:
-    rows = rows_of(timeline(record_events(*echoed(node="計画"), *echoed(node="plan"))))
-    assert len({count_cells(row[: row.index('echo("a")')]) for row in rows}) == 1
-
-
-def test_conversation_on_120_columns() -> None:
+def test_conversation_on_120_and_on_50_columns() -> None:
     assert (
         timeline(sample_conversation(), width=120)
         == """\
@@ -154,9 +149,7 @@ answered: 1776; the other has no value.
 time: model 99%, tools 1%, machine 0%
 """
     )
-
-
-def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
+    # On 50 columns, in ASCII.
     lines = timeline(sample_conversation(), width=50, ascii_only=True).splitlines()
     assert lines[:3] == [
         "    #   began  waited  node -> outcome",
@@ -169,6 +162,9 @@ def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
     with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
         timeline(long, width=39)
     assert timeline(record_events()).splitlines()[1:] == ["", "still running"]
+    # Columns align for wide characters.
+    rows = rows_of(timeline(record_events(*echoed(node="計画"), *echoed(node="plan"))))
+    assert len({count_cells(row[: row.index('echo("a")')]) for row in rows}) == 1
 
 
 CUT = "cut: the limit of 3 seconds was reached (3 spent)"
@@ -225,6 +221,11 @@ def test_nested_runs_are_counted_at_their_call() -> None:
     run = record_events(gx.Asked("dispatch_tools", asked, inner), answered)
     for drawn in (timeline(run, width=120), sequence_mermaid(run)):
         assert "nested runs: 3 model calls, 1 tool call" in drawn
+    # A report between calls belongs to no call.
+    asked = asked_and_answered(gx.AskHuman("May I?"), "yes")
+    run = record_events(*asked, gx.Reported("dispatch_tools", None, "not observed"))
+    assert "    Note over p1: not observed\n" in sequence_mermaid(run)
+    assert "May I? → yes; [not observed]" in timeline(run, width=160)
 
 
 def three_entries() -> Recording:
@@ -256,10 +257,3 @@ def last_record(**fields: Any) -> Recording:
 )
 def test_visits_that_consume_an_iteration_are_numbered(recording: Recording, numbers: Iterable[int | None]) -> None:
     assert [visit.iteration for visit in visits_of(recording)] == numbers
-
-
-def test_report_between_calls_belongs_to_no_call() -> None:
-    asked = asked_and_answered(gx.AskHuman("May I?"), "yes")
-    run = record_events(*asked, gx.Reported("dispatch_tools", None, "not observed"))
-    assert "    Note over p1: not observed\n" in sequence_mermaid(run)
-    assert "May I? → yes; [not observed]" in timeline(run, width=160)

@@ -23,7 +23,7 @@ def levels(page: Page) -> list[int]:
     return [int(row.get_attribute("aria-level") or 0) for row in page.locator(".row").all()]
 
 
-def test_run_is_a_row_for_each_iteration(pages: Pages) -> None:
+def test_rows_of_iterations_open_and_close(pages: Pages) -> None:
     page = pages.run(debugged.sixty_steps())
     assert iterations(page).count() == 16
     assert levels(page) == [0, *[1] * 16, 0]
@@ -40,9 +40,7 @@ def test_run_is_a_row_for_each_iteration(pages: Pages) -> None:
     assert shown(page, ".row.current b") == "plan"
     press(page, "Enter")
     assert steps(page).count() == 0
-
-
-def test_arrows_open_and_leave_rows(pages: Pages) -> None:
+    # Arrows open and leave rows.
     page = pages.run(debugged.sixty_steps())
     row = iterations(page).nth(3)
     row.click()

@@ -58,6 +58,15 @@ def test_bars_lie_on_the_time_of_the_run(pages: Pages) -> None:
     assert first["x"] + first["width"] == pytest.approx(bars[0]["x"], abs=1)
     assert last["x"] == pytest.approx(bars[2]["x"] + bars[2]["width"], abs=1)
     assert page.locator("#lanes").get_attribute("aria-label") == "calls in 6.00 s: 2 of models, 3 of tools"
+    # Calls that begin at once may have times that differ by the rounding of a float.
+    records = [dict(one) for one in three_tools().records]
+    answered = [one for one in records if one["event"] == "answered" and "tool" in one["replies"][0]]
+    for at, one in enumerate(answered):
+        [reply] = one["replies"]
+        one["replies"] = [{**reply, "began": reply["began"] - at * 1e-12}]
+    bars = pages.run(Recording(records)).locator(".tools [data-span]").all()
+    ordered = sorted(bars, key=lambda bar: box_of(bar)["y"])
+    assert [bar.get_attribute("data-span") for bar in ordered] == ["3.0", "3.1", "3.2"]
 
 
 def time_of(label: str) -> float:
@@ -81,18 +90,6 @@ def test_time_scale_has_exact_labels(pages: Pages, seconds: float, width: int) -
     assert len(labels) > 1
     for time, left in labels:
         assert (left - axis["x"]) / axis["width"] == pytest.approx(time / seconds, abs=2 / axis["width"])
-
-
-def test_lanes_are_in_the_order_of_the_calls(pages: Pages) -> None:
-    """Calls that begin at once may have times that differ by the rounding of a float."""
-    records = [dict(one) for one in three_tools().records]
-    answered = [one for one in records if one["event"] == "answered" and "tool" in one["replies"][0]]
-    for at, one in enumerate(answered):
-        [reply] = one["replies"]
-        one["replies"] = [{**reply, "began": reply["began"] - at * 1e-12}]
-    bars = pages.run(Recording(records)).locator(".tools [data-span]").all()
-    ordered = sorted(bars, key=lambda bar: box_of(bar)["y"])
-    assert [bar.get_attribute("data-span") for bar in ordered] == ["3.0", "3.1", "3.2"]
 
 
 def test_click_selects_the_call(pages: Pages) -> None:
@@ -138,19 +135,7 @@ def test_strips_show_tokens_and_cost(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_short_calls_share_bars(pages: Pages) -> None:
-    page = pages.run(short_calls(5000, failed=3100))
-    width = box_of(page.locator("#moment"))["width"]
-    assert width / 2 < page.locator("#lanes [data-span]").count() < width + 10
-    failed = page.locator("#lanes .failed")
-    assert failed.count() == 1
-    assert box_of(failed)["width"] >= 2
-    failed.click()
-    assert "step=3101&call=0" in address(page)
-
-
-@pytest.mark.full
-def test_failed_and_pending_calls(pages: Pages) -> None:
+def test_failed_pending_and_short_calls(pages: Pages) -> None:
     page = pages.run(failed_run())
     assert page.locator("#lanes .failed").count() == 1
     assert "failed" in title_of(page.locator("#lanes .failed"))
@@ -168,3 +153,12 @@ def test_failed_and_pending_calls(pages: Pages) -> None:
     page = pages.run(Recording(records[:1]))
     assert page.locator("#waterfall").is_hidden()
     assert page.locator("#turn-waterfall").is_hidden()
+    # Short calls share bars.
+    page = pages.run(short_calls(5000, failed=3100))
+    width = box_of(page.locator("#moment"))["width"]
+    assert width / 2 < page.locator("#lanes [data-span]").count() < width + 10
+    failed = page.locator("#lanes .failed")
+    assert failed.count() == 1
+    assert box_of(failed)["width"] >= 2
+    failed.click()
+    assert "step=3101&call=0" in address(page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import threading
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -181,12 +182,14 @@ def test_only_the_page_itself_can_fork(headers: dict[str, str], status: int, tmp
         assert list(tmp_path.iterdir()) == [source]
 
 
-@cases("path", ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/events"])
-def test_no_request_without_the_token_forks(trace: Path, path: str) -> None:
+FORKS = ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/events"]
+
+
+@cases("path, method", product(FORKS, ["GET", "POST"]))
+def test_no_request_without_the_token_forks(trace: Path, path: str, method: str) -> None:
     with client_of(trace, make(), Authorization="Bearer wrong") as client:
-        for method in ("GET", "POST"):
-            answer = client.request(method, path, json=OBSERVATION, headers=COOKIE)
-            assert (answer.status_code, "its token" in answer.text) == (403, True)
+        answer = client.request(method, path, json=OBSERVATION, headers=COOKIE)
+        assert (answer.status_code, "its token" in answer.text) == (403, True)
         assert client.get("/fork").status_code == 403
     assert list(trace.parent.iterdir()) == [trace]
 

@@ -119,13 +119,7 @@ def test_first_visit_sets_a_cookie_and_drops_the_token(path: str) -> None:
         assert client.get(path).status_code == (404 if "nowhere" in path else 200)
 
 
-def test_cookie_of_a_server_with_tls_stays_on_tls() -> None:
-    with open_client(443, "https") as client:
-        assert "; Secure" in client.get("/", params={"token": TOKEN}).headers["set-cookie"]
-        assert client.get("/").status_code == 200
-
-
-def test_visit_from_another_site_goes_on_by_itself() -> None:
+def test_visits_with_a_token_from_and_to_other_sites() -> None:
     with open_client() as client:
         answer = client.get(f"/?run=%22%3E&x=1&token={TOKEN}", headers={"Sec-Fetch-Site": "cross-site"})
         assert answer.status_code == 200
@@ -133,9 +127,7 @@ def test_visit_from_another_site_goes_on_by_itself() -> None:
         assert TOKEN not in answer.text + str(answer.headers)
         assert "graphexec-live-80=" in answer.headers["set-cookie"]
         assert client.get("/", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
-
-
-def test_token_leads_to_no_other_host_and_is_for_reading() -> None:
+    # The token leads to no other host.
     with open_client() as client:
         answer = client.get(f"http://127.0.0.1//evil.example/%22?token={TOKEN}")
         assert answer.headers["location"] == "/evil.example/%22"
@@ -144,7 +136,7 @@ def test_token_leads_to_no_other_host_and_is_for_reading() -> None:
         assert (answer.status_code, "set-cookie" in answer.headers) == (405, False)
 
 
-def test_mounted_page_keeps_its_cookie_to_its_folder() -> None:
+def test_cookies_stay_in_their_folder_and_on_tls() -> None:
     site = Starlette(routes=[Mount("/runs", live_page(recorder_of(), token=TOKEN))])
     with TestClient(site, base_url="http://127.0.0.1") as client:
         first = client.get("/runs/", params={"token": TOKEN}, follow_redirects=False)
@@ -152,6 +144,10 @@ def test_mounted_page_keeps_its_cookie_to_its_folder() -> None:
         assert "Path=/runs/" in first.headers["set-cookie"]
         assert "plan --Replied--&gt; parse" in client.get("/runs/").text
         assert client.get("/runs/events").status_code == 200
+    # That of a server with TLS stays on TLS.
+    with open_client(443, "https") as client:
+        assert "; Secure" in client.get("/", params={"token": TOKEN}).headers["set-cookie"]
+        assert client.get("/").status_code == 200
 
 
 @cases("token", ["", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16])
