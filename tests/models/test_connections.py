@@ -302,7 +302,18 @@ class TestProxies:
 
     @both_calls
     @cases(
-        "host", ["127.0.0.1", "127.8.9.1", "localhost", "tiny.localhost", "[::ffff:127.0.0.1]", "127.1", "0x7f.0.0.1", "2130706433", "0"]
+        "host",
+        [
+            "127.0.0.1",
+            "127.8.9.1",
+            "localhost",
+            "tiny.localhost",
+            "[::ffff:127.0.0.1]",
+            "127.1",
+            "0x7f.0.0.1",
+            "2130706433",
+            "0",
+        ],
     )
     def test_loopback_server_is_called_directly(self, proxy: actors.LoopbackServer, host: str, ask: Ask) -> None:
         with actors.LoopbackServer(GOOD) as server:

@@ -47,6 +47,10 @@ class EchoServer(ThreadingHTTPServer):
     daemon_threads = True
     connections = 0
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
     def process_request(self, request: object, client_address: object) -> None:
         self.connections += 1
         super().process_request(request, client_address)  # type: ignore[arg-type]  # pyright: ignore
@@ -54,15 +58,14 @@ class EchoServer(ThreadingHTTPServer):
 
 @contextmanager
 def serve() -> Generator[EchoServer, None, None]:
-    server = EchoServer(("127.0.0.1", 0), Echo)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with EchoServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 # The start of every program: it forks workers, and collects a number from each.
@@ -131,19 +134,18 @@ CALLS = """
 """
 
 
-@cases("way", ["sync", "async"])
-def test_forked_process_opens_its_own_connections(way: str) -> None:
+@cases(("way", "opened"), [("sync", 3), ("async", 4)])
+def test_forked_process_opens_its_own_connections(way: str, opened: int) -> None:
     with serve() as server:
-        assert run(CALLS, f"http://127.0.0.1:{server.server_port}/v1", "5", "2", way) == ["5"] * 3
+        assert run(CALLS, server.url, "5", "2", way) == ["5"] * 3
         # Also the one of the sync call before the async ones.
-        assert server.connections == (3 if way == "sync" else 4)
+        assert server.connections == opened
 
 
 @cases("way", ["sync", "async"])
 def test_no_worker_gets_the_answer_of_another(way: str) -> None:
     with serve() as server:
-        found = run(CALLS, f"http://127.0.0.1:{server.server_port}/v1", "300", "4", way, seconds=110)
-        assert found == ["300"] * 5
+        assert run(CALLS, server.url, "300", "4", way, seconds=110) == ["300"] * 5
 
 
 def test_locks_of_other_threads_do_not_block_a_forked_process() -> None:
@@ -168,7 +170,7 @@ def test_locks_of_other_threads_do_not_block_a_forked_process() -> None:
         assert ask(model, "after")
     """
     with serve() as server:
-        assert run(program, f"http://127.0.0.1:{server.server_port}/v1") == ["True", "True"]
+        assert run(program, server.url) == ["True", "True"]
 
 
 def test_place_taken_by_another_thread_is_free_after_a_fork() -> None:
@@ -220,7 +222,7 @@ def test_passed_client_is_refused_after_a_fork() -> None:
         assert ask(used, "after")
     """
     with serve() as server:
-        found = " ".join(run(program, f"http://127.0.0.1:{server.server_port}/v1"))
+        found = " ".join(run(program, server.url))
     assert found.startswith("the client that was passed to the model was used before this process was forked")
 
 
@@ -236,7 +238,7 @@ def test_forked_process_closes_its_copy_of_a_connection() -> None:
         assert ask(model, "after")
     """
     with serve() as server:
-        assert run(program, f"http://127.0.0.1:{server.server_port}/v1") == ["1", "0"]
+        assert run(program, server.url) == ["1", "0"]
         assert server.connections == 1
 
 

