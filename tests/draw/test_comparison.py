@@ -85,6 +85,7 @@ def test_keys_visit_the_differences(compared: Compare) -> None:
     assert shown(page, "#detail h2") == "answered"
 
 
+@pytest.mark.full
 def test_additional_steps_stand_alone(compared: Compare) -> None:
     page = compared(shopping(shops=(0, 1, 3)), shopping(shops=(0, 1, 2, 3)))
     assert "4 steps only in B" in known(page)

@@ -116,6 +116,7 @@ def test_copied_tests_repeat_their_steps(pages: Pages, tmp_path: Path) -> None:
     assert f"{count} passed" in done.stdout, done.stdout
 
 
+@pytest.mark.full
 def test_copied_test_notices_another_reply(pages: Pages) -> None:
     page = pages.run(twelve_tools(), "#step=5")
     page.locator(".copy", has_text="copy pytest").click()
@@ -128,6 +129,7 @@ def test_copied_test_notices_another_reply(pages: Pages) -> None:
         test()
 
 
+@pytest.mark.full
 def test_machine_of_ones_own_has_no_copied_test(pages: Pages) -> None:
     agent = gx.create_tool_calling_agent(ScriptedModel(["Done."]), [])
     executor = gx.AgentExecutor(agent=agent, tools=[]).plug(check)
@@ -159,6 +161,7 @@ def test_key_and_button_copy_values(pages: Pages) -> None:
     assert clipboard(page) == "<html>contents of https://shop0.example/ok</html>"
 
 
+@pytest.mark.full
 def test_records_are_shown_on_demand(pages: Pages) -> None:
     recording = sixty_steps()
     page = pages.run(recording, "#step=2")

@@ -139,6 +139,7 @@ def test_bars_and_rows_show_calls(pages: Pages) -> None:
     assert page.locator("#detail .bar").first.inner_text().split() == ["iterations", "3", "of", "20"]
 
 
+@pytest.mark.full
 def test_parallel_calls_show_their_failures(pages: Pages) -> None:
     page = pages.run(debugged.twelve_tools())
     press(page, "Home", "e")

@@ -10,6 +10,7 @@ import pytest
 
 from graphexec.draw.page.bundle import bundle
 from tests.draw.browser import Browser, Page, open_page
+from tests.parameters import cases
 
 Parts = list[tuple[str, str]]
 
@@ -26,8 +27,8 @@ def diff_words(page: Page, before: str, after: str) -> Parts:
     return [(part["kind"], part["text"]) for part in parts]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "parts"),
+@cases(
+    "before, after, parts",
     [
         ("", "", []),
         ("same", "same", [("same", "same")]),

@@ -115,7 +115,6 @@ def test_too_deep_data_are_cut() -> None:
     assert format_reply({"observation": deep}, 40) == "…"
 
 
-@pytest.mark.full
 def test_prompt_on_the_page_shows_labels(pages: Pages) -> None:
     page = pages.run(recording_of(run()))
     page.locator("#slider").fill("1")

@@ -187,6 +187,7 @@ def test_fork_leads_to_the_comparison(pages: Pages, by: str) -> None:
     assert page.locator("#compared .file").all_inner_texts() == ["first.jsonl", "second.jsonl"]
 
 
+@pytest.mark.full
 def test_damaged_and_unfinished_runs_are_listed(pages: Pages) -> None:
     whole = sixty_steps()
     broken = [dict(record) for record in whole.records]

@@ -7,6 +7,7 @@ import pytest
 from graphexec.messages import ModelReply, ToolCall
 from tests.draw.browser import Frame, Page, Pages, press
 from tests.draw.test_notebook import scripted, shown
+from tests.parameters import cases
 
 
 @pytest.fixture
@@ -44,16 +45,16 @@ def test_page_in_a_cell_shows_the_steps(cell: Page, frame: Frame) -> None:
 
 
 @pytest.mark.full
-def test_page_in_a_cell_copies_and_has_no_access_to_the_notebook(frame: Frame) -> None:
+@cases("access", ["parent.document", "localStorage", "document.cookie"])
+def test_page_in_a_cell_has_no_access_to_the_notebook(frame: Frame, access: str) -> None:
     assert frame.evaluate("origin") == "null"
-    for access in ("parent.document", "localStorage", "document.cookie"):
-        assert frame.evaluate(f"(() => {{ try {{ {access}; return false }} catch {{ return true }} }})()"), access
-    frame.get_by_role("button", name="copy records").click()
-    frame.get_by_role("button", name="copied", exact=True).wait_for()
+    assert frame.evaluate(f"(() => {{ try {{ {access}; return false }} catch {{ return true }} }})()")
 
 
 @pytest.mark.full
-def test_page_in_a_cell_changes_its_colours(cell: Page, frame: Frame) -> None:
+def test_page_in_a_cell_copies_and_changes_its_colours(cell: Page, frame: Frame) -> None:
+    frame.get_by_role("button", name="copy records").click()
+    frame.get_by_role("button", name="copied", exact=True).wait_for()
     before = frame.locator("html").get_attribute("data-theme")
     frame.locator("#list").focus()
     press(cell, "d")

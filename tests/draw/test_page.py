@@ -486,6 +486,7 @@ def test_limits_errors_notices_and_incomplete_records_are_shown(pages: Pages, an
     assert "The records end here." in shown(page, "#detail")
 
 
+@pytest.mark.full
 def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
     recording = record(react(LOOK_UP, iterations=1000, tokens=None, repeat=True), QUESTION)
     assert len(recording.records) > 12_000
@@ -698,6 +699,7 @@ def test_live_page_may_start_empty_and_end_with_an_error(browser: Browser, answe
         assert sorted(counts) == ["×1", "×2", "×2", "×2", "×3"]
 
 
+@pytest.mark.full
 def test_streamed_reply_is_shown(browser: Browser) -> None:
     recorder = Recorder(AGENT_EXECUTOR, inputs=QUESTION)
     for event in react(FINAL).stream(QUESTION):

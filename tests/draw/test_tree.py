@@ -179,6 +179,7 @@ def test_ten_thousand_steps_make_few_rows(pages: Pages) -> None:
     assert moved < 3000
 
 
+@pytest.mark.full
 def test_many_calls_are_folded_to_lines(pages: Pages) -> None:
     page = pages.run(debugged.twelve_tools(), "#step=3")
     folded = page.locator(".pair > details")

@@ -70,7 +70,6 @@ def test_page_has_it_as_text_and_records_as_a_string(tmp_path: Path) -> None:
         Recording.from_json_lines(lines)
 
 
-@pytest.mark.full
 def test_end_of_the_page_shows_it(pages: Pages) -> None:
     page = pages.run(recording_of(invented_run()))
     page.locator("#slider").press("End")

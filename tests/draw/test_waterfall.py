@@ -115,6 +115,7 @@ def test_click_selects_the_call(pages: Pages) -> None:
     assert box_of(page.locator("#now"))["x"] == pytest.approx(box_of(page.locator("#moment"))["x"], abs=1)
 
 
+@pytest.mark.full
 def test_strips_show_tokens_and_cost(pages: Pages) -> None:
     recording = three_tools()
     page = pages.run(recording)

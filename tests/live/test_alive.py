@@ -56,6 +56,7 @@ def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> Non
         assert one.faults == []
 
 
+@pytest.mark.full
 def test_each_tool_is_shown_when_it_ends(browser: Browser) -> None:
     ends = threading.Event()
 

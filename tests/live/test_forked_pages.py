@@ -23,7 +23,6 @@ from tests.draw.browser import Browser, Page, open_page, open_text
 from tests.draw.debugged import answering
 from tests.live.readers import PATIENCE
 from tests.live.test_forks import OBSERVATION, look_up, make, recorder_of_run, write_trace
-from tests.parameters import mark_except
 
 pytestmark = pytest.mark.browser
 
@@ -191,7 +190,8 @@ def test_draft_survives_the_next_rendering(browser: Browser, trace: Path) -> Non
 LOST = {"token": "the server refused it with the status 403", "server": "the server cannot be reached"}
 
 
-@pytest.mark.parametrize("lost", mark_except(LOST, "server", mark=pytest.mark.full))
+@pytest.mark.full
+@pytest.mark.parametrize("lost", LOST)
 def test_lost_server_is_named_at_the_editor(browser: Browser, trace: Path, lost: str) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(ExitStack())
