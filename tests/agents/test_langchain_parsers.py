@@ -218,56 +218,34 @@ def test_answer_before_an_action_has_priority(text: str, output: str, log: str |
     assert (finish.output, finish.log) == (output, text if log is None else log)
 
 
-# A reply, what it means, and texts that a model has invented behind it.
-INVENTED: dict[Read, list[tuple[str, Meaning, list[str]]]] = {
-    mrkl.read: [
-        (
-            "Action: f\nAction Input: x",
-            ("f", "x"),
-            [f"\n{label} y\nFinal Answer: y" for label in ("Observation:", "\tObservation:", "observation:")],
-        )
-    ],
-    conversational.read: [("Action: f\nAction Input: x", ("f", "x"), ["\nObservation: y\nAI: y it is"])],
-    chat.read: [
-        (
-            f"Action:\n```\n{CATS}\n```",
-            ("search", "cats"),
-            ["\nObservation: found\nFinal Answer: found", f"\nobservation: found\n```\n{CATS}\n```"],
-        )
-    ],
-    structured_chat.read: [
-        (f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), [f"\nObservation: 4\n```\n{ADD}\n```"]),
-        ("It is 3.", ("It is 3.",), ["\nObservation: 4"]),
-    ],
-    json_chat.read: [(f"```json\n{ECHO}\n```", ("echo", "a"), [f"\nObservation: b\n```json\n{ECHO}\n```"])],
-    xml.read: [
-        (
-            "<tool>f</tool><tool_input>x",
-            ("f", "x"),
-            [
-                "</tool_input>\n<observation>y</observation><final_answer>y</final_answer>",
-                "</tool_input><observation>y</observation><tool>g</tool><tool_input>z</tool_input>",
-                "<observation>y</observation><final_answer>y</final_answer>",
-                "</tool_input> Then I shall see.",
-            ],
-        )
-    ],
-    self_ask.read: [
-        (
-            "Follow up: A?",
-            ("Intermediate Answer", "A?"),
-            [
-                f"\n{label} B.\nSo the final answer is: B"
-                for label in ("Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:")
-            ],
-        )
-    ],
-}
+ACT = "Action: f\nAction Input: x"
+LABELS = ("Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:")
+BEHIND_TAGS = [
+    "</tool_input>\n<observation>y</observation><final_answer>y</final_answer>",
+    "</tool_input><observation>y</observation><tool>g</tool><tool_input>z</tool_input>",
+    "<observation>y</observation><final_answer>y</final_answer>",
+    "</tool_input> Then I shall see.",
+]
 
 
 @cases(
     ("read", "text", "meaning", "invented"),
-    [(*row[:3], invented) for row in rows_of(INVENTED) for invented in row[3]],
+    [
+        (mrkl.read, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
+        (mrkl.read, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
+        (mrkl.read, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
+        (conversational.read, ACT, ("f", "x"), "\nObservation: y\nAI: y it is"),
+        (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), "\nObservation: found\nFinal Answer: found"),
+        (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), f"\nobservation: found\n```\n{CATS}\n```"),
+        (structured_chat.read, f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), f"\nObservation: 4\n```\n{ADD}\n```"),
+        (structured_chat.read, "It is 3.", ("It is 3.",), "\nObservation: 4"),
+        (json_chat.read, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
+        *((xml.read, "<tool>f</tool><tool_input>x", ("f", "x"), invented) for invented in BEHIND_TAGS),
+        *(
+            (self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), f"\n{one} B.\nSo the final answer is: B")
+            for one in LABELS
+        ),
+    ],
 )
 def test_invented_observation_and_following_text_are_ignored(
     read: Read, text: str, meaning: Meaning, invented: str

@@ -62,11 +62,17 @@ def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]
     assert list(map(choices, model.requests)) == [allowed, allowed, ["age", "today", "final_answer"]]
 
 
-def test_last_answer_needs_no_call() -> None:
-    model = ScriptedModel([CALL, DONE])
-    agent = create_structured_agent(model, [age], tool_choice="required")
-    executor = AgentExecutor(agent=agent, tools=[age], max_model_calls=0, early_stopping_method="generate")
-    executor.run("How old is Ada?")
+@cases(
+    ("model", "tools", "options", "settings"),
+    [
+        (ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
+        # An agent without tools answers.
+        (Tiny([DONE]), [], {}, {}),
+    ],
+)
+def test_last_answer_needs_no_call(model: ScriptedModel, tools: Any, options: Any, settings: Any) -> None:
+    agent = create_structured_agent(model, tools, **options)
+    AgentExecutor(agent=agent, tools=tools, early_stopping_method="generate", **settings).run("How old is Ada?")
     assert choices(model.requests[0]) == ["final_answer"]
 
 
@@ -144,12 +150,6 @@ def test_small_model_is_known_at_a_server_too(name: str) -> None:
 def test_other_models_decide_themselves(name: str) -> None:
     assert not is_tiny(OpenAICompatible(name, base_url="http://127.0.0.1:1/v1"))
     assert first_choices(ScriptedModel([DONE]), "How old is Ada?")[-1] == "final_answer"
-
-
-def test_agent_without_tools_answers() -> None:
-    model = Tiny([DONE])
-    AgentExecutor(agent=create_structured_agent(model, []), tools=[]).run("How old is Ada?")
-    assert choices(model.requests[0]) == ["final_answer"]
 
 
 @cases("choice", ["none", "add", "", 3, ["age"]])

@@ -48,6 +48,25 @@ def call() -> ModelReply:
     return ModelReply("", (ToolCall("1", "pay", '{"x": "5"}'),))
 
 
+# Any: a check may return anything, and a type checker refuses this one.
+def wrong_verdict(text: str) -> Any:
+    return bool(text)
+
+
+@node
+def choose(ready: Ready) -> Asks[CallModel, Ready]:
+    yield from ask(CallModel(ChatRequest([UserMessage("choose")])))
+    return ready
+
+
+@node
+def betray(finish: AgentFinish) -> AgentFinish:
+    return AgentFinish({"output": SECRET}, "", finish.run)
+
+
+EARLY = Piece("early", (choose,), once=True)
+
+
 class TestInput:
     @cases("options", CHECKS)
     def test_blocking_guardrail_prevents_tool_execution(self, options: dict[str, Any]) -> None:
@@ -74,47 +93,30 @@ class TestInput:
         assert not model.requests
 
     def test_only_named_inputs_are_checked(self) -> None:
-        piece = guard_input(no_pins, inputs=["other"])
-        executor = make_executor(ScriptedModel(["done"]), piece)
+        executor = make_executor(ScriptedModel(["done"]), guard_input(no_pins, inputs=["other"]))
         assert executor.run({"input": SECRET, "other": "harmless"}).output == "done"
-        # A misspelt name would let everything pass.
-        with pytest.raises(InputError, match="the run has no input other"):
-            executor.run(SECRET)
 
-    def test_nothing_may_ask_before_the_guard(self) -> None:
-        @node
-        def choose(ready: Ready) -> Asks[CallModel, Ready]:
-            yield from ask(CallModel(ChatRequest([UserMessage("choose")])))
-            return ready
-
-        early = Piece("early", (choose,), once=True)
-        with pytest.raises(GraphError, match="choose asks before guard_input is done; put guard_input before early"):
-            make_executor(ScriptedModel([]), early, guard_input(no_pins))
-        make_executor(ScriptedModel([]), guard_input(no_pins), early)
+    def test_piece_may_ask_behind_the_guard(self) -> None:
+        make_executor(ScriptedModel([]), guard_input(no_pins), EARLY)
 
     @cases(
-        ("options", "text"),
+        ("options", "pieces", "error", "text"),
         [
-            ({"check": "x"}, "check='x'; give a function"),
-            ({"check": await_pins, "blocking": True}, "blocking=True; leave it out"),
-            ({"check": no_pins, "inputs": "input"}, "give a list of names"),
+            ({"check": "x"}, [], InputError, "check='x'; give a function"),
+            ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
+            ({"check": no_pins, "inputs": "input"}, [], InputError, "give a list of names"),
+            ({"check": wrong_verdict}, [], InputError, "the check returned True; return the reason"),
+            ({"check": no_pins, "name": "a b"}, [], NodeError, "cannot be named 'a b'"),
+            ({"check": no_pins}, [EARLY], GraphError, "choose asks before guard_input is done; put guard_input before"),
+            # A misspelt name would let everything pass.
+            ({"check": no_pins, "inputs": ["other"]}, [], InputError, "the run has no input other"),
         ],
     )
-    def test_wrong_options_are_refused(self, options: dict[str, Any], text: str) -> None:
-        with pytest.raises(InputError, match=text):
-            guard_input(**options)
-
-    def test_wrong_verdict_ends_the_run(self) -> None:
-        # Any: a check may return anything, and a type checker refuses this one.
-        def wrong(text: str) -> Any:
-            return bool(text)
-
-        with pytest.raises(InputError, match="the check returned True; return the reason"):
-            make_executor(ScriptedModel([]), guard_input(wrong)).run("hi")
-
-    def test_invalid_name_is_refused(self) -> None:
-        with pytest.raises(NodeError, match="cannot be named 'a b'"):
-            guard_input(no_pins, name="a b")
+    def test_mistakes_are_refused(
+        self, options: dict[str, Any], pieces: list[Piece], error: type[Exception], text: str
+    ) -> None:
+        with pytest.raises(error, match=text):
+            make_executor(ScriptedModel([]), *pieces, guard_input(**options)).run("hi")
 
 
 class TestOutput:
@@ -123,12 +125,13 @@ class TestOutput:
     def test_refused_answer_is_given_out_nowhere(
         self, options: dict[str, Any], way: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        replies: dict[str, list[ScriptedReply]] = {
+            "parse": [SECRET],
+            "return_direct": [call()],
+            "generate": [call(), SECRET],
+        }
+
         def make() -> AgentExecutor:
-            replies: dict[str, list[ScriptedReply]] = {
-                "parse": [SECRET],
-                "return_direct": [call()],
-                "generate": [call(), SECRET],
-            }
             return make_executor(
                 ScriptedModel(replies[way], repeat_last=True),
                 guard_output(**options),
@@ -166,10 +169,6 @@ class TestOutput:
         assert "refused by guard_output" in str(memory.load({}))
 
     def test_answers_of_other_pieces_are_checked(self) -> None:
-        @node
-        def betray(finish: AgentFinish) -> AgentFinish:
-            return AgentFinish({"output": SECRET}, "", finish.run)
-
         executor = make_executor(ScriptedModel(["fine"]), guard_output(no_pins), Piece("betray", (betray,)))
         assert executor.run("hi").reason == "refused"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, create_tool_calling_agent
+from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent
 from graphexec.draw.model.picture import picture_of
 from graphexec.draw.runs.recorder import recording_of
 from graphexec.errors import GraphError, InputError, ServerError
@@ -21,7 +22,7 @@ from graphexec.nodes import map_agents
 from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, check
 from graphexec.verify.audit import audit
-from tests.executor.actors import HOW, Running, echo
+from tests.executor.actors import HOW, Running, caller_of, echo
 from tests.nodes.shelf import run_in_pieces
 from tests.parameters import cases
 
@@ -46,9 +47,8 @@ def make_child(**options: Any) -> AgentExecutor:
 
 
 def make_outer(child: AgentExecutor, *replies: Any, most: int = 8, **options: Any) -> AgentExecutor:
-    agent = create_tool_calling_agent(ScriptedModel([*replies, "done"], repeat_last=True), [])
-    piece = map_agents(child, most=most)
-    return AgentExecutor(agent=agent, tools=[], nodes=[piece], handle_parsing_errors=True, **options)
+    model = ScriptedModel([*replies, "done"], repeat_last=True)
+    return caller_of(model, nodes=[map_agents(child, most=most)], handle_parsing_errors=True, **options)
 
 
 @HOW
@@ -67,12 +67,6 @@ def test_each_task_has_its_answer(run: Running) -> None:
 
 
 @HOW
-def test_tasks_without_answers_are_an_error(run: Running) -> None:
-    (step,) = run(make_outer(make_child(), call("lost", "down"))).steps
-    assert step.status == "error"
-
-
-@HOW
 def test_all_calls_of_a_reply_run_at_once(run: Running) -> None:
     together = threading.Barrier(3, timeout=30)
 
@@ -86,29 +80,26 @@ def test_all_calls_of_a_reply_run_at_once(run: Running) -> None:
     assert [step.observation for step in result.steps] == ["Task 1: a\na\n\nTask 2: b\nb", "Task 1: c\nc"]
 
 
+FEWER = "research_all takes at most 2 tasks in one turn; give fewer, and the others in the next turn."
+
+
 @HOW
-@pytest.mark.parametrize(
-    ("tasks", "text"),
+@cases(
+    ("arguments", "status", "says", "runs"),
     [
-        (
-            ["a", "b", "c"],
-            "research_all takes at most 2 tasks in one turn; give fewer, and the others in the next turn.",
-        ),
-        ([], "research_all got no tasks; give at least one."),
+        ({"tasks": ["a", "b", "c"]}, "bad_arguments", FEWER, 0),
+        ({"tasks": []}, "bad_arguments", "research_all got no tasks; give at least one.", 0),
+        ({"tasks": "tea"}, "bad_arguments", "tasks", 0),
+        # Tasks without answers are an error.
+        ({"tasks": ["lost", "down"]}, "error", "Task 1: lost", 2),
     ],
 )
-def test_wrong_numbers_of_tasks_are_explained(run: Running, tasks: list[str], text: str) -> None:
-    result = run(make_outer(make_child(), call(*tasks), most=2))
+def test_wrong_tasks_are_explained(run: Running, arguments: Any, status: str, says: str, runs: int) -> None:
+    reply = ModelReply("", (ToolCall("c1", "research_all", json.dumps(arguments)),))
+    result = run(make_outer(make_child(), reply, most=2))
     (step,) = result.steps
-    assert (step.observation, step.status, result.spent["nested_runs"]) == (text, "bad_arguments", 0)
-
-
-@HOW
-def test_invalid_arguments_are_explained(run: Running) -> None:
-    wrong = ModelReply("", (ToolCall("c1", "research_all", '{"tasks": "tea"}'),))
-    (step,) = run(make_outer(make_child(), wrong)).steps
-    assert step.status == "bad_arguments"
-    assert "tasks" in str(step.observation)
+    assert (step.status, result.spent["nested_runs"]) == (status, runs)
+    assert says in str(step.observation)
 
 
 @HOW
@@ -131,12 +122,9 @@ def test_bound_grows_by_the_runs() -> None:
 
 def test_run_is_stored_and_resumed_after_each_request() -> None:
     model = ScriptedModel([call("tea", "down"), "done"])
-
-    def make(observers: Any) -> AgentExecutor:
-        agent = create_tool_calling_agent(model, [])
-        return AgentExecutor(agent=agent, tools=[], nodes=[map_agents(make_child())], observers=observers)
-
-    result, pauses = run_in_pieces(make, "q")
+    result, pauses = run_in_pieces(
+        lambda observers: caller_of(model, nodes=[map_agents(make_child())], observers=observers), "q"
+    )
     assert (result.output, pauses) == ("done", 3)
     assert "all of tea" in result.steps[0].observation
     assert result.spent["model_calls"] == 2 + 2 + 2
@@ -158,31 +146,34 @@ def test_piece_is_drawn_in_its_group() -> None:
     assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
 
 
+def of_two_inputs() -> AgentExecutor:
+    prompt = "{topic} for {reader} {agent_scratchpad} {tools} {tool_names}"
+    return AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
+
+
+# Any: a type checker refuses a model.
+WRONG: Any = ScriptedModel([])
+
+
 @cases(
-    ("options", "text"),
+    ("mistake", "error", "text"),
     [
-        ({"name": "research all"}, "map_agents has name="),
-        ({"description": ""}, "map_agents has description="),
-        ({"most": 0}, "map_agents has most="),
+        (lambda: map_agents(make_child(), name="research all"), InputError, "map_agents has name="),
+        (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),
+        (lambda: map_agents(make_child(), most=0), InputError, "map_agents has most="),
+        (lambda: map_agents(of_two_inputs()), InputError, "has the inputs topic, reader; pass one whose agent has one"),
+        (lambda: map_agents(make_child(max_iterations=None, allow_nonterminating=True)), UnprovedError, "map_agents"),
+        (lambda: map_agents(WRONG), InputError, "map_agents: the executor is <ScriptedModel"),
+        (
+            lambda: make_outer(make_child()).plug(map_agents(make_child())),
+            GraphError,
+            "research_all is plugged twice; give one of them another name",
+        ),
     ],
 )
-def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        map_agents(make_child(), **options)
-
-
-def test_executors_that_do_not_fit_are_refused() -> None:
-    prompt = "{topic} for {reader} {agent_scratchpad} {tools} {tool_names}"
-    two = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
-    with pytest.raises(InputError, match="has the inputs topic, reader; pass one whose agent has one input"):
-        map_agents(two)
-    with pytest.raises(UnprovedError):
-        map_agents(make_child(max_iterations=None, allow_nonterminating=True))
-    model: Any = ScriptedModel([])
-    with pytest.raises(InputError, match="map_agents: the executor is <ScriptedModel"):
-        map_agents(model)
-    with pytest.raises(GraphError, match="research_all is plugged twice; give one of them another name"):
-        make_outer(make_child()).plug(map_agents(make_child()))
+def test_mistakes_are_refused(mistake: Callable[[], object], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        mistake()
 
 
 def check_calls(data: st.DataObject) -> None:
@@ -203,13 +194,7 @@ def check_calls(data: st.DataObject) -> None:
     replies = [call(*map(str, range(tasks))) for tasks in data.draw(many, label="tasks")]
     limit = data.draw(st.none() | st.integers(1, 40), label="limit")
     model = ScriptedModel([*replies, "done"], repeat_last=True)
-    outer = AgentExecutor(
-        agent=create_tool_calling_agent(model, []),
-        tools=[],
-        nodes=[map_agents(child, most=3)],
-        max_iterations=4,
-        max_model_calls=limit,
-    )
+    outer = caller_of(model, nodes=[map_agents(child, most=3)], max_iterations=4, max_model_calls=limit)
     bounds = outer.verify().bounds
     assert bounds is not None
     result = asyncio.run(outer.arun("q")) if data.draw(st.booleans(), label="async") else outer.run("q")

@@ -19,7 +19,7 @@ import graphexec as gx
 from graphexec.errors import OutputError
 from graphexec.executor import Refused
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, Message, ModelReply, SystemMessage, ToolCall
+from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import output_type
 from tests.parameters import cases
