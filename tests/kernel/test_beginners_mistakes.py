@@ -12,7 +12,7 @@ from graphexec.errors import InputError, NodeError
 from graphexec.executor import LimitReached, stopped_response
 from graphexec.kernel import Limits, PendingEffect, reserved
 from graphexec.runtime import make_run_context
-from tests.kernel.machines import check_refusal, error_message, finish, machine_of, pending, run_machine
+from tests.kernel.machines import Halted, check_refusal, error_message, finish, machine_of, pending, run_machine
 from tests.parameters import cases
 
 
@@ -39,13 +39,6 @@ def stopped(given: Asked, limit: gx.Exhausted) -> Reply:
 
 def of_a_run(given: HasRun, limit: gx.Exhausted) -> Reply:
     return Reply(given.run)
-
-
-@final
-@dataclass(frozen=True)
-class Late:
-    at: Asked
-    limit: gx.Exhausted
 
 
 def respond(asked: Asked) -> Reply:
@@ -116,8 +109,8 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
             ["the limit of iterations", "Limits(iterations=...)", "@metered(when_spent=...) without a budget"],
         ),
         (
-            lambda: gx.metered(when_spent=Late, budget=PATIENCE)(as_charge(NODE)),
-            ["respond has the outcome Reply when one limit stops it and Late when another does", "the same when_spent"],
+            lambda: gx.metered(when_spent=Halted, budget=PATIENCE)(as_charge(NODE)),
+            ["respond has the outcome Reply when one limit stops it and Halted when another does", "same when_spent"],
         ),
         (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {BUDGETS}"]),
         (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {BUDGETS}"]),

@@ -15,8 +15,6 @@ from tests.drivers import DriverResult
 from tests.kernel import machines as m
 from tests.parameters import cases
 
-# ---- a book: each chapter is written, read, and revised once for each of its flaws
-
 REVISIONS = gx.Budget("revisions", 2)
 
 
@@ -106,8 +104,6 @@ BOOK = book(resets=[REVISIONS])
 COUNTING = book_with_budgets(gx.Budget("revisions"))
 ITERATED, ITERATED_ANEW = book_with_budgets(ITERATIONS), book_with_budgets(ITERATIONS, resets=[ITERATIONS])
 THREE = book_with_budgets(PATIENCE, REVISIONS, ITERATIONS)
-
-
 ZERO = {"patience": 0, "revisions": 0}
 
 
@@ -193,9 +189,6 @@ def test_stored_run_keeps_its_budgets() -> None:
     assert m.finish(BOOK, gx.Snapshot("repair", Poor((1,)))) == gx.Done(
         Book(), gx.Snapshot("read", Text((0,)), spent=gx.Spent(budgets={"revisions": 1}), entered=True)
     )
-
-
-# ---- restarts
 
 
 def restarted_interview(times: int) -> gx.Snapshot:

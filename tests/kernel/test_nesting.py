@@ -13,8 +13,6 @@ from graphexec.kernel import ITERATIONS
 from tests.kernel import machines as m
 from tests.parameters import cases
 
-# ---- the child: it attempts each task up to a number of tries
-
 
 @final
 @dataclass(frozen=True)
@@ -273,9 +271,6 @@ def test_embedded_node_has_types_and_a_piece() -> None:
     assert (SOLVE.least, SOLVE.most) == (0, None)
     with pytest.raises(AssertionError, match="solve is inlined, so it cannot be called with 3"):
         SOLVE.function(3)
-
-
-# ---- runs and their spending
 
 
 @cases(

@@ -112,12 +112,7 @@ def test_too_many_restarts_stop_reserved_calls(restarts: int, outcome: type) -> 
         assert result.spent["model_calls"] == 0
 
 
-# ---- the deadline
-
-
 TEN = gx.Limits(seconds=10)
-
-
 # The reserved calls begin at 11 seconds, and are stopped at 12.
 GIVEN_UP = m.Halted(m.Stopped(m.Prompt(1), gx.Exhausted("seconds", 10, 11.0)), gx.Exhausted("seconds", 10, 12.0))
 
@@ -303,9 +298,6 @@ def test_zero_grace_reserves_only_the_calls() -> None:
     assert result.outcome == m.Halted(m.Stopped(m.Prompt(2), late), late)
 
 
-# ---- proofs
-
-
 def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
     certificate = machine.verify(limits).certificate
     assert certificate is not None
@@ -427,9 +419,6 @@ def test_audit_reports_excess_reserved_calls() -> None:
             record["spent"]["model_calls"] = 4
     facts = [violation.fact for violation in audit(trace, proof_of(executor)).violations]
     assert "the run takes 4 model calls, but at most 3 is proved" in facts
-
-
-# ---- the explorer
 
 
 GRACE: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -17,61 +17,49 @@ from tests.kernel import machines as m
 from tests.parameters import cases
 
 
-@final
-@dataclass(frozen=True)
-class Honest:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Lie:
-    pass
-
-
 class Child(m.Total):  # type: ignore[misc] # pyright: ignore[reportGeneralTypeIssues]
     """A subclass of an outcome; type checkers refuse it."""
 
 
 # Any: type checkers do not let a node return these.
-_anything: Any = Lie()
-LIE: Honest = _anything
+_anything: Any = m.Agreed()
+LIE: m.Landed = _anything
 
 CONSUMED: list[object] = []
 
 
 @gx.node
-def consume(lie: Lie) -> m.Total:
+def consume(lie: m.Agreed) -> m.Total:
     CONSUMED.append(lie)
     return m.Total("consumed")
 
 
 @gx.node
-def consume_honest(honest: Honest) -> Honest | Lie:
+def consume_honest(honest: m.Landed) -> m.Landed | m.Agreed:
     return honest
 
 
 @gx.node
-def purely(left: m.Left) -> Honest:
+def purely(left: m.Left) -> m.Landed:
     return LIE
 
 
 @gx.charged(when_spent=m.Stopped)
 @gx.node
-def asking(left: m.Left) -> gx.Asks[m.Question, Honest]:
+def asking(left: m.Left) -> gx.Asks[m.Question, m.Landed]:
     yield from gx.ask(m.Question("true?"))
     return LIE
 
 
 @gx.charged(when_spent=m.Stopped)
 @gx.node
-async def asynchronously(left: m.Left) -> Honest:
+async def asynchronously(left: m.Left) -> m.Landed:
     return LIE
 
 
 @gx.charged(when_spent=m.Stopped)
 @gx.opaque
-def opaquely(left: m.Left) -> Honest:
+def opaquely(left: m.Left) -> m.Landed:
     return LIE
 
 
@@ -84,24 +72,24 @@ def _nothing_consumed() -> None:
 @cases("liar", [purely, asking, asynchronously, opaquely])
 def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     row: Any = gx.edges
-    routes: Any = gx.on(Honest, consume_honest)
+    routes: Any = gx.on(m.Landed, consume_honest)
     if liar.when_spent:
         routes = routes | gx.on(m.Stopped, gx.END)
     # The table has a node that takes the undeclared outcome, but only another node has an edge to it.
     machine: Any = gx.graph(
         row(liar, routes)
-        | gx.edges(consume_honest, gx.on(Honest, gx.END) | gx.on(Lie, consume))
+        | gx.edges(consume_honest, gx.on(m.Landed, gx.END) | gx.on(m.Agreed, consume))
         | gx.edges(consume, gx.on(m.Total, gx.END)),
         start=liar,
     )
     with pytest.raises(errors.UndeclaredOutcomeError) as caught:
         driver(Script(machine, m.Left(1), make_run_context({m.Question: lambda question: "yes"})))
     assert CONSUMED == []
-    assert (caught.value.node, caught.value.outcome) == (liar.name, Lie())
-    assert caught.value.declared == ("Honest",)
+    assert (caught.value.node, caught.value.outcome) == (liar.name, m.Agreed())
+    assert caught.value.declared == ("Landed",)
     assert str(caught.value) == (
-        f"{liar.name} returned a Lie, which its annotation does not declare; it was not followed; return one of "
-        "Honest, or add the class to the annotation and to the table"
+        f"{liar.name} returned an Agreed, which its annotation does not declare; it was not followed; return one of "
+        "Landed, or add the class to the annotation and to the table"
     )
 
 
