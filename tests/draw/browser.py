@@ -91,8 +91,7 @@ def press(page: Page, *keys: str) -> None:
 
 def fragment(page: Page) -> str:
     """Return the part of the address after the page's own, which Playwright's `url` learns of later."""
-    found: str = page.evaluate("decodeURIComponent(location.hash)")
-    return found
+    return str(page.evaluate("decodeURIComponent(location.hash)"))
 
 
 def wait_for_drawing(page: Page) -> None:

@@ -110,9 +110,6 @@ def test_svg_violates_no_rule(pages: Pages) -> None:
     assert page.get_by_role("img", name="State machine that starts at ask_model").count() == 1
 
 
-# ---- fingers
-
-
 SMALL = """() => [...document.querySelectorAll("button, a[href], summary, input, select, textarea")]
     .filter(one => one.checkVisibility({visibilityProperty: true}) && one.id !== "skip")
     .map(one => [one, one.getBoundingClientRect()])
@@ -131,9 +128,6 @@ def test_targets_on_a_phone_fit_a_finger(pages: Pages, name: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-# ---- motion
-
-
 MOVING = """[...document.querySelectorAll("*")].filter(one => {
     const style = getComputedStyle(one);
     return style.transitionDuration !== "0s" || style.animationName !== "none" || style.scrollBehavior !== "auto";
@@ -146,11 +140,7 @@ def test_reduced_motion_stops_all_motion(pages: Pages, name: str) -> None:
     for key in ("Home", "ArrowRight", "f", "?"):
         press(page, key)
         assert page.evaluate("document.getAnimations().length") == 0
-    moving: list[str] = page.evaluate(MOVING)
-    assert moving == []
-
-
-# ---- text from right to left
+    assert page.evaluate(MOVING) == []
 
 
 ARABIC, HEBREW = "تحقق من الطقس في القاهرة من فضلك", "מה מזג האוויר בקהיר?"

@@ -205,9 +205,6 @@ def test_trace_goes_on_after_an_interrupted_line() -> None:
     assert read_trace("".join(lines)) == records
 
 
-# ---- sizes
-
-
 @tool
 def fetch(page: str) -> str:
     """Fetch a page."""
@@ -249,9 +246,6 @@ def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
 def test_trace_grows_with_its_steps(kind: str) -> None:
     short, long = (len(recorded(steps, kind).to_json_lines()) for steps in (100, 400))
     assert long <= 4.1 * short
-
-
-# ---- the page
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,7 @@ NASTY = "a\u2028b \"c\" 'd' \u202e \U0001f389 \\n"
 
 def clipboard(page: Page) -> str:
     page.locator(".copy", has_text="copied").wait_for()
-    text: str = page.evaluate("navigator.clipboard.readText()")
-    return text
+    return str(page.evaluate("navigator.clipboard.readText()"))
 
 
 def react_run() -> Recording:

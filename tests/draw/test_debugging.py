@@ -126,8 +126,8 @@ def test_bars_and_rows_show_calls(pages: Pages) -> None:
     assert shown(page, ".pair.selected .tool") == "fetch"
     assert page.evaluate("location.hash").endswith("call=1")
     # The search finds what the rows show.
-    asked = calling(("search", {"query": "price"}), text="First the price.")
-    page = pages.run(record([(1.0, asked), (1.0, answering("It is 3."))], "q"))
+    reply = calling(("search", {"query": "price"}), text="First the price.")
+    page = pages.run(record([(1.0, reply), (1.0, answering("It is 3."))], "q"))
     assert listed(page, "search(price)") == [1, 2, 3]
     assert page.locator(".row .gist").first.inner_text() == "First the price. search(price)"
     assert listed(page, "parse → AgentFinish") == [6]
@@ -282,8 +282,7 @@ def test_request_is_copied_as_json_and_curl(pages: Pages) -> None:
         page.locator(".copy", has_text=label).click()
         page.locator(".copy", has_text="copied").wait_for()
         page.locator(".copy", has_text=label).wait_for()
-        text: str = page.evaluate("navigator.clipboard.readText()")
-        return text
+        return str(page.evaluate("navigator.clipboard.readText()"))
 
     body = json.loads(copied("copy JSON"))
     assert [message["role"] for message in body["messages"]] == ["system", "user", *["assistant", "tool"] * 2]

@@ -78,8 +78,7 @@ UNSEEN = f"""async ([selector, count]) => {{
 
 
 def is_in_sight(page: Page, selector: str) -> bool:
-    shown: bool = page.evaluate(IN_SIGHT, selector)
-    return shown
+    return bool(page.evaluate(IN_SIGHT, selector))
 
 
 def sight(page: Page) -> list[float]:
@@ -155,9 +154,9 @@ def test_overview_is_there_when_it_is_needed(pages: Pages) -> None:
     minimap = page.locator("#minimap")
     assert minimap.is_visible()
     assert minimap.locator(".is-current").count() == 1
-    before = minimap.locator(".is-hidden").count()
+    hidden = minimap.locator(".is-hidden").count()
     press(page, "f")
-    assert minimap.locator(".is-hidden").count() > before
+    assert minimap.locator(".is-hidden").count() > hidden
     assert minimap.locator(".box.is-folded").count() == 2
     page.locator("#fit").click()
     assert not minimap.is_visible()
@@ -187,12 +186,8 @@ def test_overview_is_there_when_it_is_needed(pages: Pages) -> None:
     assert not page.locator("#minimap").is_visible()
 
 
-# ---- the keyboard
-
-
 def focused_label(page: Page) -> str:
-    label: str = page.evaluate("document.activeElement.getAttribute('aria-label')")
-    return label
+    return str(page.evaluate("document.activeElement.getAttribute('aria-label')"))
 
 
 def test_drawing_is_one_stop(pages: Pages) -> None:
@@ -264,8 +259,7 @@ REACH = """() => {
 
 @pytest.mark.parametrize("name", mark_except(PAGES, "pieces", mark=pytest.mark.full))
 def test_arrow_keys_reach_every_part(pages: Pages, name: str) -> None:
-    missed: list[str] = pages.text(page_text(name)).evaluate(REACH)
-    assert missed == []
+    assert pages.text(page_text(name)).evaluate(REACH) == []
 
 
 @pytest.mark.full

@@ -36,9 +36,9 @@ class Strict:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.seen: list[gx.Event[Any]] = []
+        self.seen: list[Any] = []
 
-    def __call__(self, event: gx.Event[Any]) -> None:
+    def __call__(self, event: Any) -> None:
         self.seen.append(event)
         if len(self.seen) == self.number + 1:
             raise ValueError("no further")

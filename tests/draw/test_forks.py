@@ -226,8 +226,8 @@ def test_cost_reasoning_and_images_are_kept() -> None:
         return make().with_agent(gx.create_tool_calling_agent(model, [look_up]))
 
     parts = (Reasoning("thinking", '{"signature": "xyz"}', "anthropic"), Reasoning("more"))
-    first = dataclasses.replace(looking("a"), reasoning=parts)
-    recording = read_back(make_priced(first, answering("a")).run("Which?"))
+    reply = dataclasses.replace(looking("a"), reasoning=parts)
+    recording = read_back(make_priced(reply, answering("a")).run("Which?"))
     forked = fork(recording, make_priced(answering("a")), at=3)
     replies = [event.reply for event in forked.events if isinstance(event, gx.Answered)]
     assert replies[0].reasoning == parts

@@ -27,8 +27,7 @@ def go(page: Page, step: int) -> None:
 
 
 def focused(page: Page) -> str:
-    name: str = page.evaluate("document.activeElement.id || document.activeElement.localName")
-    return name
+    return str(page.evaluate("document.activeElement.id || document.activeElement.localName"))
 
 
 def close_dialog(page: Page) -> None:

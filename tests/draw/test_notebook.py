@@ -117,8 +117,8 @@ def test_result_shows_its_page_in_a_sandbox() -> None:
     assert re.search(r"""(src|href)=["']?(https?:)?//""", page) is None
     assert found.text.startswith("finished Four. · 1 model call · 0 tool calls · ")
     assert found.text.endswith('result.draw("run.html") writes this page to a file')
-    call = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'),))
-    assert text_of(scripted(call, max_iterations=1).run("?")).startswith("stopped the limit of 1 iteration")
+    reply = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'),))
+    assert text_of(scripted(reply, max_iterations=1).run("?")).startswith("stopped the limit of 1 iteration")
     # A hostile run stays in its frame.
     call = ToolCall("1", "echo", json.dumps({"text": HOSTILE}))
     document = shown(scripted(ModelReply(HOSTILE, (call,)), HOSTILE).run(HOSTILE))["text/html"]

@@ -100,9 +100,6 @@ def page(pages: Pages, answered_run: Recording) -> Page:
     return pages.run(answered_run)
 
 
-# What can be seen in the text.
-
-
 def draw_page(recording: Recording) -> str:
     return html(recording.machine, recording)
 
@@ -175,9 +172,6 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
 def test_values_are_written_as_json(value: object, written: object) -> None:
     record: Record = {"event": "x", "value": value}
     assert json.loads(record_json(record))["value"] == written
-
-
-# What can be seen in the browser.
 
 
 def heading(page: Page) -> str:
@@ -432,8 +426,7 @@ def test_theme_follows_the_system_until_chosen(pages: Pages, answered_run: Recor
     def colours() -> list[str]:
         body = "getComputedStyle(document.body).backgroundColor"
         node = "getComputedStyle(document.querySelector('[data-node=parse] .outline')).fill"
-        found: list[str] = page.evaluate(f"[{body}, {node}]")
-        return found
+        return list(page.evaluate(f"[{body}, {node}]"))
 
     dark, light = ["rgb(16, 22, 29)", "rgb(22, 30, 39)"], ["rgb(255, 255, 255)", "rgb(255, 255, 255)"]
     assert colours() == dark
@@ -581,9 +574,6 @@ def test_iterations_are_numbered_as_in_the_timeline(pages: Pages, answered_run: 
     assert page.locator("#list .number").all_text_contents() == ["", "1", "2", "3", ""]
     page.locator("#slider").fill("3")
     assert "step 3 · iteration 3" in shown(page, "#detail .where")
-
-
-# ---- live runs
 
 
 class Stream:

@@ -120,9 +120,6 @@ def test_badges_need_little_room() -> None:
     assert Picture.from_data(json.loads(json.dumps(folded.to_data()))) == folded
 
 
-# ---- runs
-
-
 @gx.node
 def check(finish: gx.AgentFinish) -> gx.AgentFinish | Ready:
     if finish.answer == "wrong":

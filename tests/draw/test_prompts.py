@@ -94,8 +94,8 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
     assert page.locator(".prompt pre ins").first.inner_text() == "search"
     # A prompt of text shows its new end.
     start = "Answer the question. " * 40
-    requests = [ms.CompletionRequest(text) for text in (start, f"{start}\nObservation: 7")]
-    page = pages.run(asking(*requests), "#step=2")
+    texts = [ms.CompletionRequest(text) for text in (start, f"{start}\nObservation: 7")]
+    page = pages.run(asking(*texts), "#step=2")
     assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
     assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
     # Many new messages are shown in part.

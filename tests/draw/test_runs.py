@@ -122,9 +122,6 @@ def test_runs_are_a_heat_map_with_a_current_node() -> None:
     assert list(dict.fromkeys(here)) == ["plan", "parse", "dispatch_tools", "check_return_direct"]
 
 
-# ---- failed runs
-
-
 def test_failed_run_is_recorded_by_its_observer_and_its_exception() -> None:
     recorders: list[Recorder] = []
 
@@ -172,9 +169,6 @@ def test_replay_repeats_an_exception_of_a_node() -> None:
     failed, result = records[-2:]
     assert (failed["node"], "call" in failed) == ("parse", False)
     assert failed["error"] == result["error"]
-
-
-# ---- refusals
 
 
 def without_journal() -> gx.RunResult:
@@ -257,9 +251,6 @@ def test_invalid_records_give_a_one_line_error(text: str, expected: str) -> None
     with pytest.raises(gx.InputError, match=expected) as caught:
         Recording.from_json_lines(text)
     assert "\n" not in str(caught.value)
-
-
-# ---- records
 
 
 def test_results_journals_and_records_give_one_picture(tmp_path: Path) -> None:
@@ -394,9 +385,6 @@ def test_questions_and_own_effects_are_recorded() -> None:
     ]
     replies = [reply for record in records if record["event"] == "answered" for reply in record["replies"]]
     assert [(reply["effect"], reply["value"]) for reply in replies] == [("AskHuman", "yes"), ("Measure", 21.5)]
-
-
-# ---- files and notebooks
 
 
 def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:

@@ -158,9 +158,6 @@ def test_edges_of_many_random_machines_connect(machine: Graph[Any, Any]) -> None
     holds(machine, svg(picture_of(machine)))
 
 
-# ---- readability
-
-
 @by_machine
 def test_labels_are_free_and_near_their_line(name: str) -> None:
     picture = picture_of(verdict_on(name))
@@ -215,9 +212,6 @@ def test_labels_of_fifty_nodes_avoid_nodes() -> None:
     boxes = tuple(Box(name, "model", ("asks the model",)) for name in names)
     layout = lay_out(Picture(names[0], boxes, tuple(arrows)))
     assert [clash for clash in clashes(layout) if "line" not in clash] == []
-
-
-# ---- legend and caption
 
 
 def explained(drawing: str) -> None:
@@ -301,9 +295,6 @@ def test_refuted_machine_has_a_red_loop() -> None:
     assert captioned(drawing)[0].startswith("Refuted.")
 
 
-# ---- hostile text
-
-
 @cases("hostile", HOSTILE)
 def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     picture = ring((hostile or "a", 'in}"\\.ner', "b"), (hostile,))
@@ -317,9 +308,6 @@ def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     shown = [legible(one.text or "") for one in drawn.root.iter(f"{SPACE}text")]
     # In three nodes and at three edges.
     assert shown.count(legible(hostile)) >= 6
-
-
-# ---- determinism and pixels
 
 
 @pytest.mark.medium

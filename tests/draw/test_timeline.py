@@ -222,8 +222,9 @@ def test_nested_runs_are_counted_at_their_call() -> None:
     for drawn in (timeline(run, width=120), sequence_mermaid(run)):
         assert "nested runs: 3 model calls, 1 tool call" in drawn
     # A report between calls belongs to no call.
-    asked = asked_and_answered(gx.AskHuman("May I?"), "yes")
-    run = record_events(*asked, gx.Reported("dispatch_tools", None, "not observed"))
+    run = record_events(
+        *asked_and_answered(gx.AskHuman("May I?"), "yes"), gx.Reported("dispatch_tools", None, "not observed")
+    )
     assert "    Note over p1: not observed\n" in sequence_mermaid(run)
     assert "May I? → yes; [not observed]" in timeline(run, width=160)
 

@@ -64,8 +64,8 @@ def test_bars_lie_on_the_time_of_the_run(pages: Pages) -> None:
     for at, one in enumerate(answered):
         [reply] = one["replies"]
         one["replies"] = [{**reply, "began": reply["began"] - at * 1e-12}]
-    bars = pages.run(Recording(records)).locator(".tools [data-span]").all()
-    ordered = sorted(bars, key=lambda bar: box_of(bar)["y"])
+    lanes = pages.run(Recording(records)).locator(".tools [data-span]").all()
+    ordered = sorted(lanes, key=lambda bar: box_of(bar)["y"])
     assert [bar.get_attribute("data-span") for bar in ordered] == ["3.0", "3.1", "3.2"]
 
 

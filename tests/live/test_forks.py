@@ -154,9 +154,6 @@ def test_executor_may_depend_on_the_records(trace: Path) -> None:
         assert (refused.status_code, refused.json()["error"][:33]) == (400, "the model of another question is ")
 
 
-# ---- refused requests
-
-
 SITE, COOKIE = "Sec-Fetch-Site", {"Origin": ORIGIN}
 
 
@@ -253,9 +250,6 @@ def test_folder_that_cannot_be_written_is_an_error(trace: Path) -> None:
         source.parent.rmdir()
         answer = client.post("/fork", json={"step": 1})
         assert answer.status_code == 400
-
-
-# ---- while a fork is running
 
 
 class Waiting:
