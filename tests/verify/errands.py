@@ -83,22 +83,21 @@ def act(approved: Approved | Urgent) -> gx.Asks[CallTool, Errand]:
     return Errand((*approved.errand.done, result.status))
 
 
-_APPROVED = gx.edges(approve, gx.on(Approved, act) | gx.on(Errand, decide) | gx.on(Stopped, gx.END)) | gx.edges(
-    act, gx.on(Errand, decide) | gx.on(Stopped, gx.END)
+_STOPPED: Any = gx.on(Stopped, gx.END)
+_APPROVED: Any = gx.edges(approve, gx.on(Approved, act) | gx.on(Errand, decide) | _STOPPED) | gx.edges(
+    act, gx.on(Errand, decide) | _STOPPED
 )
 
-GUARDED: gx.Graph[Errand, Replied | Stopped] = gx.graph(
-    gx.edges(decide, gx.on(Wanted, approve) | gx.on(Urgent, approve) | gx.on(Replied, gx.END) | gx.on(Stopped, gx.END))
-    | _APPROVED,
-    start=decide,
-)
 
+def deciding(urgent: Any) -> gx.Graph[Errand, Replied | Stopped]:
+    """Return the machine that leads urgent errands to a node."""
+    routes = gx.on(Wanted, approve) | gx.on(Urgent, urgent) | gx.on(Replied, gx.END) | _STOPPED
+    return gx.graph(gx.edges(decide, routes) | _APPROVED, start=decide)
+
+
+GUARDED = deciding(approve)
 # Urgent errands are done at once, without an approval.
-SHORTCUT: gx.Graph[Errand, Replied | Stopped] = gx.graph(
-    gx.edges(decide, gx.on(Wanted, approve) | gx.on(Urgent, act) | gx.on(Replied, gx.END) | gx.on(Stopped, gx.END))
-    | _APPROVED,
-    start=decide,
-)
+SHORTCUT = deciding(act)
 
 REPLIES: Replies = {
     CallModel: [ModelReply("look"), ModelReply("delete"), ModelReply("delete now"), ModelReply("it is done")]
@@ -106,11 +105,6 @@ REPLIES: Replies = {
 
 
 # ---- a questionnaire: one node that asks several questions
-
-
-@dataclass(frozen=True)
-class Question(gx.Effect[bool]):
-    text: str
 
 
 @final
@@ -121,38 +115,14 @@ class Form:
 
 @final
 @dataclass(frozen=True)
-class Same:
+class Expected:
     pass
 
 
 @final
 @dataclass(frozen=True)
-class Different:
+class Unexpected:
     pass
-
-
-@final
-@dataclass(frozen=True)
-class Unfinished:
-    at: Form
-    limit: gx.Exhausted
-
-
-@charged(when_spent=Unfinished, asks=2)
-@node
-def compare(form: Form) -> gx.Asks[Question, Same | Different]:
-    first = yield from gx.ask(Question(f"{form.name} 1"))
-    second = yield from gx.ask(Question(f"{form.name} 2"))
-    return Same() if first == second else Different()
-
-
-QUESTIONNAIRE: gx.Graph[Form, Same | Different | Unfinished] = gx.graph(
-    gx.edges(compare, gx.on(Same, gx.END) | gx.on(Different, gx.END) | gx.on(Unfinished, gx.END)),
-    start=compare,
-)
-
-
-# ---- retries: a loop that counts in its value
 
 
 @final
@@ -164,29 +134,46 @@ class Trying:
 
 @final
 @dataclass(frozen=True)
-class GivenUp:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Interrupted:
-    at: Trying
+class Unfinished:
+    at: Form | Trying
     limit: gx.Exhausted
 
 
-@charged(when_spent=Interrupted, asks=1)
+_EXPECTED: Any = gx.on(Expected, gx.END)
+_UNEXPECTED: Any = gx.on(Unexpected, gx.END)
+_UNFINISHED: Any = gx.on(Unfinished, gx.END)
+
+
+@dataclass(frozen=True)
+class Question(gx.Effect[bool]):
+    text: str
+
+
+@charged(when_spent=Unfinished, asks=2)
 @node
-def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | GivenUp]:
-    yield from gx.ask(CallModel(CompletionRequest(f"try {trying.times}")))
-    return GivenUp() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
+def compare(form: Form) -> gx.Asks[Question, Expected | Unexpected]:
+    first = yield from gx.ask(Question(f"{form.name} 1"))
+    second = yield from gx.ask(Question(f"{form.name} 2"))
+    return Expected() if first == second else Unexpected()
 
 
-TRYING: gx.Graph[Trying, GivenUp | Interrupted] = gx.graph(
-    gx.edges(attempt, gx.on(Trying, attempt) | gx.on(GivenUp, gx.END) | gx.on(Interrupted, gx.END)),
-    start=attempt,
+QUESTIONNAIRE: gx.Graph[Form, Expected | Unexpected | Unfinished] = gx.graph(
+    gx.edges(compare, _EXPECTED | _UNEXPECTED | _UNFINISHED), start=compare
 )
 
+# ---- retries: a loop that counts in its value
+
+
+@charged(when_spent=Unfinished, asks=1)
+@node
+def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | Expected]:
+    yield from gx.ask(CallModel(CompletionRequest(f"try {trying.times}")))
+    return Expected() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
+
+
+TRYING: gx.Graph[Trying, Expected | Unfinished] = gx.graph(
+    gx.edges(attempt, gx.on(Trying, attempt) | _EXPECTED | _UNFINISHED), start=attempt
+)
 
 # ---- the standard executor, with each kind of agent
 
@@ -218,17 +205,12 @@ def never_called(steps: Steps, inputs: dict[str, Any]) -> Any:
 
 
 def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, strict: bool = False) -> gx.AgentExecutor:
-    model = ScriptedModel(["never asked"])
-    agent: Any
-    match kind:
-        case "react":
-            agent = gx.create_react_agent(model, tools)
-        case "tool calling":
-            agent = gx.create_tool_calling_agent(model, tools)
-        case "structured":
-            agent = gx.create_structured_agent(model, tools)
-        case "callable":
-            agent = never_called
+    makers: dict[str, Any] = {
+        "react": gx.create_react_agent,
+        "tool calling": gx.create_tool_calling_agent,
+        "structured": gx.create_structured_agent,
+    }
+    agent: Any = never_called if kind == "callable" else makers[kind](ScriptedModel(["never asked"]), tools)
     return gx.AgentExecutor(agent=agent, tools=list(tools), handle_parsing_errors=not strict)
 
 
@@ -253,18 +235,6 @@ class Parcel:
     contents: Any
 
 
-@final
-@dataclass(frozen=True)
-class Expected:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Unexpected:
-    pass
-
-
 CONTENTS: list[Any] = [
     Colour.RED,
     Colour,
@@ -281,11 +251,7 @@ def unpack(parcel: Parcel) -> Expected | Unexpected:
     return Expected() if parcel.contents == CONTENTS else Unexpected()
 
 
-PARCEL: gx.Graph[Parcel, Expected | Unexpected] = gx.graph(
-    gx.edges(unpack, gx.on(Expected, gx.END) | gx.on(Unexpected, gx.END)),
-    start=unpack,
-)
-
+PARCEL: gx.Graph[Parcel, Expected | Unexpected] = gx.graph(gx.edges(unpack, _EXPECTED | _UNEXPECTED), start=unpack)
 
 # ---- a draft without an edge
 

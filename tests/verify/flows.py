@@ -57,11 +57,9 @@ def within(source: str, spent: str = "", target: str = END.name, spends: str = "
     return way(source, target, spends, kind="within", causes=(*spent.split(), "seconds", "restarts"), **more)
 
 
-def flow_with(*ways: Transition, measured: tuple[str, ...] = (), **budgets: int | None) -> Flow:
+def flow_with(*ways: Transition, **budgets: int | None) -> Flow:
     """Return the flow of these transitions, which starts with the first."""
-    return Flow(
-        ways[0].source, tuple(dict.fromkeys(one.source for one in ways)), ways, tuple(budgets.items()), measured
-    )
+    return Flow(ways[0].source, tuple(dict.fromkeys(one.source for one in ways)), ways, tuple(budgets.items()))
 
 
 # ---- flows with an endless run, by cause

@@ -38,8 +38,8 @@ def network(following: Following) -> nx.DiGraph[int]:
 
 def transitions(following: Following) -> list[Transition]:
     """The edges as transitions, and one to the end from each node that has none."""
-    pairs = [(str(node), str(target)) for node, targets in following.items() for target in targets or [END.name]]
-    return [Transition(node, "To", target) for node, target in pairs]
+    onwards = {str(node): list(map(str, targets)) or [END.name] for node, targets in following.items()}
+    return [Transition(node, "To", target) for node, targets in onwards.items() for target in targets]
 
 
 @given(followings())

@@ -331,7 +331,7 @@ def test_a_run_without_a_limit_is_endless() -> None:
 def test_earlier_replies_distinguish_states() -> None:
     machine, oracle = errands.QUESTIONNAIRE, replies_of(errands.QUESTIONNAIRE, {errands.Question: [True, False]})
     found = explore(machine, Limits(), Form(), oracle)
-    assert set(found.endings) == {"Same", "Different"}
+    assert set(found.endings) == {"Expected", "Unexpected"}
     # Two questions: the first can fail or be cancelled, as can each of the two second ones.
     assert found.paths == 2 + 2 * 2 + 2 * 2
     assert explore(machine, Limits(), Form(), oracle, prune=False).runs == found.paths
@@ -431,7 +431,8 @@ def approving(body: Callable[[Acted], gx.Asks[gx.AskHuman, Any]]) -> gx.AgentExe
     """An executor with a node between `parse` and `dispatch_tools` that asks a person as `body` does."""
 
     def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
-        return (yield from body(acted))
+        outcome: Acted | gx.AgentFinish = yield from body(acted)
+        return outcome
 
     made = gx.charged(when_spent=table.limit_reached, asks=1)(gx.node(approve))
     stop = gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, table.stopped_response)
@@ -463,7 +464,7 @@ def obedient(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
     return acted if answer == "yes" else gx.AgentFinish({"output": "no"})
 
 
-CAREFUL = approving(obedient)
+CAREFUL: gx.AgentExecutor = approving(obedient)
 CRASHING = approving(crashing)
 
 
@@ -776,7 +777,7 @@ NO = replies_of(errands.TRYING, {CallModel: [ModelReply("no")]})
 
 def test_small_counters_in_values_are_distinguished() -> None:
     found = explore(errands.TRYING, UNLIMITED, errands.Trying(), NO)
-    assert (found.endless, set(found.endings), found.longest) == (None, {"GivenUp"}, 3)
+    assert (found.endless, set(found.endings), found.longest) == (None, {"Expected"}, 3)
 
 
 def test_unserializable_value_is_resumed_unchanged() -> None:

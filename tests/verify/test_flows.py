@@ -464,6 +464,6 @@ def test_limit_on_unknown_budget_suggests_name(entry: Any, name: str, hint: str)
 
 def test_a_certificate_has_every_limit_by_name() -> None:
     """Those of meters that nothing charges, too, if they are set."""
-    set_by_hand = {"seconds": 2, "fan_out": 4, "restarts": 1, "tokens": 9}
+    set_by_hand: Any = {"seconds": 2, "fan_out": 4, "restarts": 1, "tokens": 9}
     certificate = certificate_of(asking(counting), agent_limits(**set_by_hand))
     assert certificate.limits == {**set_by_hand, "iterations": 15, "first": 3, "depth": 8, "nested_runs": 1_000}

@@ -87,7 +87,8 @@ def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: Buff
 
 def redacted(machine: gx.Graph[Any, Any], *after: Any) -> gx.Graph[Any, Any]:
     """Return the machine with a guard of its answers."""
-    return splice(machine, REDACTED, after=after, on=gx.AgentFinish)
+    guarded: gx.Graph[Any, Any] = splice(machine, REDACTED, after=after, on=gx.AgentFinish)
+    return guarded
 
 
 def remembering(*after: Any) -> gx.Graph[Any, Any]:

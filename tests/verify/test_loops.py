@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,6 @@ MODELS = flow_with(
     way("a", "a", "model_calls tokens", asks=1, **MODEL),
     end("a"),
     within("a", "model_calls tokens", **MODEL),
-    measured=("tokens",),
 )
 RESETS_ITSELF = flow_with(way("a", "a", "x", "x"), end("a"), gate("a", "x"), x=3)
 RESET_LATER = flow_with(way("s", "a"), way("a", "b", "x"), gate("a", "x"), way("b", "a", "", "x"), end("b"), x=3)
@@ -165,7 +165,7 @@ NEW_OUTCOME = (
     "write the class Stopped with two fields: a value, an Exhausted"
 )
 STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterations", "seconds"))
-TOKENS = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
+TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
 
 
 @cases(
@@ -196,7 +196,7 @@ TOKENS = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
             'give the budget w.x a limit: embed(..., own=[Budget("x", 3)]) for w, or Limits(budgets={"w.x": 3})',
         ),
         (
-            flow_with(way("a", "a", "tokens", **TOKENS), end("a"), within("a", "tokens"), measured=("tokens",)),
+            flow_with(way("a", "a", "tokens", **TOKENS), end("a"), within("a", "tokens")),
             "set max_tokens, or agent_limits(tokens=...)",
         ),
         # A limit on x would leave the other loop.
@@ -435,7 +435,6 @@ CALLING = flow_with(
     way("b", "a", **ANY_TOOLS),
     end("b"),
     end("s"),
-    measured=("tokens",),
 )
 
 
