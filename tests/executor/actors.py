@@ -224,9 +224,9 @@ def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> A
     return asyncio.run(collect()) if way.startswith("a") else list(running)
 
 
-def snapshot_after(error: type[BaseException], run: Callable[[], object]) -> Snapshot:
+def snapshot_after(error: type[BaseException], run: Callable[[], object], match: str | None = None) -> Snapshot:
     """Return the snapshot of a run that raises this error."""
-    with pytest.raises(error) as raised:
+    with pytest.raises(error, match=match) as raised:
         run()
     snapshot = snapshot_of(raised.value)
     assert snapshot is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import aclosing, closing
 from typing import Any
 
@@ -33,7 +33,7 @@ class Endless(ScriptedModel):
         self.made = 0
         self.ended = threading.Event()
 
-    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta]:
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[ReplyDelta, None, None]:
         try:
             while True:
                 self.made += 1

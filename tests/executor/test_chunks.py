@@ -140,7 +140,7 @@ def test_native_calls_keep_their_messages(way: str) -> None:
 
 def test_resumed_step_emits_its_actions_again() -> None:
     failing = make_executor(act("fail", text="a"), handle_tool_errors="raise")
-    snapshot = snapshot_after(ValueError, lambda: run_by("stream_chunks", failing))
+    snapshot = snapshot_after(ValueError, lambda: run_by("stream_chunks", failing), "no a")
     chunks = run_by("stream_chunks", make_executor(answer()), snapshot)
     assert kinds(chunks) == ["actions", "steps", "output"]
 

@@ -312,7 +312,7 @@ def test_last_call_follows_a_resumed_batch() -> None:
     agent = gx.create_tool_calling_agent(model, [echo, fail])
     failing = dataclasses.replace(fail, on_error="raise")
     executor = make_executor(agent, failing, max_iterations=15, max_tool_calls=2, tool_concurrency=1)
-    snapshot = snapshot_after(ValueError, lambda: executor.run("q"))
+    snapshot = snapshot_after(ValueError, lambda: executor.run("q"), "no b")
     assert len(snapshot.open) == 2
     result = executor.run(gx.Snapshot.from_json(snapshot.to_json(), executor.graph))
     assert (result.reason, result.output, result.spent["tool_calls"]) == ("tool_calls", "the last word", 2)

@@ -45,7 +45,7 @@ NAMES = [
 def test_object_of_a_run_is_frozen(name: str) -> None:
     made = made_in_a_run()[name]
     first = dataclasses.fields(made)[0].name
-    for change in (lambda: setattr(made, first, None), lambda: delattr(made, first)):
+    for change in (functools.partial(setattr, made, first, None), functools.partial(delattr, made, first)):
         with pytest.raises(dataclasses.FrozenInstanceError):
             change()
     assert not hasattr(made, "__dict__")
