@@ -240,15 +240,9 @@ def test_any_text_is_action_answer_or_parse_error(text: str) -> None:
 @cases(
     "hostile",
     [
-        "Action" * 200_000,
-        "Action " * 200_000,
-        "Action:" * 200_000,
-        "Action" + " " * 1_000_000,
-        "Action: " + "Action 1 " * 150_000,
-        "Action:" + "1 Input" * 200_000,
-        "Final Answer" * 100_000,
-        "\n" * 1_000_000,
-        "Action: a\nAction Input: " + '"' * 1_000_000,
+        *("Action" * 200_000, "Action " * 200_000, "Action:" * 200_000, "Action" + " " * 1_000_000),
+        *("Action: " + "Action 1 " * 150_000, "Action:" + "1 Input" * 200_000, "Final Answer" * 100_000),
+        *("\n" * 1_000_000, "Action: a\nAction Input: " + '"' * 1_000_000),
     ],
 )
 def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:

@@ -42,16 +42,10 @@ def test_action_and_answer_are_parsed() -> None:
 @cases(
     ("decision", "answer"),
     [
-        ({"action_input": "a"}, "a"),
-        ({"action_input": "a", "answer": "a"}, "a"),
-        ({"action_input": {}, "answer": "b"}, "b"),
-        ({"action_input": "a", "answer": ""}, "a"),
-        ({"Final Answer": "b"}, "b"),
-        ({"answer": ""}, ""),
-        ({"answer": ["b"]}, '["b"]'),
-        ({"answer": 3}, "3"),
-        ({"action_input": 3.5}, "3.5"),
-        ({"action_input": {"b": [1]}}, '{"b":[1]}'),
+        *(({"action_input": "a"}, "a"), ({"action_input": "a", "answer": "a"}, "a")),
+        *(({"action_input": {}, "answer": "b"}, "b"), ({"action_input": "a", "answer": ""}, "a")),
+        *(({"Final Answer": "b"}, "b"), ({"answer": ""}, ""), ({"answer": ["b"]}, '["b"]'), ({"answer": 3}, "3")),
+        *(({"action_input": 3.5}, "3.5"), ({"action_input": {"b": [1]}}, '{"b":[1]}')),
     ],
 )
 def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:

@@ -98,13 +98,8 @@ def test_function_agent_goes_on_as_usual(run: Running) -> None:
 @cases(
     ("statuses", "stuck"),
     [
-        ([], False),
-        (["parse_error"], True),
-        (["error"], False),
-        (["error", "unknown_tool"], True),
-        (["parse_error", "bad_arguments"], True),
-        (["error", "ok"], False),
-        (["ok", "error"], False),
+        *(([], False), (["parse_error"], True), (["error"], False), (["error", "unknown_tool"], True)),
+        *((["parse_error", "bad_arguments"], True), (["error", "ok"], False), (["ok", "error"], False)),
         (["ok", "timed_out", "error"], True),
     ],
 )

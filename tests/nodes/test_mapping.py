@@ -162,7 +162,7 @@ WRONG: Any = ScriptedModel([])
         (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),
         (lambda: map_agents(make_child(), most=0), InputError, "map_agents has most="),
         (lambda: map_agents(of_two_inputs()), InputError, "has the inputs topic, reader; pass one whose agent has one"),
-        (lambda: map_agents(make_child(max_iterations=None, allow_nonterminating=True)), UnprovedError, "map_agents"),
+        (lambda: map_agents(make_child(max_iterations=None, allow_nonterminating=True)), UnprovedError, "GX016 at plan"),
         (lambda: map_agents(WRONG), InputError, "map_agents: the executor is <ScriptedModel"),
         (
             lambda: make_outer(make_child()).plug(map_agents(make_child())),
