@@ -9,23 +9,8 @@ from typing import Any, ClassVar, final
 
 import pytest
 
-from graphexec import (
-    END,
-    Asks,
-    Done,
-    Effect,
-    Exhausted,
-    Graph,
-    GraphError,
-    Snapshot,
-    advance,
-    ask,
-    ask_all,
-    begin,
-    edges,
-    graph,
-    on,
-)
+import graphexec as gx
+from graphexec import END, Asks, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
 from graphexec.effects import AskHuman, CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel import Limits, Meter, PendingEffect, charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
@@ -409,21 +394,21 @@ def limited(**limits: int) -> RunContext:
 
 def pending(machine: Graph[Any, Any], at: object, limits: Limits | None = None) -> PendingEffect:
     """Step from a value or a snapshot to the next request."""
-    state = advance(machine, at if isinstance(at, Snapshot) else begin(machine, at), limits or Limits())
+    state = gx.advance(machine, at if isinstance(at, gx.Snapshot) else gx.begin(machine, at), limits or Limits())
     assert isinstance(state, PendingEffect)
     return state
 
 
-def finish(machine: Graph[Any, Any], at: object, limits: Limits | None = None) -> Done[Any]:
+def finish(machine: Graph[Any, Any], at: object, limits: Limits | None = None) -> gx.Done[Any]:
     """Step from a value or a snapshot to the end of the run, without another request."""
-    state = advance(machine, at if isinstance(at, Snapshot) else begin(machine, at), limits or Limits())
-    assert isinstance(state, Done)
+    state = gx.advance(machine, at if isinstance(at, gx.Snapshot) else gx.begin(machine, at), limits or Limits())
+    assert isinstance(state, gx.Done)
     return state
 
 
-def reload(snapshot: Snapshot, machine: Graph[Any, Any]) -> Snapshot:
+def reload(snapshot: gx.Snapshot, machine: Graph[Any, Any]) -> gx.Snapshot:
     """Return the snapshot as it is read from JSON."""
-    return Snapshot.from_json(snapshot.to_json(), machine)
+    return gx.Snapshot.from_json(snapshot.to_json(), machine)
 
 
 def run_machine(
@@ -449,7 +434,7 @@ def check_refusal(kind: type[Exception], facts: Sequence[str], call: Callable[..
 
 def faults_of(call: Callable[..., object], *arguments: object, **options: object) -> list[str]:
     """Return the code, node, outcome and text of each fault that a call reports."""
-    with pytest.raises(GraphError) as caught:
+    with pytest.raises(gx.GraphError) as caught:
         call(*arguments, **options)
     assert str(caught.value) == "\n".join(map(str, caught.value.faults))
     return [f"{fault.code} {fault.node} {fault.outcome}: {fault.text}" for fault in caught.value.faults]

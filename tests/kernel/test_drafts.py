@@ -11,18 +11,7 @@ from graphexec.kernel import Edge, bind
 from graphexec.kernel.surgery import unbind
 from graphexec.kernel.validation import faults_of
 from tests.drivers import LIVE
-from tests.kernel.machines import (
-    Even,
-    Number,
-    Odd,
-    Sum,
-    Total,
-    halve,
-    join,
-    run_machine,
-    split,
-    triple,
-)
+from tests.kernel import machines as m
 
 row: Any = edges
 lax: Any = draft
@@ -30,53 +19,55 @@ lax: Any = draft
 
 def incomplete_diamond() -> Any:
     """Return the diamond without an edge for odd numbers, and with a node that has no row."""
-    return draft(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
+    return draft(row(m.split, on(m.Even, m.halve)) | row(m.halve, on(m.Sum, m.join)), start=m.split)
 
 
 def test_draft_runs_until_an_edge_is_missing() -> None:
     machine = incomplete_diamond()
     assert (str(machine), machine.start) == ("split --Even--> halve\nhalve --Sum--> join", "split")
     with pytest.raises(GraphError):
-        graph(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
+        graph(row(m.split, on(m.Even, m.halve)) | row(m.halve, on(m.Sum, m.join)), start=m.split)
     with pytest.raises(UnhandledOutcomeError) as caught:
-        run_machine(incomplete_diamond(), Number(3))
+        m.run_machine(incomplete_diamond(), m.Number(3))
     error = caught.value
-    assert (error.node, error.outcome) == ("split", Odd(3))
+    assert (error.node, error.outcome) == ("split", m.Odd(3))
     assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
     assert error.__cause__ is None
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
-        run_machine(incomplete_diamond(), Number(4))
+        m.run_machine(incomplete_diamond(), m.Number(4))
 
 
 def test_draft_of_a_total_table_equals_its_graph() -> None:
     table = (
-        edges(split, on(Even, halve) | on(Odd, triple))
-        | edges(halve, on(Sum, join))
-        | edges(triple, on(Sum, join))
-        | edges(join, on(Total, END))
+        edges(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple))
+        | edges(m.halve, on(m.Sum, m.join))
+        | edges(m.triple, on(m.Sum, m.join))
+        | edges(m.join, on(m.Total, END))
     )
-    drafted, checked = draft(table, start=split), graph(table, start=split)
+    drafted, checked = draft(table, start=m.split), graph(table, start=m.split)
     assert (str(drafted), list(drafted.nodes)) == (str(checked), list(checked.nodes))
-    assert run_machine(drafted, Number(3)).outcome == Total("tripled to 10")
+    assert m.run_machine(drafted, m.Number(3)).outcome == m.Total("tripled to 10")
 
 
 def test_draft_may_have_nodes_without_edges() -> None:
     @node
-    def settle(total: Total) -> Sum:
-        return Sum(1, total.text)
+    def settle(total: m.Total) -> m.Sum:
+        return m.Sum(1, total.text)
 
-    machine = lax(row(split, on(Even, halve) | on(Odd, triple)) | row(settle, on(Sum, join)), start=split)
+    machine = lax(
+        row(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | row(settle, on(m.Sum, m.join)), start=m.split
+    )
     assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
-        run_machine(machine, Snapshot("settle", Total("so")), drivers=LIVE)
+        m.run_machine(machine, Snapshot("settle", m.Total("so")), drivers=LIVE)
     # A graph that was built without `graph` may have such edges.
-    lines = [Edge("split", Even, "halve"), Edge("split", Odd, "triple"), Edge("triple", Sum, "join")]
-    unchecked: Graph[Number, Any] = Graph([split, halve], lines, "split")
+    lines = [Edge("split", m.Even, "halve"), Edge("split", m.Odd, "triple"), Edge("triple", m.Sum, "join")]
+    unchecked: Graph[m.Number, Any] = Graph([m.split, m.halve], lines, "split")
     assert len(unchecked.edges) == 3
     with pytest.raises(UnhandledOutcomeError, match="halve returned a Sum"):
-        run_machine(unchecked, Number(4))
+        m.run_machine(unchecked, m.Number(4))
     with pytest.raises(UnhandledOutcomeError, match="split returned an Odd"):
-        run_machine(unchecked, Number(3))
+        m.run_machine(unchecked, m.Number(3))
 
 
 def test_faults_of_a_draft_are_reported() -> None:
@@ -86,14 +77,14 @@ def test_faults_of_a_draft_are_reported() -> None:
     with pytest.raises(GraphError, match="split may return Odd, which no edge takes"):
         bind(incomplete_diamond())
     with pytest.raises(NodeError, match=r"the table is \[\]; write edges"):
-        lax([], start=split)
+        lax([], start=m.split)
     with pytest.raises(NodeError, match="is not a node; decorate the function with @node"):
-        lax(row(split, on(Even, END)), start=print)
+        lax(row(m.split, on(m.Even, END)), start=print)
 
 
 def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """To bind a machine changes nothing that a fault could be in."""
-    drafted = draft(edges(halve, on(Sum, join)) | edges(join, on(Total, END)), start=halve)
+    drafted = draft(edges(m.halve, on(m.Sum, m.join)) | edges(m.join, on(m.Total, END)), start=m.halve)
     machine = bind(drafted)
     checks: list[str] = []
 

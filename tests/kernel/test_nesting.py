@@ -41,12 +41,6 @@ class Failed:
     limit: gx.Exhausted
 
 
-@final
-@dataclass(frozen=True)
-class Report:
-    text: str
-
-
 TRIES = gx.Budget("tries", 3)
 SHARED = gx.Budget("shared", 100)
 
@@ -78,21 +72,21 @@ def solver(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Ta
 
 
 @gx.node
-def deliver(solved: Solved) -> Task | Report:
-    return Task(solved.left) if solved.left else Report("all solved")
+def deliver(solved: Solved) -> Task | m.Total:
+    return Task(solved.left) if solved.left else m.Total("all solved")
 
 
 @gx.node
-def apologise(failed: Failed) -> Report:
-    return Report(f"{type(failed.at).__name__} {failed.at.tries}: {failed.limit}")
+def apologise(failed: Failed) -> m.Total:
+    return m.Total(f"{type(failed.at).__name__} {failed.at.tries}: {failed.limit}")
 
 
-def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, Report]:
+def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, m.Total]:
     """Return a loop over tasks; the child solves each one."""
-    machine: gx.Graph[Task, Report] = gx.graph(
+    machine: gx.Graph[Task, m.Total] = gx.graph(
         loosely(solve, gx.on(Solved, deliver, resets=resets) | gx.on(Failed, apologise, resets=resets))
-        | gx.edges(deliver, gx.on(Task, solve) | gx.on(Report, gx.END))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
+        | gx.edges(deliver, gx.on(Task, solve) | gx.on(m.Total, gx.END))
+        | gx.edges(apologise, gx.on(m.Total, gx.END)),
         start=solve,
     )
     return machine
@@ -125,14 +119,14 @@ def solve_twice() -> gx.Graph[Task, Any]:
         loosely(first, gx.on(Solved, again) | gx.on(Failed, apologise))
         | gx.edges(again, gx.on(Task, second))
         | loosely(second, gx.on(Solved, gx.END) | gx.on(Failed, apologise))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
+        | gx.edges(apologise, gx.on(m.Total, gx.END)),
         start=first,
     )
 
 
 @gx.node
-def begin_again(solved: Solved) -> Task | Report:
-    return Task(solved.left) if solved.left else Report("done")
+def begin_again(solved: Solved) -> Task | m.Total:
+    return Task(solved.left) if solved.left else m.Total("done")
 
 
 def choose_next() -> gx.Graph[Task, Any]:
@@ -140,18 +134,18 @@ def choose_next() -> gx.Graph[Task, Any]:
     choose: Any = gx.embed(m.machine_of(begin_again), "choose")
     return gx.graph(
         loosely(SOLVE, gx.on(Solved, choose) | gx.on(Failed, apologise))
-        | loosely(choose, gx.on(Task, SOLVE) | gx.on(Report, gx.END))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
+        | loosely(choose, gx.on(Task, SOLVE) | gx.on(m.Total, gx.END))
+        | gx.edges(apologise, gx.on(m.Total, gx.END)),
         start=SOLVE,
     )
 
 
 @gx.node
-def another(report: Report) -> Task:
+def another(report: m.Total) -> Task:
     return Task((2,))
 
 
-def two_offices() -> gx.Graph[Task, Report]:
+def two_offices() -> gx.Graph[Task, m.Total]:
     """Return two graphs with a subgraph, which has a budget of its own in each."""
 
     def inner(name: str, tries: int) -> Any:
@@ -159,9 +153,9 @@ def two_offices() -> gx.Graph[Task, Report]:
 
     first, second = inner("first", 3), inner("second", 1)
     return gx.graph(
-        loosely(first, gx.on(Report, another))
+        loosely(first, gx.on(m.Total, another))
         | gx.edges(another, gx.on(Task, second))
-        | loosely(second, gx.on(Report, gx.END)),
+        | loosely(second, gx.on(m.Total, gx.END)),
         start=first,
     )
 
@@ -173,7 +167,7 @@ def once(task: Task) -> Solved:
     return Solved(task.tries)
 
 
-def leave_with_resets() -> gx.Graph[Task, Report]:
+def leave_with_resets() -> gx.Graph[Task, m.Total]:
     child: gx.Graph[Task, Any] = gx.graph(
         loosely(once, gx.on(Solved, gx.END, resets=[TRIES, SHARED]) | gx.on(Failed, gx.END, resets=[TRIES])), start=once
     )
@@ -207,8 +201,8 @@ NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]
                 "solve.attempt --Solved--> deliver",
                 "solve.attempt --Failed--> apologise",
                 "deliver --Task (resets solve.tries)--> solve.look",
-                "deliver --Report--> END",
-                "apologise --Report--> END",
+                "deliver --Total--> END",
+                "apologise --Total--> END",
             ],
         ),
         (RESETTING, ["solve.look --Trying (resets solve.tries, shared)--> solve.attempt"]),
@@ -314,7 +308,7 @@ def test_run_spends_the_budgets_of_its_subgraphs(
     budgets = {name: limit for name, limit in limits.items() if name != "iterations"}
     context = m.without_handlers(gx.Limits(iterations=limits.get("iterations", 15), budgets=budgets))
     result = m.run_machine(machine, Task(tries), context)
-    assert result.outcome == (Report(outcome) if isinstance(outcome, str) else outcome)
+    assert result.outcome == (m.Total(outcome) if isinstance(outcome, str) else outcome)
     own = {name: count for name, count in spent.items() if name != "iterations"}
     assert result.spent == gx.Spent(iterations=spent.get("iterations", 0), budgets=own)
 
@@ -345,7 +339,7 @@ def test_run_in_a_subgraph_can_be_resumed() -> None:
     state = m.pending(machine, Task((1, 1)))
     assert (state.snapshot.node, state.effect) == ("asking.consult", m.Question("how?"))
     again = m.reload(state.reply("so"), machine)
-    assert m.run_machine(machine, again, m.reporter()).outcome == Report("all solved")
+    assert m.run_machine(machine, again, m.reporter()).outcome == m.Total("all solved")
 
 
 def test_nested_loops_are_proved_together() -> None:
@@ -353,8 +347,8 @@ def test_nested_loops_are_proved_together() -> None:
     bounded: Any = gx.graph(
         loosely(costly, gx.on(Task, SOLVE) | gx.on(Failed, apologise))
         | loosely(SOLVE, gx.on(Solved, deliver) | gx.on(Failed, apologise))
-        | gx.edges(deliver, gx.on(Task, costly) | gx.on(Report, gx.END))
-        | gx.edges(apologise, gx.on(Report, gx.END)),
+        | gx.edges(deliver, gx.on(Task, costly) | gx.on(m.Total, gx.END))
+        | gx.edges(apologise, gx.on(m.Total, gx.END)),
         start=costly,
     )
     assert bounded.verify(gx.Limits(iterations=4)).proved

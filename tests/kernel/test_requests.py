@@ -12,6 +12,7 @@ from graphexec.effects import CallModel
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.turns import Conversation
+from tests.kernel.machines import error_message
 from tests.parameters import cases
 
 MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMessage("c", "t"))
@@ -66,37 +67,28 @@ def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
 
 
 @cases(
-    ("messages", "text"),
+    ("request_", "given", "start", "remedy"),
     [
-        ("hi", "ChatRequest has messages='hi'; write ChatRequest([UserMessage('hi')])"),
-        (None, "ChatRequest has messages=None; write ChatRequest([UserMessage('...')])"),
+        (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
+        (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),
         (
+            ChatRequest,
             {"role": "system", "content": "hi"},
-            "ChatRequest has messages={'role': 'system', 'content': 'hi'}; write ChatRequest([SystemMessage('hi')])",
+            "ChatRequest has messages={'role': 'system', 'content': 'hi'}",
+            "; write ChatRequest([SystemMessage('hi')])",
+        ),
+        (ChatRequest, UserMessage("hi"), "ChatRequest has", "; write ChatRequest([UserMessage(content='hi'"),
+        *(
+            (CompletionRequest, prompt, "CompletionRequest has prompt=", "; give a string, or messages in a ChatReq")
+            for prompt in (None, ["hi"], [UserMessage("hi")])
+        ),
+        *(
+            (CallModel, given, "CallModel has request=", "; write CallModel(ChatRequest([UserMessage('...')]))")
+            for given in ("hello", None, [UserMessage("hello")], UserMessage("hello"))
         ),
     ],
 )
-def test_single_value_is_not_a_list_of_messages(messages: Any, text: str) -> None:
-    with pytest.raises(InputError) as raised:
-        ChatRequest(messages)
-    assert str(raised.value) == text
-
-
-def test_single_message_is_put_in_a_list() -> None:
-    one: Any = UserMessage("hi")
-    with pytest.raises(InputError, match=r"; write ChatRequest\(\[UserMessage\(content='hi'.*\)\]\)$"):
-        ChatRequest(one)
-
-
-@cases("prompt", [None, ["hi"], [UserMessage("hi")]])
-def test_prompt_must_be_a_string(prompt: Any) -> None:
-    with pytest.raises(InputError, match=r"^CompletionRequest has prompt=.*; give a string, or messages in a ChatReq"):
-        CompletionRequest(prompt)
-
-
-@cases("request_", ["hello", None, [UserMessage("hello")], UserMessage("hello")])
-def test_model_is_asked_with_a_request(request_: Any) -> None:
-    with pytest.raises(InputError) as raised:
-        CallModel(request_)
-    assert str(raised.value).startswith("CallModel has request=")
-    assert str(raised.value).endswith("; write CallModel(ChatRequest([UserMessage('...')]))")
+def test_invalid_request_is_refused(request_: Any, given: object, start: str, remedy: str) -> None:
+    message = error_message(InputError, request_, given)
+    assert message.startswith(start)
+    assert remedy in message
