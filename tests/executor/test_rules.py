@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, statuses
 from tests.parameters import cases
+from tests.semantics.endings import noting_tool
 
 # What the synthesised examples use, and what they do not.
 DUMMY, OTHER = "Tartu", "Oslo"
@@ -245,8 +247,7 @@ def test_repeatable_tool_may_fail_repeatedly() -> None:
 def test_reply_is_read_once_after_the_first_step() -> None:
     """The three nodes that read a reply share what the agent read, beside the steps of the run."""
     scene = Scene(CALL, act("Rome"), END)
-    agent = scene.executor.agent
-    replies: list[Any] = []
+    agent, replies = scene.executor.agent, list[Any]()
 
     def read(reply: Any) -> Any:
         replies.append(reply)
@@ -265,14 +266,7 @@ def test_trimmed_step_is_not_asked_about_but_not_repeated() -> None:
 
 
 def test_repeated_return_direct_result_is_the_answer() -> None:
-    seen: list[str] = []
-
-    @gx.tool(return_direct=True)
-    def direct(text: str) -> str:
-        """Answer."""
-        seen.append(text)
-        return text
-
+    direct, seen = noting_tool("direct", return_direct=True)
     several = (call("direct", "1", text="a"), call("echo", "2", text="b"))
     model = ScriptedModel([several, call("direct", "3", text="a")])
     agent = gx.create_tool_calling_agent(model, [direct, echo], rules=["no_repeats"])
@@ -351,11 +345,12 @@ def test_copied_argument_is_chosen_from_the_question() -> None:
     assert properties["city"] == {"enum": [OTHER]}
 
 
-def test_insisting_model_never_calls_the_tool() -> None:
-    scene = Scene(act(DUMMY), repeat_last=True, max_iterations=3)
+@cases("limit", [3, 4])
+def test_insisting_model_never_calls_the_tool(limit: int) -> None:
+    scene = Scene(COPY, repeat_last=True, max_iterations=limit)
     result = scene.run()
     assert isinstance(result.ending, gx.StoppedResponse)
-    assert (scene.weather.calls, statuses_of(result)) == ([], ["bad_arguments"] * 3)
+    assert (scene.weather.calls, statuses_of(result)) == ([], ["bad_arguments"] * limit)
     why = f"weather was not called: city={DUMMY} is in neither the question nor an observation."
     assert why in result.steps[0].observation
 
@@ -392,16 +387,15 @@ def test_argument_from_an_observation_is_used() -> None:
 
 
 def test_dummy_of_another_tool_is_not_used() -> None:
-    scene = Scene(act("Bergamo"), finish())
-    scene.run()
+    scene = Scene(act("Bergamo"), END)
     assert scene.executor.agent.dummies["local_time"]["town"][0] == "Bergamo"
-    assert scene.weather.calls == []
-
-
-def test_refusal_does_not_make_the_argument_known() -> None:
-    scene = Scene(*[act(DUMMY)] * 8, finish(), max_iterations=4)
     scene.run()
     assert scene.weather.calls == []
+
+
+class Item(BaseModel):
+    name: str
+    unit: Literal["EUR", "USD"]
 
 
 @gx.tool
@@ -410,23 +404,10 @@ def total(numbers: list[float], factor: float) -> float:
     return sum(numbers) * factor
 
 
-@cases(
-    ("question", "numbers", "factor", "status"),
-    [
-        ("Add 1,000 and 2, times 37.", [1000, 2], 37, ["ok"]),
-        ("Add 1,000 and 2, times 37.0!", [1000, 2], 37, ["ok"]),
-        ("Add 3 and 4, times 370.", [3, 4], 37, []),
-        ("Add 3 and 4, times 37.", [1000, 2], 37, []),
-        ("Add 3 and 4, times thirty-seven.", [3, 4], 37, ["ok"]),
-        ("Add 3 and 4.", [3, 4], 5, ["ok"]),
-    ],
-)
-def test_numbers_and_lists_are_found_in_the_question(
-    question: str, numbers: list[float], factor: float, status: list[str]
-) -> None:
-    reply = json.dumps({"action": "total", "action_input": {"numbers": numbers, "factor": factor}})
-    worked = example_of("total", numbers=[1000, 2], factor=37.0)
-    assert statuses_of(structured([total], reply, END, END, examples=[worked])[0].run(question)) == status
+@gx.tool
+def price(basket: Any, items: tuple[Item, ...] = ()) -> int:
+    """Return the price of a basket."""
+    return len(items)
 
 
 @gx.tool
@@ -435,12 +416,54 @@ def calculator(expression: str) -> str:
     return expression
 
 
-@cases("question", ["What is 6 times 7?", "6*7", "6x7", "6 apples for 7 each", "Was ist sechs mal 7?"])
-def test_expression_is_compared_by_its_numbers(question: str) -> None:
-    worked = WorkedExample("?", (("calculator", {"expression": "6 * 7"}, "42"),), "42")
-    reply = json.dumps({"action": "calculator", "action_input": {"expression": "6 * 7"}})
-    executor, _ = structured([calculator], reply, finish("42"), examples=[worked])
-    assert statuses_of(executor.run(question)) == ["ok"]
+@gx.tool
+def forecast(city: str, days: int = 3) -> str:
+    """Forecast the weather."""
+    return f"{city} {days}"
+
+
+PRODUCTS = ["What is 6 times 7?", "6*7", "6x7", "6 apples for 7 each", "Was ist sechs mal 7?"]
+PRODUCT = {"expression": "6 * 7"}
+SUM = {"numbers": [1000, 2], "factor": 37.0}
+BASKETS: list[Any] = [{"basket": {"some basket": 317}}, {"basket": ["another basket", {"name": "jug", "unit": "EUR"}]}]
+# Sums: the question, the numbers and the factor of the call, and its status.
+SUMS = [
+    ("Add 1,000 and 2, times 37.", [1000, 2], 37, "ok"),
+    ("Add 1,000 and 2, times 37.0!", [1000, 2], 37, "ok"),
+    ("Add 3 and 4, times 370.", [3, 4], 37, "bad_arguments"),
+    ("Add 3 and 4, times 37.", [1000, 2], 37, "bad_arguments"),
+    ("Add 3 and 4, times thirty-seven.", [3, 4], 37, "ok"),
+    ("Add 3 and 4.", [3, 4], 5, "ok"),
+]
+COPIED_BASKETS: list[Any] = [
+    *({"some basket": 2.5}, {"kettle": 2.5, "Some Basket": 3}, {"kettle": ["another basket"]}),
+    *(["some basket", "kettle"], {"some basket": 317}),
+]
+OWN_BASKETS: list[Any] = [{"kettle": 2.5, "unit": "EUR", "name": "teapot"}, ["kettle"], {}]
+KETTLE = "How much is a kettle for 2.5, please?"
+
+
+@cases(
+    ("tool", "examples", "arguments", "question", "status"),
+    [
+        *((total, [SUM], {"numbers": few, "factor": by}, question, status) for question, few, by, status in SUMS),
+        # An expression is compared by its numbers.
+        *((calculator, [PRODUCT], PRODUCT, question, "ok") for question in PRODUCTS),
+        # Parts of an argument may be copied.
+        *((price, BASKETS, {"basket": basket}, KETTLE, "bad_arguments") for basket in COPIED_BASKETS),
+        *((price, BASKETS, {"basket": basket}, KETTLE, "ok") for basket in OWN_BASKETS),
+        # The default of a tool is not copied.
+        (forecast, [{"city": "Rome", "days": 3}], {"city": OTHER, "days": 3}, HERE, "ok"),
+    ],
+)
+def test_arguments_are_found_in_the_question(
+    tool: AnyTool, examples: list[Any], arguments: dict[str, Any], question: str, status: str
+) -> None:
+    model = ScriptedModel([json.dumps({"action": tool.name, "action_input": arguments}), "none", END])
+    worked = [example_of(tool.name, **one) for one in examples]
+    agent = gx.create_structured_agent(model, [tool], examples=worked)
+    result = gx.AgentExecutor(agent=agent, tools=[tool], handle_parsing_errors=True).run(question)
+    assert statuses_of(result)[0] == status
 
 
 @given(number=st.integers(2, 9_999), unit=st.sampled_from(["kg", " km", "°C", "k", "%", "pm", "x"]))
@@ -460,48 +483,6 @@ def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
     assert seen == [number]
     executor.run("Please add that number.")
     assert seen == [number]
-
-
-class Item(BaseModel):
-    name: str
-    unit: Literal["EUR", "USD"]
-
-
-@cases(
-    ("basket", "status"),
-    [
-        ({"some basket": 2.5}, "bad_arguments"),
-        ({"kettle": 2.5, "Some Basket": 3}, "bad_arguments"),
-        ({"kettle": ["another basket"]}, "bad_arguments"),
-        (["some basket", "kettle"], "bad_arguments"),
-        ({"some basket": 317}, "bad_arguments"),
-        ({"kettle": 2.5, "unit": "EUR", "name": "teapot"}, "ok"),
-        (["kettle"], "ok"),
-        ({}, "ok"),
-    ],
-)
-def test_parts_of_an_argument_may_be_copied(basket: Any, status: str) -> None:
-    @gx.tool
-    def total(basket: Any, items: tuple[Item, ...] = ()) -> int:
-        """Return the total of a basket."""
-        return len(items)
-
-    baskets: list[Any] = [{"some basket": 317}, ["another basket", {"name": "jug", "unit": "EUR"}]]
-    model = ScriptedModel([json.dumps({"action": "total", "action_input": {"basket": basket}}), "none", END])
-    agent = gx.create_structured_agent(model, [total], examples=[example_of("total", basket=one) for one in baskets])
-    executor = gx.AgentExecutor(agent=agent, tools=[total], handle_parsing_errors=True)
-    assert statuses_of(executor.run("How much is a kettle for 2.5, please?"))[0] == status
-
-
-def test_default_of_a_tool_is_not_copied() -> None:
-    @gx.tool
-    def forecast(city: str, days: int = 3) -> str:
-        """Forecast the weather."""
-        return f"{city} {days}"
-
-    reply = json.dumps({"action": "forecast", "action_input": {"city": OTHER, "days": 3}})
-    executor, _ = structured([forecast], reply, END, examples=[example_of("forecast", city="Rome", days=3)])
-    assert statuses_of(executor.run(HERE)) == ["ok"]
 
 
 @cases(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
@@ -577,17 +558,15 @@ def test_validator_of_a_user_may_raise() -> None:
 def test_rules_are_nodes_between_plan_and_parse() -> None:
     graph = Scene(finish()).executor.graph
     moves = {(edge.source, edge.outcome.__name__): edge.target for edge in graph.edges}
-    assert moves["plan", "Replied"] == "avoid_dummies"
-    assert moves["avoid_dummies", "Replied"] == "answer_repeats"
-    assert moves["answer_repeats", "Replied"] == "parse"
-    assert moves["parse", "Acted"] == "refuse_dummies"
-    assert moves["refuse_dummies", "Acted"] == "refuse_repeats"
-    assert moves["refuse_repeats", "Acted"] == "dispatch_tools"
+    for outcome, nodes in (
+        ("Replied", ["plan", "avoid_dummies", "answer_repeats", "parse"]),
+        ("Acted", ["parse", "refuse_dummies", "refuse_repeats", "dispatch_tools"]),
+    ):
+        assert all(moves[source, outcome] == target for source, target in itertools.pairwise(nodes))
     assert "answer_repeats" in f"{graph:mermaid}"
     dummies, repeats = (Scene(finish(), rules=[name]).executor for name in ("no_dummies", "no_repeats"))
     assert [one.name for one in dummies.graph][-2:] == ["avoid_dummies", "refuse_dummies"]
     assert [one.name for one in repeats.graph][-2:] == ["answer_repeats", "refuse_repeats"]
-
     bare = {"plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"}
     assert {*Scene(rules=()).executor.graph.nodes} == bare
 
@@ -668,11 +647,11 @@ def test_stop_repeats_and_rules_work_together() -> None:
     assert (result.reason, scene.weather.calls) == ("repeats", [OTHER])
 
 
-def test_memory_saves_the_answer_of_a_rule() -> None:
+def test_answer_of_a_rule_is_saved_and_streamed() -> None:
     memory = BufferMemory(as_messages=True)
-    scene = Scene(act(), act(), finish("rain"), memory=memory)
-    scene.run()
-    assert [turn.output for turn in memory.history.turns()] == ["rain"]
+    scene = Scene(CALL, CALL, finish("It rains."), memory=memory)
+    assert "".join(scene.executor.stream_answer(HERE)) == "It rains."
+    assert [turn.output for turn in memory.history.turns()] == ["It rains."]
 
 
 @cases("position", [0, 1, 2, 3])
@@ -693,22 +672,13 @@ def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
     assert scene.weather.calls == [OTHER]
 
 
-def test_answer_of_a_rule_is_streamed() -> None:
-    scene = Scene(act(), act(), finish("It rains."))
-    assert "".join(scene.executor.stream_answer(f"How is {OTHER}?")) == "It rains."
-
-
-@cases(
-    ("rule", "lacks", "functions"),
-    [
-        ("no_dummies", {"narrow": None}, "narrow"),
-        ("no_repeats", {"narrow": None, "conclude": None}, "narrow and no conclude"),
-    ],
-)
-def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: dict[str, Any], functions: str) -> None:
+@cases(("rule", "lacks"), [("no_dummies", ["narrow"]), ("no_repeats", ["narrow", "conclude"])])
+def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: list[str]) -> None:
     agent = gx.create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
+    without: dict[str, Any] = dict.fromkeys(lacks)
+    functions = " and no ".join(lacks)
     with pytest.raises(InputError, match=rf"rules=\('{rule}',\) but no {functions} function; give it narrow"):
-        gx.AgentExecutor(agent=replace(agent, **lacks), tools=[echo])
+        gx.AgentExecutor(agent=replace(agent, **without), tools=[echo])
 
 
 def test_text_agent_is_asked_to_conclude() -> None:
@@ -727,11 +697,7 @@ def test_text_agent_is_asked_to_conclude() -> None:
     [
         (gx.create_structured_agent, ["no_repeat"], ("'no_repeat'", "no_dummies, no_repeats, no_immediate_repeats")),
         (gx.create_structured_agent, ["no_repeats", "no_immediate_repeats"], ("and no_immediate_repeats; give one",)),
-        (
-            gx.create_tool_calling_agent,
-            ["no_dummies"],
-            ("a tool-calling agent shows no worked examples; leave it out",),
-        ),
+        (gx.create_tool_calling_agent, ["no_dummies"], ("shows no worked examples; leave it out",)),
     ],
 )
 def test_invalid_rules_are_refused(make: Any, rules: Any, facts: tuple[str, ...]) -> None:
@@ -759,9 +725,8 @@ def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
     result = executor.run("q")
     assert paid == ([5, 5, 6] if repeatable else [5, 6])
     assert len(result.steps) == 5
-    assert [step.observation for step in result.steps[:3]] == [
-        f"paid {n}" for n in ([1, 2, 3] if repeatable else [1, 1, 2])
-    ]
+    numbers = [1, 2, 3] if repeatable else [1, 1, 2]
+    assert [step.observation for step in result.steps[:3]] == [f"paid {number}" for number in numbers]
 
 
 @gx.tool

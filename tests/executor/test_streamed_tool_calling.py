@@ -17,6 +17,7 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.executor.actors import call, echo, run_by
 from tests.parameters import cases
+from tests.semantics.endings import noting_tool
 
 CALL = call("echo", text="a")
 ANSWER = "It is 42."
@@ -97,14 +98,7 @@ def test_discarded_text_is_marked(replies: Any, options: Any, pieces: list[str],
 
 
 def test_discard_comes_before_the_tool_runs() -> None:
-    called: list[str] = []
-
-    @gx.tool
-    def look(text: str) -> str:
-        """Look it up."""
-        called.append(text)
-        return text
-
+    look, called = noting_tool("look")
     agent = gx.create_tool_calling_agent(Streaming([ModelReply("I look.", (call("look", text="a"),))], []), [look])
     pieces = gx.AgentExecutor(agent=agent, tools=[look]).stream_answer("?")
     assert next(pieces) == "I look."

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -245,10 +244,6 @@ def test_time_of_the_streams_consumer_counts() -> None:
     assert isinstance(done, Done)
     assert isinstance(done.outcome, StoppedResponse)
     assert (limit_of(done.outcome).limit, done.spent.seconds) == ("seconds", 6)
-
-
-def test_seconds_are_counted_by_a_monotonic_clock() -> None:
-    assert AgentExecutor(agent=scripted(answer()), tools=[]).run_context.clock is time.monotonic
 
 
 def test_time_continues_after_a_pause() -> None:

@@ -21,6 +21,7 @@ from graphexec.models import ScriptedModel
 from tests.executor import actors
 from tests.executor.actors import act, answer, call, echo, observations, run_executor, scripted, statuses
 from tests.parameters import cases
+from tests.semantics.endings import noting_tool
 
 HOW = cases("run", [actors.run_sync, actors.run_async])
 Run = Callable[[gx.AgentExecutor], gx.RunResult]
@@ -213,13 +214,7 @@ def test_users_plan_may_replace_the_executors() -> None:
 
 @HOW
 def test_undeclared_outcome_is_not_followed(run: Run) -> None:
-    called: list[str] = []
-
-    @gx.tool
-    def note(text: str) -> str:
-        """Note it."""
-        called.append(text)
-        return text
+    note, called = noting_tool()
 
     def lie(acted: Acted) -> Acted | gx.AgentFinish:
         undeclared: Any = Ready(acted.run)

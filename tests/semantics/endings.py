@@ -9,7 +9,18 @@ import graphexec as gx
 from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
 from tests.drivers import DriverResult
-from tests.executor.actors import AnyTool, act, answer, direct, echo, fail, run_executor, scripted
+from tests.executor.actors import (
+    AnyTool,
+    BlockingModel,
+    Running,
+    act,
+    answer,
+    direct,
+    echo,
+    fail,
+    run_executor,
+    scripted,
+)
 
 # What a run says that is stopped by its iterations or its time, and what asks it for its last word.
 STOPPED = "Agent stopped due to iteration limit or time limit."
@@ -44,6 +55,30 @@ def unreadable(steps: Any, inputs: Any) -> Any:
 def unreadable_once(steps: Any, inputs: Any) -> Any:
     """Answer after a parse error."""
     return answer() if steps else unreadable(steps, inputs)
+
+
+def noting_tool(name: str = "note", **options: Any) -> tuple[AnyTool, list[str]]:
+    """Return a tool that returns its text, and the list of the texts."""
+    texts: list[str] = []
+
+    @gx.tool(name=name, **options)
+    def note(text: str) -> str:
+        """Note it."""
+        texts.append(text)
+        return text
+
+    return note, texts
+
+
+def run_blocked(run: Running, **options: Any) -> gx.RunResult:
+    """Run an agent whose model does not answer before the time limit."""
+    model = BlockingModel()
+    agent = gx.create_react_agent(model, [])
+    try:
+        result: gx.RunResult = run(gx.AgentExecutor(agent=agent, tools=[], max_execution_time=0.3, **options))
+    finally:
+        model.released.set()
+    return result
 
 
 def finish_of(result: DriverResult[Ending]) -> gx.AgentFinish:

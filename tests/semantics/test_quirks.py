@@ -87,16 +87,6 @@ def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
 
 
 @HOW
-def test_q5_time_limit_interrupts_sync_runs(run: Running) -> None:
-    model = actors.BlockingModel()
-    try:
-        result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[], max_execution_time=0.3))
-    finally:
-        model.released.set()
-    assert (result.reason, result.spent["model_calls"]) == ("seconds", 1)
-
-
-@HOW
 def test_q6_stop_keeps_finished_results(run: Running) -> None:
     released = threading.Event()
 

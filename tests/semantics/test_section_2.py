@@ -12,8 +12,9 @@ from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock, limit_of
-from tests.executor.actors import HOW, BlockingModel, Running, act, answer, echo, fail, observations, scripted, statuses
+from tests.executor.actors import HOW, Running, act, answer, echo, fail, observations, scripted, statuses
 from tests.parameters import cases
+from tests.semantics import endings
 from tests.semantics.endings import STOPPED, A, B, C, finish_of, run_agent, run_turns, stop_of, unreadable
 
 
@@ -65,14 +66,7 @@ def test_row_5_finish_ends_the_run() -> None:
 
 @cases("listed", [False, True])
 def test_row_6_single_action_equals_a_list(listed: bool) -> None:
-    ran: list[str] = []
-
-    @tool
-    def note(text: str) -> str:
-        """Note it."""
-        ran.append(text)
-        return text
-
+    note, ran = endings.noting_tool()
     action = act("note", text="a")
     agent = scripted([action] if listed else action, answer())
     chunks = AgentExecutor(agent=agent, tools=[note], max_iterations=3).stream_chunks("q")
@@ -177,12 +171,8 @@ def test_row_17_exception_ends_without_saving_memory(run: Running) -> None:
 
 @HOW
 def test_row_18_time_limit_cuts_running_calls(run: Running) -> None:
-    model = BlockingModel()
-    try:
-        result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.3))
-    finally:
-        model.released.set()
-    assert (result.output, result.reason) == (STOPPED, "seconds")
+    result = endings.run_blocked(run)
+    assert (result.output, result.reason, result.spent["model_calls"]) == (STOPPED, "seconds", 1)
 
 
 def test_the_checks_run_before_each_plan() -> None:

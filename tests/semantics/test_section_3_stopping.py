@@ -18,6 +18,7 @@ from tests.drivers import FakeClock
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 from tests.parameters import cases
+from tests.semantics import endings
 from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies, unreadable
 
 # ---- 3.3 Limits and stopping
@@ -230,14 +231,7 @@ def test_other_exceptions_are_not_parse_errors(run: Callable[[], Any], error: ty
 
 
 def test_user_tool_may_be_named_exception() -> None:
-    called: list[str] = []
-
-    @gx.tool(name="_Exception", return_direct=True)
-    def mine(text: str) -> str:
-        """Mine."""
-        called.append(text)
-        return text
-
+    mine, called = endings.noting_tool("_Exception", return_direct=True)
     result = run_agent(saying(SENT), tools=[mine], handle_parsing_errors=True)
     assert (result.outcome.output, called) == ("done", [])
 

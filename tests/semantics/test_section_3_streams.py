@@ -16,9 +16,9 @@ from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
-from tests.executor.actors import HOW, BlockingModel, Running, act, answer, call, echo, scripted
+from tests.executor.actors import HOW, Running, act, answer, call, echo, scripted
 from tests.parameters import cases
-from tests.semantics.endings import STOPPED, A, B, C, unreadable_once
+from tests.semantics.endings import STOPPED, A, B, C, noting_tool, run_blocked, unreadable_once
 
 
 def turns_of(*turns: Any, **options: Any) -> gx.AgentExecutor:
@@ -103,12 +103,7 @@ def test_each_of_two_actions_has_its_own_events(run: Running) -> None:
 @HOW
 def test_time_limit_events_answer_each_request(run: Running) -> None:
     events: list[gx.Event[Any]] = []
-    model = BlockingModel()
-    agent = gx.create_react_agent(model, [])
-    try:
-        run(gx.AgentExecutor(agent=agent, tools=[], max_execution_time=0.3, observers=[events.append]))
-    finally:
-        model.released.set()
+    run_blocked(run, observers=[events.append])
     kinds = [type(event).__name__ for event in events]
     assert kinds == ["Entered", "Asked", "Answered", "Moved", "Entered", "Moved", "Done"]
 
@@ -140,6 +135,7 @@ def test_parse_error_chunk_has_a_step_and_no_action() -> None:
     chunks = chunks_of(lambda: gx.AgentExecutor(agent=unreadable_once, tools=[], handle_parsing_errors=True))
     assert [sorted(chunk) for chunk in chunks] == [["messages", "steps"], ["messages", "output"]]
     assert chunks[0]["messages"] == [UserMessage("Say it again.")]
+    assert [step.observation for step in chunks[0]["steps"]] == ["Say it again."]
 
 
 @cases("at_once", [1, 8])
@@ -174,14 +170,8 @@ def test_messages_of_actions_steps_and_finish(make: Any, replies: list[Any], exp
 
 
 def test_stopping_after_action_chunk_prevents_the_tool() -> None:
-    called: list[str] = []
-
-    @gx.tool
-    def note() -> None:
-        """Note it."""
-        called.append("note")
-
-    chunks = turns_of(act("note"), answer(), tools=[note]).stream_chunks("q")
+    note, called = noting_tool()
+    chunks = turns_of(act("note", text="a"), answer(), tools=[note]).stream_chunks("q")
     assert "actions" in next(chunks)
     chunks.close()
     assert called == []

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, ParseError, UnprovedError, tool
+from graphexec import AgentExecutor, AgentStep, UnprovedError, tool
 from graphexec.errors import ToolDefinitionError
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 from tests.parameters import cases
-from tests.semantics.endings import STOPPED, A, B, finish_of, run_agent, run_replies, run_turns, unreadable_once
+from tests.semantics.endings import A, B, finish_of, run_turns
 
 
 @HOW
@@ -93,11 +93,6 @@ def test_return_direct_any_takes_the_last_result(batch: Any, output: str) -> Non
     assert (result.outcome.output, finish_of(result).return_direct, len(result.outcome.steps)) == (output, True, 2)
 
 
-def test_parse_error_streams_as_a_step() -> None:
-    executor = AgentExecutor(agent=unreadable_once, tools=[], handle_parsing_errors=True)
-    assert [step.observation for step in next(executor.stream_chunks("q"))["steps"]] == ["Say it again."]
-
-
 def test_time_limit_and_trimming_are_there() -> None:
     shown: list[int] = []
 
@@ -117,22 +112,6 @@ def test_max_iterations_defaults_to_15() -> None:
         AgentExecutor(agent=scripted(A), tools=[echo], max_iterations=None)
 
 
-@cases("stopped_by", [{"max_iterations": 1}, {"max_execution_time": 0}])
-def test_stopped_text_is_one(stopped_by: Any) -> None:
-    assert AgentExecutor(agent=scripted(A), tools=[echo], **stopped_by).run("q").output == STOPPED
-
-
-def test_generate_accepts_an_unparsable_reply() -> None:
-    result = run_replies("It is 42.", tools=[], max_iterations=0, early_stopping_method="generate")
-    assert result.outcome.output == "It is 42."
-
-
-def test_handle_parsing_errors_false_raises() -> None:
-    with pytest.raises(ParseError) as raised:
-        run_agent(unreadable_once)
-    assert raised.value.observation == "Say it again."
-
-
 def test_steps_are_objects_that_unpack_as_pairs() -> None:
     (step,) = AgentExecutor(agent=scripted(A, answer()), tools=[echo]).run("q").steps
     assert isinstance(step, AgentStep)
@@ -144,13 +123,3 @@ def test_inputs_are_returned_unless_only_outputs() -> None:
     executor = AgentExecutor(agent=scripted(answer("42")), tools=[])
     assert executor.invoke("q") == {"input": "q", "output": "42"}
     assert asyncio.run(executor.ainvoke("q", return_only_outputs=True)) == {"output": "42"}
-
-
-def test_iter_gives_the_chunks_of_each_iteration() -> None:
-    executor = AgentExecutor(agent=scripted([A, B], answer()), tools=[echo])
-    assert [len(steps) for steps in executor.iter("q")] == [2]
-
-
-def test_extra_return_values_are_returned() -> None:
-    finish = AgentFinish({"output": "42", "sources": 1})
-    assert AgentExecutor(agent=scripted(A, finish), tools=[echo]).invoke("q")["sources"] == 1
