@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,15 +26,7 @@ from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ToolC
 from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.models import FunctionModel, MemoryCache, ScriptedModel, SQLiteCache, cached
 from tests.models.actors import HELLO, FakeTime
-from tests.models.call_modes import (
-    Ask,
-    Typewriter,
-    all_modes,
-    call_async,
-    call_blocking,
-    record_reports,
-    stream_blocking,
-)
+from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, call_blocking, record_reports, stream_blocking
 from tests.parameters import cases
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
@@ -59,7 +52,7 @@ def test_repeated_request_is_free(ask: Ask, make_store: MakeStore, tmp_path: Pat
 @all_stores
 def test_reply_is_found_in_all_call_modes(make_store: MakeStore, tmp_path: Path) -> None:
     model = cached(Typewriter(["hello"]), make_store(tmp_path))
-    assert {ask(model).content for ask in (stream_blocking, call_blocking, call_async)} == {"hello"}
+    assert {ask(model).content for ask in (stream_blocking, *MODES)} == {"hello"}
 
 
 @all_modes
@@ -358,17 +351,18 @@ def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_unused_modules_are_not_loaded() -> None:
-    script = (
-        "import sys, graphexec.models.wrappers.caching, graphexec.models.wrappers.retries\n"
-        "print(*[name for name in ('sqlite3', 'httpx') if name in sys.modules])"
-    )
+    script = "import sys, graphexec.models.wrappers.caching, graphexec.models.wrappers.retries\n"
+    script += "print(*[name for name in ('sqlite3', 'httpx') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-def test_instant_needs_instant_model_and_store(tmp_path: Path) -> None:
-    assert cached(ScriptedModel([])).instant
-    assert not cached(Typewriter([])).instant
-    assert not cached(ScriptedModel([]), SQLiteCache(tmp_path / "c"), name="a").instant
+@cases(
+    ("inner", "stored", "instant"),
+    [(ScriptedModel([]), 0, True), (Typewriter([]), 0, False), (ScriptedModel([]), 1, False)],
+)
+def test_instant_needs_instant_model_and_store(tmp_path: Path, inner: Any, stored: bool, instant: bool) -> None:
+    store = SQLiteCache(tmp_path / "c") if stored else None
+    assert cached(inner, store, name="a").instant is instant
 
 
 TIME = FakeTime()

@@ -9,38 +9,35 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graphexec import errors
+from graphexec import errors, messages
 from graphexec.messages import (
-    AssistantMessage,
     ChatRequest,
     CompletionRequest,
-    Message,
     ModelReply,
-    ReplyDelta,
     ToolCall,
-    ToolMessage,
-    ToolSpec,
     UserMessage,
 )
-from graphexec.models import LocalModel, OpenAICompatible, Secret, pull
+from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, Secret, pull
+from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
+from tests.models.pictures import CAT
 from tests.parameters import cases
 
 pytestmark = pytest.mark.local_model
 
 QUESTION = ChatRequest([UserMessage("What is 2 + 2?")])
+BRIEF = ChatRequest([messages.SystemMessage("Be brief."), *QUESTION.messages])
 STORY = CompletionRequest("Once upon a time")
 NO_TOOLS = "chat template of smollm2-135m-instruct does not support tools, .*; use the structured agent"
-ADD = ToolSpec(
-    "add",
-    "Add two numbers.",
-    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
-)
+INTEGER = {"type": "integer"}
+PARAMETERS = {"type": "object", "properties": {"a": INTEGER, "b": INTEGER}, "required": ["a", "b"]}
+ADD = messages.ToolSpec("add", "Add two numbers.", PARAMETERS)
 
 # The weights' own template does not support tools.
 WITH_TOOLS = """\
@@ -64,11 +61,16 @@ Call one as <tool_call>
 {% endif %}"""
 
 
-def worked_example(number: int, a: int, b: int) -> list[Message]:
+def worked_example(number: int, a: int, b: int) -> list[messages.Message]:
     """Return the messages of a question that was answered with the tool."""
     call = ToolCall(f"c{number}", "add", json.dumps({"a": a, "b": b}))
     asked = UserMessage(f"What is {a} + {b}?")
-    return [asked, AssistantMessage("", (call,)), ToolMessage(call.id, str(a + b)), AssistantMessage(str(a + b))]
+    return [
+        asked,
+        AssistantMessage("", (call,)),
+        messages.ToolMessage(call.id, str(a + b)),
+        AssistantMessage(str(a + b)),
+    ]
 
 
 SUM = [*worked_example(1, 3, 4), *worked_example(2, 5, 9), *worked_example(3, 12, 31), UserMessage("What is 17 + 25?")]
@@ -82,15 +84,41 @@ def model() -> Iterator[LocalModel]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LlamaProcess]:
-    process = LlamaProcess(Settings(str(pull()), "tiny", 256, 1, WITH_TOOLS, Secret("the-key")))
+    process = LlamaProcess(Settings(str(pull()), "tiny", 512, 1, WITH_TOOLS, Secret("the-key")))
     yield process
     process.close()
 
 
-def client(server: LlamaProcess, max_tokens: int | None = 16, key: str = "the-key") -> OpenAICompatible:
-    return OpenAICompatible(
-        "tiny", base_url=f"{server.url}/v1", api_key=key, max_tokens=max_tokens, temperature=0, max_retries=0
-    )
+Make = Callable[..., RemoteModel]
+CLIENTS: dict[str, tuple[type[RemoteModel], str]] = {
+    "Chat": (OpenAICompatible, "/v1"),
+    "Responses": (OpenAIResponses, "/v1"),
+    "Anthropic": (Anthropic, ""),
+}
+
+
+@pytest.fixture(params=CLIENTS)
+def make(request: pytest.FixtureRequest, server: LlamaProcess) -> Make:
+    """Return a function that makes a client for one of the protocols."""
+    return make_for(server, *CLIENTS[request.param])
+
+
+def make_for(server: LlamaProcess, kind: type[RemoteModel] = OpenAICompatible, path: str = "/v1") -> Make:
+    def make(*, max_tokens: int | None = 16, key: str = "the-key", at: str = "") -> RemoteModel:
+        options: Any = {"temperature": 0, "timeout": 300, "max_retries": 0}
+        return kind("tiny", base_url=f"{server.url}{at}{path}", api_key=key, max_tokens=max_tokens, **options)
+
+    return make
+
+
+def check_deltas(pieces: list[messages.ReplyDelta | ModelReply]) -> ModelReply:
+    """Return the reply at the end of a stream, to which the pieces add up."""
+    *deltas, last = pieces
+    assert isinstance(last, ModelReply)
+    assert last.content == "".join(delta.content for delta in deltas if isinstance(delta, messages.ReplyDelta))
+    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, messages.ReplyDelta))
+    assert arguments == "".join(call.arguments for call in last.tool_calls)
+    return last
 
 
 def test_chat_has_reply_and_token_counts(model: LocalModel) -> None:
@@ -101,11 +129,12 @@ def test_chat_has_reply_and_token_counts(model: LocalModel) -> None:
     assert reply.finish_reason in {"stop", "length"}
 
 
-def test_max_tokens_bounds_a_reply(server: LlamaProcess) -> None:
-    with client(server, max_tokens=3) as tiny:
+def test_max_tokens_bounds_a_reply(make: Make) -> None:
+    with make(max_tokens=3) as tiny:
         reply = tiny.complete(STORY)
     assert reply.usage.completion_tokens == 3
-    assert reply.finish_reason == "length"
+    # llama.cpp calls a response completed.
+    assert reply.finish_reason == ("stop" if isinstance(tiny, OpenAIResponses) else "length")
 
 
 def test_completion_ends_before_a_stop_string(model: LocalModel) -> None:
@@ -115,12 +144,8 @@ def test_completion_ends_before_a_stop_string(model: LocalModel) -> None:
 
 
 def test_schema_constrains_up_to_the_token_limit(model: LocalModel) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"action": {"enum": ["add", "final_answer"]}, "a": {"type": "integer"}},
-        "required": ["action", "a"],
-        "additionalProperties": False,
-    }
+    properties = {"action": {"enum": ["add", "final_answer"]}, "a": INTEGER}
+    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
     reply = model.complete(ChatRequest(QUESTION.messages, schema=schema))
     if reply.finish_reason == "stop":
         assert json.loads(reply.content)["action"] in {"add", "final_answer"}
@@ -129,17 +154,17 @@ def test_schema_constrains_up_to_the_token_limit(model: LocalModel) -> None:
 def test_tools_without_template_support_are_rejected(model: LocalModel) -> None:
     with_tools = ChatRequest(QUESTION.messages, (ADD,))
 
-    async def in_a_loop() -> None:
-        with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
-            await model.acomplete(with_tools)
-        with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
-            await anext(model.astream(with_tools))
+    async def stream() -> None:
+        await anext(model.astream(with_tools))
 
-    with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
-        model.complete(with_tools)
-    with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
-        next(model.stream(with_tools))
-    asyncio.run(in_a_loop())
+    for call in (
+        lambda: model.complete(with_tools),
+        lambda: next(model.stream(with_tools)),
+        lambda: asyncio.run(model.acomplete(with_tools)),
+        lambda: asyncio.run(stream()),
+    ):
+        with pytest.raises(errors.BadRequestError, match=NO_TOOLS):
+            call()
     assert model.complete(QUESTION).content
 
 
@@ -147,15 +172,10 @@ def test_tools_work_with_a_template_that_supports_them() -> None:
     request = ChatRequest(SUM, (ADD,))
     with LocalModel(chat_template=WITH_TOOLS, max_tokens=64) as model:
         # With three worked examples even this model usually calls the tool; otherwise it answers with text.
-        whole = model.complete(request)
-        *deltas, streamed = model.stream(request)
-    assert isinstance(streamed, ModelReply)
-    for reply in (whole, streamed):
-        assert reply.content or reply.tool_calls
-        assert (reply.finish_reason == "tool_calls") <= bool(reply.tool_calls)
-        assert all(call.id and call.name for call in reply.tool_calls)
-    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, ReplyDelta))
-    assert arguments == "".join(call.arguments for call in streamed.tool_calls)
+        for reply in (model.complete(request), check_deltas([*model.stream(request)])):
+            assert reply.content or reply.tool_calls
+            assert (reply.finish_reason == "tool_calls") <= bool(reply.tool_calls)
+            assert all(call.id and call.name for call in reply.tool_calls)
 
 
 def test_truncated_arguments_can_be_sent_back() -> None:
@@ -163,17 +183,19 @@ def test_truncated_arguments_can_be_sent_back() -> None:
         cut = model.complete(ChatRequest(SUM, (ADD,)))
         assert cut.finish_reason == "length"
         # llama.cpp answers 500 to the arguments `{`, which it has sent itself.
-        history = [*SUM, AssistantMessage("", (ToolCall("c9", "add", "{"),)), ToolMessage("c9", "that is no JSON")]
+        history = [
+            *SUM,
+            AssistantMessage("", (ToolCall("c9", "add", "{"),)),
+            messages.ToolMessage("c9", "that is no JSON"),
+        ]
         assert model.complete(ChatRequest(history, (ADD,))).usage.completion_tokens > 0
 
 
-def test_stream_adds_up_to_its_reply(model: LocalModel) -> None:
-    for request in (QUESTION, STORY):
-        *deltas, last = model.stream(request)
-        assert isinstance(last, ModelReply)
-        assert last.content == "".join(delta.content for delta in deltas if isinstance(delta, ReplyDelta))
-        assert len(deltas) > 1
-        assert last.usage.total_tokens > 0
+@cases("request", [QUESTION, STORY])
+def test_stream_adds_up_to_its_reply(model: LocalModel, request: ChatRequest | CompletionRequest) -> None:
+    pieces = [*model.stream(request)]
+    assert check_deltas(pieces).usage.total_tokens > 0
+    assert len(pieces) > 2
 
 
 def test_model_works_on_several_event_loops(model: LocalModel) -> None:
@@ -189,35 +211,98 @@ def test_model_works_on_several_event_loops(model: LocalModel) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_too_long_prompt_error_has_token_counts(server: LlamaProcess, streamed: bool) -> None:
-    request = ChatRequest([UserMessage("hi " * 500)])
-    with client(server) as tiny, pytest.raises(errors.ContextOverflowError) as caught:
+def test_too_long_prompt_error_has_token_counts(make: Make, streamed: bool) -> None:
+    request = ChatRequest([UserMessage("hi " * 1000)])
+    with make() as tiny, pytest.raises(errors.ContextOverflowError) as caught:
         next(tiny.stream(request)) if streamed else tiny.complete(request)
     assert caught.value.prompt_tokens is not None
-    assert caught.value.prompt_tokens > 500
-    assert caught.value.context_tokens == 256
+    assert caught.value.prompt_tokens > 1000
+    assert caught.value.context_tokens == 512
 
 
-def test_wrong_key_and_route_are_errors(server: LlamaProcess) -> None:
-    with client(server, key="another") as stranger, pytest.raises(errors.AuthenticationError):
-        stranger.complete(QUESTION)
+def test_wrong_key_and_route_are_errors(make: Make) -> None:
+    with make(key="another") as stranger, pytest.raises(errors.AuthenticationError):
+        stranger.complete(BRIEF)
+    with make(at="/v7") as lost, pytest.raises(errors.ModelNotFoundError):
+        lost.complete(BRIEF)
+
+
+def test_reply_has_text_and_token_counts(make: Make) -> None:
+    with make() as model:
+        for request in (BRIEF, STORY):
+            reply = model.complete(request)
+            assert reply.content
+            assert reply.model == "tiny"
+            # A completion of Chat Completions has no template.
+            assert reply.usage.prompt_tokens > (3 if (request, type(model)) == (STORY, OpenAICompatible) else 5)
+            assert 0 < reply.usage.completion_tokens <= 16
+
+
+def test_stream_adds_up_blocking_and_async(make: Make) -> None:
+    async def read(model: RemoteModel) -> list[messages.ReplyDelta | ModelReply]:
+        async with model:
+            assert (await model.acomplete(BRIEF)).content
+            return [piece async for piece in model.astream(BRIEF)]
+
+    for pieces in ([*make().stream(BRIEF)], asyncio.run(read(make()))):
+        reply = check_deltas(pieces)
+        assert len(pieces) > 2
+        assert (reply.model, reply.usage.prompt_tokens > 5) == ("tiny", True)
+        assert 0 < reply.usage.completion_tokens <= 16
+
+
+def test_tools_are_called_and_results_are_sent(make: Make) -> None:
+    request = ChatRequest(SUM, (ADD,))
+    with make(max_tokens=64) as model:
+        for reply in (model.complete(request), check_deltas([*model.stream(request)])):
+            assert reply.content or reply.tool_calls
+            assert (reply.finish_reason == "tool_calls") == bool(reply.tool_calls)
+            assert all(call.id and call.name and json.loads(call.arguments) for call in reply.tool_calls)
+
+
+def test_text_ends_before_a_stop_string(make: Make) -> None:
+    request = CompletionRequest("Say: one, two, three, four, five", stop=("e", "o"))
+    with make(max_tokens=32) as model:
+        for reply in (model.complete(request), check_deltas([*model.stream(request)])):
+            assert not {"e", "o"} & set(reply.content)
+            assert reply.finish_reason == "stop"
+
+
+def test_only_anthropic_rejects_blank_stop_strings(make: Make) -> None:
+    request = CompletionRequest("Say: one", stop=("\n",))
+    with make() as model:
+        if isinstance(model, Anthropic):
+            with pytest.raises(errors.BadRequestError, match="consist of blanks"):
+                model.complete(request)
+        else:
+            assert "\n" not in model.complete(request).content
+
+
+SHOWN = ChatRequest([UserMessage("Which?", (CAT,))])
+LOOK = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
+LOOKED = ChatRequest([UserMessage("Which?"), LOOK, messages.ToolMessage("c1", "See:", (CAT,))])
+
+
+@pytest.mark.parametrize("asked", [SHOWN, LOOKED], ids=["question", "result"])
+def test_server_finds_images_and_refuses_them(make: Make, asked: ChatRequest) -> None:
     with (
-        OpenAICompatible("tiny", base_url=f"{server.url}/v7", api_key="the-key") as lost,
-        pytest.raises(errors.ModelNotFoundError),
+        make() as model,
+        pytest.raises(errors.BadRequestError, match=r"image input is not supported.*use a model that"),
     ):
-        lost.complete(QUESTION)
+        model.complete(asked)
 
 
 def test_wrong_schema_and_request_are_errors(server: LlamaProcess) -> None:
-    with client(server) as tiny:
+    with make_for(server)() as tiny:
         with pytest.raises(errors.BadRequestError, match="nonsense"):
             tiny.complete(ChatRequest(QUESTION.messages, schema={"type": "nonsense"}))
         with pytest.raises((errors.BadRequestError, errors.ServerError)):
-            tiny.complete(ChatRequest(QUESTION.messages, (ToolSpec("", "", {"type": "nonsense"}),)))
+            tiny.complete(ChatRequest(QUESTION.messages, (messages.ToolSpec("", "", {"type": "nonsense"}),)))
 
 
 def test_closed_stream_frees_the_only_slot(server: LlamaProcess) -> None:
-    with client(server, max_tokens=None) as endless, client(server) as tiny:
+    make = make_for(server)
+    with make(max_tokens=None) as endless, make() as tiny:
         for _ in endless.stream(STORY):
             break
         assert tiny.complete(STORY, timeout=20).usage.completion_tokens == 16
@@ -303,13 +388,10 @@ os.kill(os.getpid(), signal.SIGKILL)
     pytest.fail("the server is still there")
 
 
-def test_invalid_weights_error_has_llamas_reason(tmp_path: Path) -> None:
+def test_invalid_weights_and_templates_have_llamas_reason(tmp_path: Path) -> None:
     path = tmp_path / "half.gguf"
     path.write_bytes(pull().read_bytes()[:1_000_000])
     with pytest.raises(errors.WeightsError, match=r"llama\.cpp cannot serve .*half\.gguf .*gguf_init"):
         LocalModel(path).complete(STORY)
-
-
-def test_invalid_template_is_an_error() -> None:
     with pytest.raises(errors.WeightsError, match="Parser Error"):
         LocalModel(chat_template="{{ broken").complete(STORY)

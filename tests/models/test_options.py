@@ -11,19 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphexec import models
 from graphexec.errors import BadRequestError, InputError
 from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
-from graphexec.models import (
-    Anthropic,
-    LocalModel,
-    OpenAICompatible,
-    OpenAIResponses,
-    Price,
-    ScriptedModel,
-    cached,
-    priced,
-    with_fallbacks,
-)
+from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ScriptedModel
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
 from tests.models.actors import HELLO, Script
 from tests.models.picky_server import PickyServer, Protocol
@@ -278,7 +269,7 @@ def test_every_model_has_a_name_and_a_provider(monkeypatch: pytest.MonkeyPatch) 
     claude, local, scripted = Anthropic("claude-9"), LocalModel(model="tiny"), ScriptedModel([])
     named = [(model.name, model.provider) for model in (claude, local, scripted)]
     assert named == [("claude-9", "anthropic"), ("tiny", "llama.cpp"), ("scripted", "scripted")]
-    inner = priced(cached(with_fallbacks(claude, scripted)), Price(1, 1))
+    inner = models.priced(models.cached(models.with_fallbacks(claude, scripted)), models.Price(1, 1))
     assert (inner.name, inner.provider) == ("claude-9", "anthropic")
 
     class Own:
@@ -288,6 +279,6 @@ def test_every_model_has_a_name_and_a_provider(monkeypatch: pytest.MonkeyPatch) 
         return await call.ask(scripted)
 
     own: list[Any] = [Own()]
-    for models in (own, []):
-        wrapped = WrappedModel("own", models, flow)
+    for inner_models in (own, []):
+        wrapped = WrappedModel("own", inner_models, flow)
         assert (wrapped.name, wrapped.provider) == ("", "")

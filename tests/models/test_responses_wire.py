@@ -14,7 +14,6 @@ from graphexec import errors, messages
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
-    Message,
     ModelReply,
     ReplyDelta,
     SystemMessage,
@@ -130,7 +129,7 @@ def read_back(item: dict[str, Any]) -> list[object]:
             return [(item["call_id"], item["output"])]
 
 
-def contents_of(message: Message) -> list[object]:
+def contents_of(message: messages.Message) -> list[object]:
     match message:
         case SystemMessage():
             return []
@@ -143,7 +142,7 @@ def contents_of(message: Message) -> list[object]:
 
 
 @given(st.lists(MESSAGES, max_size=8))
-def test_messages_are_sent_in_order(listed: list[Message]) -> None:
+def test_messages_are_sent_in_order(listed: list[messages.Message]) -> None:
     body = encode_body(ChatRequest(listed))
     sent = [part for item in body["input"] for part in read_back(item)]
     assert sent == [part for one in listed for part in contents_of(one)]

@@ -24,9 +24,9 @@ from graphexec.models.http.endpoint import Endpoint, hide_credentials
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.secret import redact
 from tests.models import actors
-from tests.models.actors import LoopbackServer, Script, send_and_drop
 from tests.models.call_modes import Ask, all_modes, call_blocking, stream_blocking
 from tests.models.leaks import Search, record_log
+from tests.models.recorded import CHAT, CHAT_REPLY
 from tests.parameters import cases
 
 KEY = "sk-Qx7/vR2+zT9uLmN4pW8y"
@@ -355,7 +355,7 @@ def test_cut_text_shows_no_part_of_a_key(before: int) -> None:
 
 def test_long_name_of_an_encoding_is_not_shown() -> None:
     key = "sk-" + "Zq" * 40
-    script = Script(httpx.Response(200, headers={"content-encoding": key}, stream=httpx.ByteStream(b"{}")))
+    script = actors.Script(httpx.Response(200, headers={"content-encoding": key}, stream=httpx.ByteStream(b"{}")))
     client = httpx.Client(transport=script.transport)
     with pytest.raises(ModelError, match="Content-Encoding: 83 characters"):
         call_blocking(OpenAICompatible("tiny", base_url="https://a.example", api_key=key, client=client))
@@ -366,7 +366,7 @@ def test_long_name_of_an_encoding_is_not_shown() -> None:
 def test_password_of_a_proxy_is_not_shown(ask: Ask, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     basic = base64.b64encode(f"me:{KEY}".encode()).decode()
     answer = f"HTTP/1.1 407 {KEY} {basic}\r\nX-Echo: {basic}\r\nContent-Length: {len(KEY)}\r\n\r\n{KEY}".encode()
-    with nothing_leaks(f"me:{KEY}") as search, LoopbackServer(*[send_and_drop(answer)] * 4) as proxy:
+    with nothing_leaks(f"me:{KEY}") as search, actors.LoopbackServer(*[actors.send_and_drop(answer)] * 4) as proxy:
         for variable in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
             monkeypatch.setenv(variable, proxy.url.replace("//", f"//me:{quote(KEY, safe='')}@"))
         with OpenAICompatible("tiny", base_url=f"{scheme}://a.example/v1", api_key="", max_retries=0) as model:
@@ -378,10 +378,14 @@ def test_password_of_a_proxy_is_not_shown(ask: Ask, scheme: str, monkeypatch: py
 
 
 @all_modes
-def test_password_of_an_invalid_proxy_is_not_shown(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+@cases("url", [f"http://me:{KEY}@127.0.0.1:1", "gopher://me:hunter2-at-home@127.0.0.1:9"])
+def test_password_of_an_invalid_proxy_is_not_shown(ask: Ask, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, f"http://me:{KEY}@127.0.0.1:1")
-    with nothing_leaks() as search:
+        monkeypatch.setenv(name, url)
+    with nothing_leaks("hunter2") as search:
         with pytest.raises(ModelError, match="the proxy of the environment cannot be used") as caught:
             ask(OpenAICompatible("tiny", base_url="http://a.example/v1", api_key="", max_retries=0))
         search.in_error(caught.value)
+    # Servers on this machine are called directly.
+    with actors.serve(actors.send(actors.response(CHAT))) as (_, model):
+        assert call_blocking(model) == CHAT_REPLY
