@@ -129,7 +129,7 @@ def test_copied_test_notices_another_reply(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_machine_of_ones_own_has_no_copied_test(pages: Pages) -> None:
+def test_copied_tests_may_be_missing_and_records_are_there(pages: Pages) -> None:
     agent = gx.create_tool_calling_agent(ScriptedModel(["Done."]), [])
     executor = gx.AgentExecutor(agent=agent, tools=[]).plug(check)
     page = pages.run(recording_of(executor.run("?")), "#step=1")
@@ -142,6 +142,17 @@ def test_machine_of_ones_own_has_no_copied_test(pages: Pages) -> None:
     assert page.locator(".copy", has_text="copy pytest").count() == 0
     reason = page.locator(".copies .faint").first.inner_text()
     assert reason == "no pytest: the run passed convert_prices, a node that the test would lack"
+    # Records are shown on demand.
+    recording = sixty_steps()
+    page = pages.run(recording, "#step=2")
+    summary = page.locator("#detail .records summary")
+    assert summary.inner_text() == "2 records"
+    summary.click()
+    assert '"event": "moved"' in shown(page, ".records pre")
+    for address, event in (("#step=0", "start"), ("#step=end", "result")):
+        page.goto(f"{page.url.split('#')[0]}{address}")
+        page.locator(".copy", has_text="copy records").click()
+        assert json.loads(clipboard(page))["event"] == event
 
 
 def test_key_and_button_copy_values(pages: Pages) -> None:
@@ -158,17 +169,3 @@ def test_key_and_button_copy_values(pages: Pages) -> None:
     page.locator(".part.reply pre").first.hover()
     page.locator(".copy.corner", has_text="copy").click()
     assert clipboard(page) == "<html>contents of https://shop0.example/ok</html>"
-
-
-@pytest.mark.full
-def test_records_are_shown_on_demand(pages: Pages) -> None:
-    recording = sixty_steps()
-    page = pages.run(recording, "#step=2")
-    summary = page.locator("#detail .records summary")
-    assert summary.inner_text() == "2 records"
-    summary.click()
-    assert '"event": "moved"' in shown(page, ".records pre")
-    for address, event in (("#step=0", "start"), ("#step=end", "result")):
-        page.goto(f"{page.url.split('#')[0]}{address}")
-        page.locator(".copy", has_text="copy records").click()
-        assert json.loads(clipboard(page))["event"] == event

@@ -137,10 +137,7 @@ def test_bars_and_rows_show_calls(pages: Pages) -> None:
     page = pages.run(Recording(records[: asked[2] + 1]))
     assert shown(page, "#detail .where").endswith("iteration 3")
     assert page.locator("#detail .bar").first.inner_text().split() == ["iterations", "3", "of", "20"]
-
-
-@pytest.mark.full
-def test_parallel_calls_show_their_failures(pages: Pages) -> None:
+    # Parallel calls show their failures.
     page = pages.run(debugged.twelve_tools())
     press(page, "Home", "e")
     assert "12 calls at once, 2 of 12 failed" in (page.locator("#detail").text_content() or "")

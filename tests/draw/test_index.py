@@ -222,21 +222,7 @@ def test_no_readable_run_is_no_error(pages: Pages, runs: list[tuple[str, str]]) 
 
 
 @pytest.mark.full
-def test_machines_are_chosen(pages: Pages) -> None:
-    one = kinds()["wide"]
-    renamed = json.dumps([*one.records]).replace("check_return_direct", "check_other")
-    other = Recording(json.loads(renamed))
-    page = open_index(pages, index_runs([("a", one), ("b", one), ("c", other)]))
-    options = ["all machines", "from plan, 5 nodes: 2 runs", "from plan, 5 nodes: 1 run"]
-    assert page.locator("#machines option").all_inner_texts() == options
-    assert page.locator("[data-node=check_return_direct]").count() == 1
-    page.locator("#machines").select_option("1")
-    page.locator("[data-node=check_other]").wait_for()
-    assert names_in(page) == ["c"]
-
-
-@pytest.mark.full
-def test_any_names_and_many_rows(pages: Pages) -> None:
+def test_any_names_many_rows_and_several_machines(pages: Pages) -> None:
     name = "größe & +%#=?'\"<x>.jsonl"
     page = open_index(pages, index_runs([(name, kinds()["wide"])]))
     page.locator("#table-rows a").click()
@@ -248,6 +234,17 @@ def test_any_names_and_many_rows(pages: Pages) -> None:
     assert page.locator("#table").get_attribute("aria-rowcount") == "2001"
     page.locator("#scroll").evaluate("(one) => one.scrollTo(0, one.scrollHeight)")
     page.locator("#table-rows tr").nth(300).wait_for(state="attached")
+    # Machines are chosen.
+    one = kinds()["wide"]
+    renamed = json.dumps([*one.records]).replace("check_return_direct", "check_other")
+    other = Recording(json.loads(renamed))
+    page = open_index(pages, index_runs([("a", one), ("b", one), ("c", other)]))
+    options = ["all machines", "from plan, 5 nodes: 2 runs", "from plan, 5 nodes: 1 run"]
+    assert page.locator("#machines option").all_inner_texts() == options
+    assert page.locator("[data-node=check_return_direct]").count() == 1
+    page.locator("#machines").select_option("1")
+    page.locator("[data-node=check_other]").wait_for()
+    assert names_in(page) == ["c"]
 
 
 @pytest.mark.full

@@ -47,27 +47,25 @@ def documented(page: Page) -> dict[str, list[str]]:
     return found
 
 
-# What a key does from step 30: in which place it is pressed, and what can be seen then.
+# What a key does from step 30, in a place of the page: what can be seen then.
 Act = Callable[[Page], str]
 
 
-def from_30(page: Page, *keys: str, place: str = "#detail") -> None:
-    go(page, 30)
-    page.locator(place).focus()
-    press(page, *keys)
+def after(look: Act, *keys: str, place: str = "#detail") -> Act:
+    """Return a function that presses the keys in a place of the page at step 30, and looks."""
 
-
-def position_after(key: str, place: str = "#detail") -> Act:
     def act(page: Page) -> str:
-        from_30(page, key, place=place)
-        return where(page)
+        go(page, 30)
+        page.locator(place).focus()
+        press(page, *keys)
+        return look(page)
 
     return act
 
 
 def matches_after(*keys: str) -> Act:
     def act(page: Page) -> str:
-        from_30(page, "Home")
+        after(where, "Home")(page)
         page.locator("#search").fill("503")
         for key in keys:
             page.locator("#search").focus()
@@ -79,51 +77,37 @@ def matches_after(*keys: str) -> Act:
     return act
 
 
-def theme_after(page: Page) -> str:
-    from_30(page, "d")
+def theme(page: Page) -> str:
     return str(page.locator("html").get_attribute("data-theme"))
 
 
-def dialog_after(page: Page) -> str:
-    from_30(page, "?")
+def open_rows(page: Page) -> str:
+    return str(page.locator('[aria-level="2"]').count())
+
+
+# These take back what the key has done.
+def dialog(page: Page) -> str:
     title = shown(page, "#keys h2")
     close_dialog(page)
     return title
 
 
-def playing_after(page: Page) -> str:
-    from_30(page, "Space")
+def playing(page: Page) -> str:
     before = shown(page, "#play")
     press(page, "Space")
     return f"{before}, {shown(page, '#play')}"
 
 
-def waterfall_after(page: Page) -> str:
-    from_30(page, "w")
+def hidden_waterfall(page: Page) -> str:
     hidden = page.locator("#waterfall").is_hidden()
     press(page, "w")
     return str(hidden)
 
 
-def rows_after(*keys: str) -> Act:
-    """Return the number of open rows after some keys in the list."""
-
-    def act(page: Page) -> str:
-        from_30(page, "ArrowRight", *keys, place="#list")
-        rows = str(page.locator('[aria-level="2"]').count())
-        if keys == ("p",):
-            press(page, "p")
-        return rows
-
-    return act
-
-
-def focus_after(key: str) -> Act:
-    def act(page: Page) -> str:
-        from_30(page, key)
-        return focused(page)
-
-    return act
+def rows_with_calls(page: Page) -> str:
+    rows = open_rows(page)
+    press(page, "p")
+    return rows
 
 
 def copied_after(page: Page) -> str:
@@ -164,18 +148,18 @@ def view(page: Page) -> list[float]:
 
 EFFECTS: Mapping[str, Mapping[str, tuple[Act, str]]] = {
     "Steps": {
-        "ArrowRight": (position_after("ArrowRight"), "31 / 60"),
-        "j": (position_after("j"), "31 / 60"),
-        "ArrowLeft": (position_after("ArrowLeft"), "29 / 60"),
-        "k": (position_after("k"), "29 / 60"),
-        "Home": (position_after("Home"), "start"),
-        "End": (position_after("End"), "end"),
-        "e": (position_after("e"), "33 / 60"),
-        "E": (position_after("E"), "29 / 60"),
-        "Space": (playing_after, "pause, play"),
+        "ArrowRight": (after(where, "ArrowRight"), "31 / 60"),
+        "j": (after(where, "j"), "31 / 60"),
+        "ArrowLeft": (after(where, "ArrowLeft"), "29 / 60"),
+        "k": (after(where, "k"), "29 / 60"),
+        "Home": (after(where, "Home"), "start"),
+        "End": (after(where, "End"), "end"),
+        "e": (after(where, "e"), "33 / 60"),
+        "E": (after(where, "E"), "29 / 60"),
+        "Space": (after(playing, "Space"), "pause, play"),
         "c": (copied_after, '{"url": "https://site1.example"}'),
-        "w": (waterfall_after, "True"),
-        "/": (focus_after("/"), "search"),
+        "w": (after(hidden_waterfall, "w"), "True"),
+        "/": (after(focused, "/"), "search"),
     },
     "In the search": {
         "Enter": (matches_after("Enter", "Enter"), "2 of 6, 503, search"),
@@ -184,12 +168,12 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Act, str]]] = {
     },
     "In the list of steps": {
         # The row of an iteration leads to its failed step.
-        "ArrowDown": (position_after("ArrowDown", "#list"), "33 / 60"),
-        "ArrowUp": (position_after("ArrowUp", "#list"), "29 / 60"),
-        "ArrowRight": (rows_after("ArrowLeft", "ArrowLeft", "ArrowRight"), "4"),
-        "ArrowLeft": (rows_after("ArrowLeft", "ArrowLeft"), "0"),
-        "Enter": (rows_after("Enter"), "0"),
-        "p": (rows_after("p"), "2"),
+        "ArrowDown": (after(where, "ArrowDown", place="#list"), "33 / 60"),
+        "ArrowUp": (after(where, "ArrowUp", place="#list"), "29 / 60"),
+        "ArrowRight": (after(open_rows, "ArrowRight", "ArrowLeft", "ArrowLeft", "ArrowRight", place="#list"), "4"),
+        "ArrowLeft": (after(open_rows, "ArrowRight", "ArrowLeft", "ArrowLeft", place="#list"), "0"),
+        "Enter": (after(open_rows, "ArrowRight", "Enter", place="#list"), "0"),
+        "p": (after(rows_with_calls, "ArrowRight", "p", place="#list"), "2"),
     },
     "In the drawing": {
         "ArrowUp": (drawing_after("ArrowUp"), "Replied ×8, 30 / 60"),
@@ -206,7 +190,11 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Act, str]]] = {
         "-": (drawing_after("+", "+", "-"), "left up out out"),
         "0": (drawing_after("+", "0"), "whole"),
     },
-    "Page": {"f": (position_after("f"), "30 / 60"), "d": (theme_after, "dark"), "?": (dialog_after, "Keyboard")},
+    "Page": {
+        "f": (after(where, "f"), "30 / 60"),
+        "d": (after(theme, "d"), "dark"),
+        "?": (after(dialog, "?"), "Keyboard"),
+    },
 }
 
 

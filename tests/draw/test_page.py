@@ -499,7 +499,7 @@ def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
 
 
 @pytest.mark.full
-def test_hostile_and_right_to_left_texts_are_shown(pages: Pages) -> None:
+def test_hostile_texts_and_large_machines_are_shown(pages: Pages) -> None:
     names = tuple(
         name for name in TEXTS if name and name.encode("utf-8", "replace").decode() == name and "\x00" not in name
     )
@@ -520,10 +520,7 @@ def test_hostile_and_right_to_left_texts_are_shown(pages: Pages) -> None:
     )
     assert styles == ["rtl", "plaintext"]
     assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
-
-
-@pytest.mark.full
-def test_large_machine_opens_at_readable_size(pages: Pages) -> None:
+    # A large machine opens at a readable size.
     names = tuple(f"graph{number // 6}.node_{number}" for number in range(40))
     page = pages.text(html(ring(names)))
 

@@ -151,6 +151,13 @@ def test_rows_of_failures_and_of_single_steps(pages: Pages) -> None:
     rows = iterations(pages.run(three_entries())).all()
     found = [(row.get_attribute("aria-expanded"), row.get_attribute("data-position")) for row in rows]
     assert found == [(None, "1"), (None, "2"), (None, "3")]
+    # Calls are written in one way.
+    first = (1.0, calling(("fetch", {"url": "https://a.example", "seconds": 0.5})))
+    second = (1.0, calling(("search", {"query": "elms"})))
+    page = pages.run(record([first, second, (1.0, answering("Elms."))], "Which?"), "#step=1")
+    names = iterations(page).locator(".name").all_inner_texts()
+    assert names == ["fetch(url=https://a.example, seconds=0.5)", "search(elms)", "parse → AgentFinish"]
+    assert steps(page).locator(".gist").all_inner_texts()[:2] == ["fetch(url=https://a.example, seconds=0.5)"] * 2
 
 
 @pytest.mark.full
@@ -215,13 +222,3 @@ def test_embedded_agents_show_their_tasks_budgets_and_calls(pages: Pages) -> Non
     assert "visited 2 times" in (box.get_attribute("aria-label") or "")
     assert box.locator(".count").text_content() == "×2"
     assert page.locator(".count[textLength], .notes[textLength]").count() == 0
-
-
-@pytest.mark.full
-def test_calls_are_written_in_one_way(pages: Pages) -> None:
-    first = (1.0, calling(("fetch", {"url": "https://a.example", "seconds": 0.5})))
-    second = (1.0, calling(("search", {"query": "elms"})))
-    page = pages.run(record([first, second, (1.0, answering("Elms."))], "Which?"), "#step=1")
-    names = iterations(page).locator(".name").all_inner_texts()
-    assert names == ["fetch(url=https://a.example, seconds=0.5)", "search(elms)", "parse → AgentFinish"]
-    assert steps(page).locator(".gist").all_inner_texts()[:2] == ["fetch(url=https://a.example, seconds=0.5)"] * 2
