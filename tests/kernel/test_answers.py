@@ -122,10 +122,13 @@ def fetch(left: m.Left) -> m.Total:
     return m.Total("")
 
 
-def test_undeclared_opaque_outcome_is_not_stored() -> None:
+def test_replies_are_checked_and_counted() -> None:
     state = m.pending(m.machine_of(fetch), m.Left(1))
     assert "fetch returned a Number" in m.error_message(UndeclaredOutcomeError, state.reply, m.Number(3))
     assert m.finish(m.machine_of(fetch), state.reply(m.Total("so"))).outcome == m.Total("so")
+    replies = ModelReply("so", usage=Usage(2, 3)), ModelReply("so", usage=Usage(10, 0))
+    spent = m.pending(m.BRAINSTORM, m.Prompt()).reply(replies).spent
+    assert (spent["prompt_tokens"], spent["completion_tokens"], silent_calls(spent)) == (12, 3, 0)
 
 
 @cases(
@@ -146,12 +149,6 @@ def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, r
     assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("tokens", limit, reached))
     assert result.outcome.limit.wanted == wanted
     assert (silent_calls(result.spent), result.spent["tokens"]) == (calls, calls)
-
-
-def test_tokens_of_every_member_are_counted() -> None:
-    replies = ModelReply("so", usage=Usage(2, 3)), ModelReply("so", usage=Usage(10, 0))
-    spent = m.pending(m.BRAINSTORM, m.Prompt()).reply(replies).spent
-    assert (spent["prompt_tokens"], spent["completion_tokens"], silent_calls(spent)) == (12, 3, 0)
 
 
 PAIR = m.pending(m.SURVEY, m.Topics(("a", "b")))

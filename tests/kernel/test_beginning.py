@@ -1,14 +1,12 @@
 """A run needs a value that its first node takes, and every setting bound."""
 
 from dataclasses import dataclass
-from typing import Any, final
-
-import pytest
+from typing import final
 
 from graphexec import END, Snapshot, begin, edges, graph, node, on
 from graphexec.errors import InputError
 from graphexec.kernel import bind
-from tests.kernel.machines import DIAMOND, Even, Number, Odd, Total
+from tests.kernel.machines import DIAMOND, Even, Number, Odd, Total, error_message
 
 
 @final
@@ -31,18 +29,15 @@ def measure(number: Even | Odd, units: Metric | Imperial) -> Total:
 MEASURING = graph(edges(measure, on(Total, END)), start=measure)
 
 
-def input_error(machine: Any, value: object) -> str:
-    with pytest.raises(InputError) as caught:
-        begin(machine, value)
-    return str(caught.value)
-
-
 def test_run_begins_with_a_value_and_settings() -> None:
     assert begin(DIAMOND, Number(3)) == Snapshot("split", Number(3))
-    assert input_error(DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
+    assert error_message(InputError, begin, DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
     bound = bind(MEASURING, Metric())
-    assert input_error(bound, Number(3)) == "measure takes Even | Odd, not Number; start the run with one"
+    assert (
+        error_message(InputError, begin, bound, Number(3))
+        == "measure takes Even | Odd, not Number; start the run with one"
+    )
     assert begin(bound, Odd(3)).value == Odd(3)
-    assert input_error(MEASURING, Odd(3)) == (
+    assert error_message(InputError, begin, MEASURING, Odd(3)) == (
         "measure needs a Metric | Imperial for units; run bind(machine, ...) with one"
     )

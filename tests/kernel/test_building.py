@@ -219,13 +219,23 @@ def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
     assert [edge.outcome for edge in m.machine_of(node_returning(kind)).edges] == [kind]
 
 
-def test_two_outcomes_with_one_name_are_reported_once() -> None:
+def test_faults_name_outcomes_and_nodes() -> None:
     other: Any = final(dataclass(frozen=True)(type("Total", (), {})))
     create = node_returning(other)
     table = SPLIT | HALVE | TRIPLE | JOIN | row(create, on(other, END))
     assert texts_of(table, m.split) == [
         "two outcomes are named Total; rename one of the classes",
         "create cannot be reached from split; route an outcome to it, or remove its row",
+    ]
+    table = (
+        row(plan, on(Replied, parse))
+        | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
+        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopped_response))
+        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+        | edges(stopped_response, on(StoppedResponse, END))
+    )
+    assert texts_of(table, plan) == [
+        "plan may return LimitReached, which no edge takes; add on(LimitReached, stopped_response)"
     ]
 
 
@@ -252,19 +262,6 @@ def test_every_fault_is_reported_at_once() -> None:
         "GX023 loose NotFrozen: loose returns NotFrozen, which is not frozen; write @dataclass(frozen=True) above "
         "class NotFrozen",
         "GX004 loose None: loose cannot be reached from split; route an outcome to it, or remove its row",
-    ]
-
-
-def test_missing_stop_edge_names_stopped_response() -> None:
-    table = (
-        row(plan, on(Replied, parse))
-        | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
-        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopped_response))
-        | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
-        | edges(stopped_response, on(StoppedResponse, END))
-    )
-    assert texts_of(table, plan) == [
-        "plan may return LimitReached, which no edge takes; add on(LimitReached, stopped_response)"
     ]
 
 

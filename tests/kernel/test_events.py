@@ -62,7 +62,7 @@ def test_only_what_happens_has_an_event(machine: Any, value: object, context: Ru
     assert [type(event).__name__ for event in m.run_machine(machine, value, context).events] == names
 
 
-def test_event_precedes_the_next_action() -> None:
+def test_events_of_an_interview_precede_the_next_action() -> None:
     seen: list[str] = []
 
     def answer(question: m.Question) -> str:
@@ -73,6 +73,11 @@ def test_event_precedes_the_next_action() -> None:
     while (event := next(events, None)) is not None:
         seen.append(type(event).__name__)
     assert seen == ["Entered", "Asked", "answered", "Answered", "Moved", "Done"]
+    moved, done = m.run_machine(m.INTERVIEW, m.Topic("tea", 1), m.reporter()).events[-2:]
+    assert isinstance(moved, gx.Moved)
+    assert isinstance(done, gx.Done)
+    assert moved.outcome is done.outcome
+    assert moved.outcome == m.Interview(("re: tea 0 0",))
 
 
 CLOSED: list[str] = []
@@ -154,14 +159,6 @@ def test_closed_stream_carries_out_nothing() -> None:
     until(events, gx.Answered)
     events.close()
     assert asked == ["tea 0 0"]
-
-
-def test_last_move_has_the_outcome_of_the_run() -> None:
-    moved, done = m.run_machine(m.INTERVIEW, m.Topic("tea", 1), m.reporter()).events[-2:]
-    assert isinstance(moved, gx.Moved)
-    assert isinstance(done, gx.Done)
-    assert moved.outcome is done.outcome
-    assert moved.outcome == m.Interview(("re: tea 0 0",))
 
 
 def test_answered_has_the_seconds_of_the_call() -> None:

@@ -52,9 +52,6 @@ def test_all_names_load_few_modules() -> None:
     others = modules - own
     assert len(own) <= MOST_OWN, f"{len(own)} modules: {sorted(own)}"
     assert len(others) <= MOST_OTHERS, f"{len(others)} modules: {sorted(others)}"
-
-
-def test_import_compiles_no_pattern() -> None:
     # These modules of Python do.
     modules = imported_modules("import dataclasses, json, re, string", "re.compile = None", ALL_NAMES)
     assert "graphexec.executor.executor" in modules

@@ -69,11 +69,20 @@ def call(left: m.Left) -> gx.Asks[CallTool, m.Landed]:
     return m.Landed()
 
 
-def test_limit_stops_only_what_it_counts() -> None:
+def test_failed_or_stopped_node_has_paid() -> None:
     result = m.run_machine(m.machine_of(call), m.Left(1), m.surveyors(agent_limits(tool_calls=0)))
     assert result.outcome == m.Stopped(m.Left(1), gx.Exhausted("tool_calls", 0, 0))
     assert (result.spent.iterations, result.spent["tool_calls"]) == (1, 0)
     assert isinstance(m.run_machine(m.SURVEY, m.Topics(("a",)), m.surveyors(agent_limits(tokens=0))).outcome, m.Survey)
+
+    def failing(call: CallTool) -> ToolResult:
+        raise OSError("the line is dead")
+
+    with pytest.raises(OSError, match="the line is dead") as caught:
+        run(m.SURVEY, m.Topics(("a", "b")), make_run_context({CallTool: failing}))
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    assert snapshot.spent["tool_calls"] == 2
 
 
 @cases("limit", [0, 1, 3])
@@ -112,17 +121,6 @@ def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     assert result.outcome.limit.wanted == 2
     assert (result.spent["model_calls"], result.spent["prompt_tokens"]) == (calls, 2 * calls)
     assert reported_tokens(result.spent) == 5 * calls
-
-
-def test_failed_call_is_charged() -> None:
-    def failing(call: CallTool) -> ToolResult:
-        raise OSError("the line is dead")
-
-    with pytest.raises(OSError, match="the line is dead") as caught:
-        run(m.SURVEY, m.Topics(("a", "b")), make_run_context({CallTool: failing}))
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    assert snapshot.spent["tool_calls"] == 2
 
 
 @cases(

@@ -94,6 +94,13 @@ def test_no_step_follows_a_rank_error() -> None:
         next(events)
     # A run that does not reach the node is not checked there.
     assert run(m.DIAMOND, m.Number(3), within).outcome == m.Total("tripled to 10")
+    ranks = dict(WAY)
+    within = with_ranks(ranks)
+    assert run(m.DIAMOND, m.Number(4), within).outcome == m.Total("halved to 2")
+    ranks["join"] = ((4, ()),)
+    assert "the rank does not fall from halve" in rank_error(m.DIAMOND, m.Number(4), within)
+    text = f"the rank does not fall from think (1, 15) to think (1, 15); {ANOTHER}"
+    assert rank_error(THINKING, m.Prompt(), thinking("iterations", [Usage()])) == text
 
 
 ANOTHER = (
@@ -123,16 +130,6 @@ def test_step_without_a_lower_rank_ends_the_run(
     assert rank_error(machine, at, with_ranks(deeper(ranks), **limits)) == text
     # Without the deeper levels, the engine reduces each rank to one number.
     assert re.fullmatch(re.sub(r"\(.*?\)", r"\\d+", text), rank_error(machine, at, with_ranks(ranks, **limits)))
-
-
-def test_ranks_of_a_run_are_checked() -> None:
-    ranks = dict(WAY)
-    within = with_ranks(ranks)
-    assert run(m.DIAMOND, m.Number(4), within).outcome == m.Total("halved to 2")
-    ranks["join"] = ((4, ()),)
-    assert "the rank does not fall from halve" in rank_error(m.DIAMOND, m.Number(4), within)
-    text = f"the rank does not fall from think (1, 15) to think (1, 15); {ANOTHER}"
-    assert rank_error(THINKING, m.Prompt(), thinking("iterations", [Usage()])) == text
 
 
 def stop_halving(even: m.Even, limit: gx.Exhausted) -> m.Total:

@@ -372,6 +372,12 @@ def test_reserved_calls_alone_bound_no_loop() -> None:
     assert finding.code == "GX009"
     assert finding.witness is not None
     assert execute(machine, finding.witness, 50) == 50
+    machine = build_graph(
+        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), asks="models", least=0, most=0, grace=1.0)
+    )
+    (finding,) = [one for one in machine.verify(gx.Limits(seconds=5)).findings if one.code == "GX010"]
+    assert finding.witness is not None
+    assert execute(machine, finding.witness, 50) == 50
 
 
 @charged(when_spent=m.Stopped, asks=(0, 1))
@@ -463,12 +469,3 @@ def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
     limits = agent_limits(iterations=3, model_calls=0, restarts=restarts)
     both, reached = proof(GENERATING_AGENT_EXECUTOR, limits), explore_table(GENERATING_AGENT_EXECUTOR, limits)
     assert both.bounds.model_calls.number == reached.model_calls == 1 + restarts
-
-
-def test_reserved_node_that_never_asks_is_not_stopped() -> None:
-    machine = build_graph(
-        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), asks="models", least=0, most=0, grace=1.0)
-    )
-    (finding,) = [one for one in machine.verify(gx.Limits(seconds=5)).findings if one.code == "GX010"]
-    assert finding.witness is not None
-    assert execute(machine, finding.witness, 50) == 50

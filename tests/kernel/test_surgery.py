@@ -35,7 +35,7 @@ def round_down(even: m.Even) -> m.Sum:
     return m.Sum(even.value // 10 * 10, "rounded")
 
 
-def test_replace_keeps_edges_and_groups() -> None:
+def test_splice_and_replace_keep_other_edges() -> None:
     machine = gx.replace(m.DIAMOND, rename(round_down, "halve"))
     assert run_to(machine, m.Number(46)) == m.Total("rounded to 40")
     assert run_to(m.DIAMOND, m.Number(46)) == m.Total("halved to 23")
@@ -44,6 +44,13 @@ def test_replace_keeps_edges_and_groups() -> None:
     again = bind(gx.wrap(gx.replace(grouped, m.halve), m.halve, after=lambda value: value))
     assert {one.name: one.group for one in again if one.group} == {"halve": "rounding"}
     assert gx.replace(grouped, dataclasses.replace(m.halve, group="other"))["halve"].group == "other"
+    inserted = {"guard", "excuse"}
+    added = {edge for edge in GUARDED.edges if edge.source in inserted or edge.target in inserted}
+    assert set(GUARDED.edges) - set(m.DIAMOND.edges) == added
+    for name in ("split", "halve", "triple", "join"):
+        assert GUARDED[name] is m.DIAMOND[name]
+    assert m.CLOCK["tock"] is tock
+    assert m.DIAMOND["triple"] is m.triple
 
 
 @final
@@ -128,16 +135,6 @@ KEPT = gx.edges(keep, gx.on(m.Even, m.halve) | gx.on(m.Odd, m.triple))
 )
 def test_changed_diamond_runs(machine: gx.Graph[m.Number, m.Total], number: int, text: str) -> None:
     assert run_to(machine, m.Number(number)) == m.Total(text)
-
-
-def test_splice_changes_no_other_edges_and_nodes() -> None:
-    inserted = {"guard", "excuse"}
-    added = {edge for edge in GUARDED.edges if edge.source in inserted or edge.target in inserted}
-    assert set(GUARDED.edges) - set(m.DIAMOND.edges) == added
-    for name in ("split", "halve", "triple", "join"):
-        assert GUARDED[name] is m.DIAMOND[name]
-    assert m.CLOCK["tock"] is tock
-    assert m.DIAMOND["triple"] is m.triple
 
 
 @cases("form", ["mermaid", "dot"])

@@ -317,7 +317,7 @@ def gated(left: m.Left) -> m.Total:
     return m.Total("")
 
 
-def test_undeclared_when_spent_outcome_is_refused() -> None:
+def test_failure_at_an_entry_resumes_before_it() -> None:
     def lie(given: m.Left, limit: gx.Exhausted) -> m.Stopped:
         told: Any = m.Total(str(limit))
         result: m.Stopped = told
@@ -327,8 +327,6 @@ def test_undeclared_when_spent_outcome_is_refused() -> None:
     with pytest.raises(errors.UndeclaredOutcomeError, match=r"gated returned a Total.*return one of Stopped"):
         m.run_machine(machine, m.Left(1), m.limited(iterations=0))
 
-
-def test_failure_at_an_entry_resumes_before_it() -> None:
     def failing(given: m.Left, limit: gx.Exhausted) -> m.Stopped:
         raise OSError("no words for it")
 
