@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from graphexec import errors, messages
-from graphexec.messages import (
+from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, ModelReply, ToolCall, UserMessage
     ChatRequest,
     CompletionRequest,
     ModelReply,
@@ -65,12 +65,8 @@ def worked_example(number: int, a: int, b: int) -> list[messages.Message]:
     """Return the messages of a question that was answered with the tool."""
     call = ToolCall(f"c{number}", "add", json.dumps({"a": a, "b": b}))
     asked = UserMessage(f"What is {a} + {b}?")
-    return [
-        asked,
-        AssistantMessage("", (call,)),
-        messages.ToolMessage(call.id, str(a + b)),
-        AssistantMessage(str(a + b)),
-    ]
+    answer = str(a + b)
+    return [asked, AssistantMessage("", (call,)), messages.ToolMessage(call.id, answer), AssistantMessage(answer)]
 
 
 SUM = [*worked_example(1, 3, 4), *worked_example(2, 5, 9), *worked_example(3, 12, 31), UserMessage("What is 17 + 25?")]
@@ -183,12 +179,8 @@ def test_truncated_arguments_can_be_sent_back() -> None:
         cut = model.complete(ChatRequest(SUM, (ADD,)))
         assert cut.finish_reason == "length"
         # llama.cpp answers 500 to the arguments `{`, which it has sent itself.
-        history = [
-            *SUM,
-            AssistantMessage("", (ToolCall("c9", "add", "{"),)),
-            messages.ToolMessage("c9", "that is no JSON"),
-        ]
-        assert model.complete(ChatRequest(history, (ADD,))).usage.completion_tokens > 0
+        turn = [AssistantMessage("", (ToolCall("c9", "add", "{"),)), messages.ToolMessage("c9", "that is no JSON")]
+        assert model.complete(ChatRequest([*SUM, *turn], (ADD,))).usage.completion_tokens > 0
 
 
 @cases("request", [QUESTION, STORY])
