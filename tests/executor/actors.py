@@ -156,6 +156,11 @@ class Caller:
         return self.complete(request, timeout=timeout)
 
 
+def make_executor(*turns: Any, tools: Sequence[AnyTool] = (echo, fail), **options: Any) -> AgentExecutor:
+    """Return an executor of an agent that takes these turns."""
+    return AgentExecutor(agent=scripted(*turns), tools=tools, **options)
+
+
 def caller_of(model: Any, *tools: AnyTool, **options: Any) -> AgentExecutor:
     """Return an executor of an agent that calls tools natively."""
     return AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools, **options)

@@ -14,7 +14,8 @@ from graphexec import effects, errors, kernel, models, testing
 from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.memory import BufferMemory
 from graphexec.tools import AnyTool
-from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, look_by, run_sync, scripted
+from tests.executor import actors
+from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, make_executor
 from tests.parameters import cases
 
 
@@ -24,7 +25,7 @@ def make_inner(*replies: Any, **options: Any) -> gx.AgentExecutor:
 
 def make_outer(one: AnyTool, **options: Any) -> gx.AgentExecutor:
     names = dict.fromkeys(one.names, "hello")
-    return gx.AgentExecutor(agent=scripted(act(one.name, **names), answer()), tools=[one], **options)
+    return make_executor(act(one.name, **names), answer(), tools=[one], **options)
 
 
 def research(inner: gx.AgentExecutor) -> AnyTool:
@@ -41,7 +42,7 @@ def test_tool_has_the_given_name_and_description() -> None:
         "required": ["input"],
         "additionalProperties": False,
     }
-    executor = gx.AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
+    executor = make_executor(act("research", question="?"), answer(), tools=[one])
     assert executor.run("q").steps[0].status == "bad_arguments"
 
 
@@ -63,7 +64,7 @@ def test_each_input_is_an_argument() -> None:
     agent = gx.create_react_agent(model, [echo], prompt="{topic} for {reader} {agent_scratchpad} {tools} {tool_names}")
     one = gx.AgentExecutor(agent=agent, tools=[echo]).as_tool("write", "Write about it.")
     assert sorted(one.names) == ["reader", "topic"]
-    outer = gx.AgentExecutor(agent=scripted(act("write", topic="tea", reader="kids"), answer()), tools=[one])
+    outer = make_executor(act("write", topic="tea", reader="kids"), answer(), tools=[one])
     assert outer.run("q").steps[0].observation == "done"
     assert "tea for kids" in str(model.requests[0])
 
@@ -91,7 +92,7 @@ FINISH = gx.AgentFinish({"answer": "yes", "why": "so"})
     [
         (lambda: make_inner(call("echo", text="a"), "found it"), "found it", 2),
         (lambda: make_inner(call("echo", text="a"), max_iterations=2), STOPPED, 2),
-        (lambda: gx.AgentExecutor(agent=scripted(FINISH), tools=[]), {"answer": "yes", "why": "so"}, 1),
+        (lambda: make_executor(FINISH, tools=[]), {"answer": "yes", "why": "so"}, 1),
     ],
 )
 def test_answer_is_the_observation(run: Running, make: Any, observation: object, calls: int) -> None:
@@ -139,14 +140,14 @@ def test_async_run_uses_no_thread() -> None:
 
 
 def test_sync_run_stays_in_its_thread() -> None:
-    inner, threads = look_by(lambda _: threading.get_ident())
-    run_sync(make_outer(research(inner)))
+    inner, threads = actors.look_by(lambda _: threading.get_ident())
+    actors.run_sync(make_outer(research(inner)))
     assert threads == [threading.get_ident()]
 
 
 @HOW
 def test_tool_passes_the_context_on(run: Running) -> None:
-    inner, seen = look_by(lambda call: call.context)
+    inner, seen = actors.look_by(lambda call: call.context)
     run(make_outer(research(inner)), context="ada")
     assert seen == ["ada"]
 

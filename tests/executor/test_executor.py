@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import graphexec as gx
 from graphexec import effects, errors, kernel, messages, models
-from tests.executor.actors import act, answer, call, echo, run_async, run_by, run_sync, scripted
+from tests.executor.actors import act, answer, call, caller_of, echo, make_executor, run_by
 from tests.parameters import cases
 
-HOW = cases("run", [run_sync, run_async])
-Run = Callable[[gx.AgentExecutor], gx.RunResult]
-
-
-def make_executor(*turns: Any, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo], **options)
-
-
-def make_asking(model: models.ScriptedModel) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[])
+HOW = cases("way", ["run", "arun"])
 
 
 def invoke(executor: gx.AgentExecutor, inputs: Any) -> dict[str, Any]:
     """Invoke both sync and async, and check that the results are equal."""
     returned = executor.invoke(inputs)
-    assert asyncio.run(executor.ainvoke(inputs)) == returned
+    assert run_by("ainvoke", executor, inputs) == returned
     return returned
 
 
 def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
     model = models.ScriptedModel(["42"])
-    executor = make_asking(model)
+    executor = caller_of(model)
     start = executor.begin("q")
     pending = gx.advance(executor.graph, start, executor.limits)
     assert isinstance(pending, kernel.PendingEffect)
@@ -45,7 +34,7 @@ def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
 
 
 A, NOPE = act("echo", text="a"), act("nope")
-PAIRS = [(A, "a"), (NOPE, "nope is not a valid tool, try one of [echo].")]
+PAIRS = [(A, "a"), (NOPE, "nope is not a valid tool, try one of [echo, fail].")]
 STOPPED = "Agent stopped due to iteration limit or time limit."
 STEPS, ONCE = {"return_intermediate_steps": True}, {"max_iterations": 1}
 
@@ -80,13 +69,13 @@ def test_a_step_unpacks_as_the_pair() -> None:
 
 
 @HOW
-def test_result_has_ending_steps_and_usage(run: Run) -> None:
+def test_result_has_ending_steps_and_usage(way: str) -> None:
     replies = [
         messages.ModelReply("", (call("echo", text="a"),), messages.Usage(10, 2)),
         messages.ModelReply("done", usage=messages.Usage(20, 3)),
     ]
     agent = gx.create_tool_calling_agent(models.ScriptedModel(replies), [echo])
-    result = run(gx.AgentExecutor(agent=agent, tools=[echo]))
+    result = run_by(way, gx.AgentExecutor(agent=agent, tools=[echo]))
     assert (result.output, result.reason, result.stopped) == ("done", "finished", None)
     assert result.usage == messages.Usage(30, 5)
     assert result.usage.total_tokens == effects.reported_tokens(result.spent) == 35
@@ -103,7 +92,7 @@ INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("r
 @cases(("inputs", "message"), [*INVALID, ({"query": 1}, r"the inputs lack input; pass \{'input': \.\.\.\}")])
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
     model = models.ScriptedModel([])
-    executor = make_asking(model)
+    executor = caller_of(model)
     for way in ("run", "arun", "invoke", "ainvoke", "stream", "astream"):
         with pytest.raises(gx.InputError, match=message):
             run_by(way, executor, inputs)
@@ -111,11 +100,11 @@ def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) ->
 
 
 @HOW
-def test_finish_of_the_agent_is_not_changed(run: Run) -> None:
+def test_finish_of_the_agent_is_not_changed(way: str) -> None:
     values = {"output": "42"}
     finish = gx.AgentFinish(values, "log")
     executor = make_executor(A, finish, return_intermediate_steps=True)
-    result = run(executor)
+    result = run_by(way, executor)
     executor.invoke("q")["output"] = "changed"
     assert values == {"output": "42"}
     assert finish == gx.AgentFinish({"output": "42"}, "log")
@@ -123,10 +112,10 @@ def test_finish_of_the_agent_is_not_changed(run: Run) -> None:
 
 
 @HOW
-def test_two_runs_of_one_executor_share_nothing(run: Run) -> None:
+def test_two_runs_of_one_executor_share_nothing(way: str) -> None:
     options: Any = {"handle_parsing_errors": True, "max_iterations": 3, "max_tool_calls": 2}
     executor = make_executor([A, NOPE], [], answer(), **options)
-    first, second = run(executor), run(executor)
+    first, second = run_by(way, executor), run_by(way, executor)
     assert first.ending == second.ending
     assert first.steps is not second.steps
     for result in (first, second):
@@ -153,22 +142,22 @@ def test_agent_cannot_change_inputs_and_steps() -> None:
 
 
 @HOW
-def test_exception_of_a_model_is_raised(run: Run) -> None:
+def test_exception_of_a_model_is_raised(way: str) -> None:
     error = LookupError("of the model")
     with pytest.raises(LookupError) as raised:
-        run(make_asking(models.ScriptedModel([error])))
+        run_by(way, caller_of(models.ScriptedModel([error])))
     assert raised.value is error
 
 
 @HOW
-def test_agent_without_a_model_has_no_handler(run: Run) -> None:
+def test_agent_without_a_model_has_no_handler(way: str) -> None:
     agent = gx.create_tool_calling_agent(models.ScriptedModel([]), [])
     with pytest.raises(errors.MissingHandlerError, match="no handler answers CallModel; pass handlers="):
-        run(gx.AgentExecutor(agent=gx.Agent(agent.ask, agent.read), tools=[]))
+        run_by(way, gx.AgentExecutor(agent=gx.Agent(agent.ask, agent.read), tools=[]))
 
 
 @HOW
-def test_tool_may_run_another_executor(run: Run) -> None:
+def test_tool_may_run_another_executor(way: str) -> None:
     inner = gx.AgentExecutor(agent=lambda _, inputs: answer(inputs["input"].upper()), tools=[])
 
     @gx.tool
@@ -182,7 +171,7 @@ def test_tool_may_run_another_executor(run: Run) -> None:
         return str((await inner.arun(text)).output)
 
     batch_of_both = [act("ask_another", text="a"), act("await_another", text="b")]
-    result = run(gx.AgentExecutor(agent=scripted(batch_of_both, answer()), tools=[ask_another, await_another]))
+    result = run_by(way, make_executor(batch_of_both, answer(), tools=[ask_another, await_another]))
     assert [step.observation for step in result.steps] == ["A", "B"]
 
 
