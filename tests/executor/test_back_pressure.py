@@ -13,7 +13,7 @@ from graphexec.messages import ModelRequest, ReplyDelta
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from graphexec.runtime.threads import MOST_REPORTS
-from tests.executor.actors import AnyTool, act, answer, scripted
+from tests.executor.actors import act, answer, make_executor
 from tests.parameters import cases
 
 # The number that may be produced ahead: the buffer, and one at the producer and one at the consumer.
@@ -45,11 +45,6 @@ class Endless(ScriptedModel):
         with closing(self.stream(request)) as pieces:
             for piece in pieces:
                 yield piece
-
-
-def calling(talk: AnyTool, times: int, seconds: float | None = None) -> AgentExecutor:
-    """Return an executor that calls the tool so many times in one step."""
-    return AgentExecutor(agent=scripted([act("talk")] * times, answer()), tools=[talk], max_execution_time=seconds)
 
 
 def take(executor: AgentExecutor, how: str, look: Callable[[int], None], *, tokens: bool = True) -> None:
@@ -119,8 +114,9 @@ def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | Non
     def look(taken: int) -> None:
         assert made - taken <= AHEAD
 
+    executor = make_executor([act("talk")] * 2, answer(), tools=[talk], max_execution_time=seconds)
     try:
-        take(calling(talk, 2, seconds), how, look, tokens=tokens)
+        take(executor, how, look, tokens=tokens)
     finally:
         stop.set()
     for _ in range(2):
@@ -144,7 +140,7 @@ def test_closed_stream_ends_a_reporting_tool(how: str) -> None:
                 continue
         ended.release()
 
-    take(calling(talk, 8), how, lambda _: None)
+    take(make_executor([act("talk")] * 8, answer(), tools=[talk]), how, lambda _: None)
     stop.set()
     for _ in range(8):
         assert ended.acquire(timeout=LONG)

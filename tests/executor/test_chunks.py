@@ -17,7 +17,7 @@ from graphexec.kernel import Entered, Moved, Spent, rename
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing.clock import on_loop_time, run_virtually
-from tests.executor.actors import act, answer, call, echo, fail, run_by, scripted, snapshot_after
+from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
 from tests.parameters import cases
 
 
@@ -28,10 +28,6 @@ def kinds(chunks: list[dict[str, Any]]) -> list[str]:
 both = cases("way", ["stream_chunks", "astream_chunks"])
 # The chunks of a step with two actions.
 TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
-
-
-def make_executor(*turns: Any, **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
 WAIT = act("wait", seconds="0.1")
@@ -100,7 +96,7 @@ def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
 @cases("order", [("0.02", "0.5"), ("0.5", "0.02")])
 def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) -> None:
     turn = [act("wait", seconds=seconds) for seconds in order]
-    executor = gx.AgentExecutor(agent=scripted(turn, answer()), tools=[wait])
+    executor = make_executor(turn, answer(), tools=[wait])
     assert seen_at(executor, mode) == {"0.02": pytest.approx(0.02), "0.5": pytest.approx(0.5)}
 
 
@@ -370,13 +366,13 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
     [
         # The same action twice in one turn, and again in the next one.
         (
-            gx.AgentExecutor(agent=scripted([WAIT, WAIT], [WAIT], answer()), tools=[wait]),
+            make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]),
             [*TOGETHER, "actions", "steps"],
         ),
         (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
         (after_steps(forget, spell), ["actions", "steps"] * 4),
         (make_executor([A, B], answer()).replace(rename(one_by_one, "dispatch_tools")), TOGETHER),
-        (gx.AgentExecutor(agent=scripted(act("finish", text="so")), tools=[finish]), ["actions", "steps"]),
+        (make_executor(act("finish", text="so"), tools=[finish]), ["actions", "steps"]),
     ],
 )
 def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, order: list[str]) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, RunResult, tool
-from tests.executor.actors import HOW, AnyTool, Running, act, answer, echo, fail, scripted, until
+from graphexec import RunResult, tool
+from tests.executor.actors import HOW, AnyTool, Running, act, answer, make_executor, until
 from tests.parameters import cases
 
 
@@ -36,7 +36,7 @@ async def awaiting(number: int) -> int:
 @pytest.mark.parametrize("limit", [None, 30.0])
 def test_fifty_short_calls_run_concurrently(run: Running, slow: AnyTool, limit: float | None) -> None:
     batch = [act(slow.name, number=number) for number in range(50)]
-    executor = AgentExecutor(agent=scripted(batch, answer()), tools=[slow], max_execution_time=limit)
+    executor = make_executor(batch, answer(), tools=[slow], max_execution_time=limit)
     # The best of several attempts, compared with plain threads in case other programs keep this machine busy. One after
     # another they would take half a second.
     took, plainly = list[float](), list[float]()
@@ -96,7 +96,7 @@ def test_concurrency_reaches_its_limit(run: Running, kind: str, width: int, limi
     meet, seen = make_meeting_tool(kind, width)
     batch = [act("meet", number=number) for number in range(9)]
     options: Any = {"tool_concurrency": width, "max_execution_time": limit}
-    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[meet], **options))
+    result = run(make_executor(batch, answer(), tools=[meet], **options))
     assert [step.observation for step in result.steps] == list(range(9))
     assert max(seen) == width
 
@@ -125,7 +125,7 @@ def test_results_keep_the_order_of_calls(run: Running, kind: str, limit: float |
     function = wait_blocking if kind == "def" else wait_awaiting
     waiting = tool(name="wait", description="Wait for the next one.")(function)
     batch = [act("wait", number=number) for number in range(5)]
-    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[waiting], max_execution_time=limit))
+    result = run(make_executor(batch, answer(), tools=[waiting], max_execution_time=limit))
     assert order == [4, 3, 2, 1, 0]
     assert [step.observation for step in result.steps] == [0, 1, 2, 3, 4]
     assert [step.action.tool_input for step in result.steps] == [{"number": number} for number in range(5)]
@@ -134,7 +134,7 @@ def test_results_keep_the_order_of_calls(run: Running, kind: str, limit: float |
 @HOW
 def test_failing_tool_keeps_the_other_results(run: Running) -> None:
     batch = [act("echo", text="a"), act("fail", text="b"), act("nope"), act("echo", texd="c"), act("echo", text="d")]
-    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    result = run(make_executor(batch, answer()))
     invalid = "text: Field required; texd: Extra inputs are not permitted"
     assert [(step.status, step.observation) for step in result.steps] == [
         ("ok", "a"),
@@ -154,7 +154,7 @@ def test_sync_tools_do_not_block_the_loop() -> None:
             """Wait for the loop to beat."""
             return "in time" if released.wait(20) else "blocked"
 
-        executor = AgentExecutor(agent=scripted(act("slow"), answer()), tools=[slow])
+        executor = make_executor(act("slow"), answer(), tools=[slow])
         task = asyncio.create_task(executor.arun("q"))
         beats = 0
         while not task.done() and beats < 50:
@@ -172,14 +172,14 @@ def test_sync_tools_do_not_block_the_loop() -> None:
 def test_async_tools_work_under_a_running_loop(count: int) -> None:
     async def notebook() -> RunResult:
         batch = [act("awaiting", number=number) for number in range(count)]
-        return AgentExecutor(agent=scripted(batch, answer()), tools=[awaiting]).run("q")
+        return make_executor(batch, answer(), tools=[awaiting]).run("q")
 
     assert [step.observation for step in asyncio.run(notebook()).steps] == list(range(count))
 
 
 def test_executor_is_shared_by_threads_and_tasks() -> None:
     turns = [[act("echo", text="a"), act("fail", text="b")], [], act("nope"), answer()]
-    executor = AgentExecutor(agent=scripted(*turns), tools=[echo, fail], handle_parsing_errors=True)
+    executor = make_executor(*turns, handle_parsing_errors=True)
     expected = executor.run("q")
     with ThreadPoolExecutor(8) as pool:
         results: Sequence[RunResult] = list(pool.map(executor.run, ["q"] * 40))
@@ -201,5 +201,5 @@ def test_tool_sees_the_runs_context_variables(run: Running) -> None:
         return who.get()
 
     who.set("ours")
-    result = run(AgentExecutor(agent=scripted([act("whose"), act("whose")], answer()), tools=[whose]))
+    result = run(make_executor([act("whose"), act("whose")], answer(), tools=[whose]))
     assert [step.observation for step in result.steps] == ["ours", "ours"]

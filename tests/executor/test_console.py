@@ -16,7 +16,7 @@ from graphexec import actions, effects, messages, models, nodes, runtime
 from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
 from graphexec.nodes.tool_calls import WARNING
-from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, scripted
+from tests.executor.actors import act, answer, echo, fail, make_executor, run_async, run_sync
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
 
@@ -53,10 +53,6 @@ def react(*replies: str, **settings: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(
         agent=gx.create_react_agent(models.ScriptedModel(replies), [echo, fail]), tools=[echo, fail], **settings
     )
-
-
-def make_executor(*turns: Any, **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
 def printed(*lines: str) -> str:
@@ -105,7 +101,7 @@ SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<-
             printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
         ),
         # Reports are printed, except for pieces of a reply.
-        (lambda: gx.AgentExecutor(agent=scripted(act("careful"), answer()), tools=[careful]), printed(*CAREFUL)),
+        (lambda: make_executor(act("careful"), answer(), tools=[careful]), printed(*CAREFUL)),
         # Actions that a node asks about are printed once, and the text that a node adds is a note.
         (lambda: react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
         (

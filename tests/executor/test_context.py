@@ -17,7 +17,7 @@ import pytest
 import graphexec as gx
 from graphexec import draw, kernel, runtime
 from tests.executor import actors
-from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, run_by, scripted
+from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, make_executor, run_by, scripted
 from tests.parameters import cases
 
 # Seconds that a test waits for something that must happen immediately.
@@ -54,7 +54,7 @@ def fail(text: str, call: gx.CallContext[User]) -> str:
 
 def make_greeter(one: AnyTool, **options: Any) -> gx.AgentExecutor:
     both = [act(one.name, text="hello"), act(one.name, text="bye")]
-    return gx.AgentExecutor(agent=scripted(both, answer()), tools=[one], **options)
+    return make_executor(both, answer(), tools=[one], **options)
 
 
 # ---- recipients
@@ -203,7 +203,7 @@ def test_wrong_context_is_refused_before_the_run(run: Running, given: Any) -> No
 def test_wrong_run_options_are_refused(run: Running, options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(gx.InputError, match=rf"^{name} is .*; give a "):
-        run(gx.AgentExecutor(agent=scripted(answer()), tools=[]), **options)
+        run(make_executor(answer(), tools=[]), **options)
 
 
 def test_wrong_context_of_nodes_and_handlers_is_refused() -> None:

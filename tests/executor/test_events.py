@@ -12,7 +12,7 @@ from graphexec.effects import CallModel, CallTool
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, echo, run_by, run_executor, scripted
+from tests.executor.actors import act, answer, echo, make_executor, run_by, run_executor
 from tests.parameters import cases
 
 
@@ -64,7 +64,7 @@ def test_events_come_in_the_order_of_the_table(replies: list[str], options: dict
 
 def test_every_call_has_its_effect_and_reply() -> None:
     batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
-    result = run_executor(lambda: gx.AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
+    result = run_executor(lambda: make_executor(batch, answer(), tools=[echo]))
     asked = [(one.name, one.tool_input) for one in result.asked if isinstance(one, CallTool)]
     assert asked == [("echo", {"text": "a"}), ("nope", {}), ("echo", {"text": "b"})]
     answered = [one for one in result.events if isinstance(one, gx.Answered) and isinstance(one.effect, CallTool)]
@@ -90,7 +90,7 @@ def noting() -> tuple[gx.AgentExecutor, list[str]]:
         called.append(text)
         return text
 
-    return gx.AgentExecutor(agent=scripted(act("note", text="a"), answer()), tools=[note]), called
+    return make_executor(act("note", text="a"), answer(), tools=[note]), called
 
 
 def asks_tool(event: object) -> bool:
@@ -131,7 +131,7 @@ def test_closed_stream_makes_no_more_calls() -> None:
 
 def test_streams_of_one_executor_are_independent() -> None:
     turns = [act("echo", text="a"), act("echo", text="b"), answer()]
-    executor = gx.AgentExecutor(agent=scripted(*turns), tools=[echo])
+    executor = make_executor(*turns, tools=[echo])
     alone = [line(event) for event in executor.stream("q")]
     pairs = list(zip(executor.stream("q"), executor.stream("q"), strict=True))
     assert [line(left) for left, _ in pairs] == [line(right) for _, right in pairs] == alone
@@ -150,7 +150,7 @@ def test_stream_raises_the_runs_exception() -> None:
 
 
 def test_the_last_event_is_the_result() -> None:
-    executor = gx.AgentExecutor(agent=scripted(answer("42")), tools=[])
+    executor = make_executor(answer("42"), tools=[])
     *_, done = executor.stream("q")
     assert isinstance(done, gx.Done)
     assert isinstance(done.outcome, gx.AgentFinish)
