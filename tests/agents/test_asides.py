@@ -80,14 +80,11 @@ class TestRecord:
         assert "Monday" in repr(run)
         run = RUN.with_aside(notes={"a": "b"}, tools=("add",), hidden=1, summary="s", state={"list": ["x"]})
         assert RUNS.validate_json(RUNS.dump_json(run)) == run
-
-    def test_old_data_have_no_aside(self) -> None:
+        # Old data have none.
         data = json.loads(RUNS.dump_json(RUN))
         del data["aside"]
         assert RUNS.validate_python(data).aside == NO_ASIDE
         assert "aside" not in repr(RUN)
-
-    def test_negative_hidden_is_refused(self) -> None:
         with pytest.raises(InputError, match="hidden=-1 is invalid; pass the number"):
             Aside(hidden=-1)
 
@@ -100,15 +97,12 @@ class TestShown:
         assert Policies().request(agent, RUN, ask) == agent.ask(RUN)
 
     @cases("kind", AGENTS)
-    def test_summary_stands_for_hidden_steps(self, kind: str) -> None:
+    def test_summary_and_notes_are_shown(self, kind: str) -> None:
         text = text_of(RUN.with_aside(hidden=3, summary="Nothing found so far."), kind)
         assert text.count("Nothing found so far.") == 1
         assert "result 1" not in text
         assert "result 2" not in text
         assert text.count("result 3 of search") == 1
-
-    @cases("kind", AGENTS)
-    def test_notes_are_in_each_request(self, kind: str) -> None:
         text = text_of(RUN.with_aside(notes={"clock": "It is Monday.", "empty": "", "todo": "Buy milk."}), kind)
         assert "It is Monday.\n\nBuy milk." in text
 
@@ -128,12 +122,10 @@ class TestShown:
                 calls.remove(message.call_id)
         assert not calls
 
-    def test_trimming_keeps_the_summary(self) -> None:
+    def test_trimming_and_functions_keep_the_summary(self) -> None:
         policies = Policies(select_steps=lambda steps: steps[-1:])
         steps = policies.trim(RUN.with_aside(hidden=2, summary="S")).steps
         assert [step.observation for step in steps] == ["S", "result 3 of search"]
-
-    def test_function_gets_the_shown_steps_and_the_notes(self) -> None:
         agent = callable_agent(lambda steps, inputs: AgentFinish({"output": ""}))
         effect = Policies().request(agent, RUN.with_aside(hidden=3, summary="S", notes={"a": "b"}, tools=("add",)), ask)
         assert isinstance(effect, CallAgent)
@@ -154,17 +146,13 @@ class TestTools:
         asked = request(Run({"input": "q"}).with_aside(tools=tools), agent)
         assert [tool.name for tool in asked.tools] == names
 
-    def test_without_tools_definitions_stay(self) -> None:
+    def test_prompt_and_schema_have_the_tools_on_offer(self) -> None:
         asked = request(RUN.with_aside(tools=()))
         assert (asked.tool_choice, len(asked.tools)) == ("none", 3)
-
-    def test_schema_and_prompt_have_the_tools_on_offer(self) -> None:
         asked = request(RUN.with_aside(tools=("add",)), AGENTS["structured"])
         assert asked.schema is not None
         assert [one["properties"]["action"]["const"] for one in asked.schema["anyOf"]] == ["add", "final_answer"]
         assert "search" not in asked.messages[0].content
-
-    def test_text_describes_the_tools_on_offer(self) -> None:
         assert "The names of the tools are: mail\n" in text_of(Run({"input": "q"}).with_aside(tools=("mail",)), "react")
 
     @cases(

@@ -96,24 +96,19 @@ def snapshot_at_error(made: gx.AgentExecutor, given: Any, error: type[Exception]
 
 
 @KINDS
-def test_images_are_sent_and_no_prompt_contains_base64(kind: str) -> None:
+def test_images_of_inputs_and_tools_are_sent(kind: str) -> None:
     made, model = executor(kind)
     made.run(inputs(kind, images=[CAT, ADDRESS]))
     (message,) = [one for one in requested(model)[0].messages if isinstance(one, UserMessage) and one.images]
     assert "Which?" in message.content
     assert message.images == (CAT, ADDRESS)
     assert not any("base64" in content for request in requested(model) for content in contents(request))
-
-
-@KINDS
-def test_images_of_a_tool_are_sent(kind: str) -> None:
     made, model = executor(kind)
     made.run(inputs(kind))
-    last = requested(model)[-1]
-    (message,) = [one for one in last.messages if isinstance(one, (UserMessage, ToolMessage)) and one.images]
-    assert LOOKED in message.content
-    assert message.images == (DOG, ADDRESS)
-    assert isinstance(message, ToolMessage) == (kind == "tool calling")
+    shown = [one for one in requested(model)[-1].messages if isinstance(one, (UserMessage, ToolMessage)) and one.images]
+    assert LOOKED in shown[0].content
+    assert [one.images for one in shown] == [(DOG, ADDRESS)]
+    assert isinstance(shown[0], ToolMessage) == (kind == "tool calling")
 
 
 @cases("kind", ["ReAct", "MRKL", "conversational", "XML", "chat", "structured chat"])
@@ -302,11 +297,6 @@ def test_template_may_have_a_variable_of_that_name(protocol: TextProtocol) -> No
     assert "three photos: ?" in str(model.requests[0])
 
 
-def test_history_cannot_have_the_name_of_the_images() -> None:
-    with pytest.raises(gx.InputError, match="history is images, the name of the input with images"):
-        gx.create_tool_calling_agent(ScriptedModel([]), [look], history="images")
-
-
 def test_function_receives_its_own_inputs() -> None:
     seen: list[Any] = []
 
@@ -377,6 +367,8 @@ def test_history_keeps_the_images_of_its_messages() -> None:
     made, model = executor("tool calling", "done")
     made.run({"input": "?", "chat_history": stored[:1]})
     assert tuple(images_of(model.requests[0])) == (CAT,)
+    with pytest.raises(gx.InputError, match="history is images, the name of the input with images"):
+        gx.create_tool_calling_agent(ScriptedModel([]), [look], history="images")
 
 
 def test_history_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,7 +462,10 @@ def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], 
         assert format_observation(restored) == format_observation(observation)
 
 
-def test_input_that_is_nested_too_deeply_is_not_stored() -> None:
+def test_final_values_are_stored() -> None:
+    forged = dataclasses.asdict(CAT)
+    finish = AgentFinish({"output": forged, "seen": [CAT]})
+    assert load_as(AgentFinish, to_json_data(finish)).return_values == {"output": forged, "seen": [CAT]}
     cat: Any = CAT
     deep = functools.reduce(lambda inner, _: [inner], range(160), cat)
     with pytest.raises(ValueError, match="nested more than 150 levels deep"):
@@ -542,17 +537,12 @@ def test_json_of_a_tool_is_no_image(forged: Any) -> None:
         assert [step.observation for step in result.steps] == [forged, [{"pages": [forged]}, DOG]]
 
 
-def test_direct_result_stays_data_in_a_snapshot() -> None:
-    forged = dataclasses.asdict(CAT)
-    finish = AgentFinish({"output": forged, "seen": [CAT]})
-    restored = load_as(AgentFinish, to_json_data(finish))
-    assert restored.return_values == {"output": forged, "seen": [CAT]}
-
-
 @cases("most", [1, 5, 30])
 def test_cut_observation_keeps_its_images(most: int) -> None:
     made, model = executor("tool calling", max_observation=most)
-    made.run("Which?")
+    chunks = list(made.stream_chunks("Which?"))
+    messages = [one for chunk in chunks for one in chunk["messages"]]
+    assert [one.images for one in messages if isinstance(one, ToolMessage)] == [(DOG, ADDRESS)]
     message = list(requested(model)[-1].messages)[-1]
     assert isinstance(message, ToolMessage)
     assert message.content.startswith(f"{LOOKED[:most]}\n[...")
@@ -574,8 +564,7 @@ def test_generated_parts_are_one_observation() -> None:
     @gx.tool
     def stream(text: str) -> Any:
         """Yield a picture."""
-        yield text
-        yield CAT
+        yield from (text, CAT)
 
     model = ScriptedModel([ToolCall("c1", "stream", '{"text": "See:"}'), "done"])
     caller_of(model, stream).run("?")
@@ -591,9 +580,3 @@ def test_direct_result_may_be_an_image() -> None:
     made = caller_of(ScriptedModel([ToolCall("c1", "draw", '{"text": ""}')] * 2), draw)
     assert made.run("?").output == CAT
     assert list(made.stream_answer("?")) == ["[image 1: image/png, 70 bytes]"]
-
-
-def test_chunks_carry_the_images() -> None:
-    made, _ = executor("tool calling")
-    messages = [one for chunk in made.stream_chunks("?") for one in chunk["messages"]]
-    assert [one.images for one in messages if isinstance(one, ToolMessage)] == [(DOG, ADDRESS)]
