@@ -12,6 +12,7 @@ import httpx
 from graphexec.messages import ToolCall
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
+from tests.models.actors import clients_of
 
 Protocol: TypeAlias = Literal["chat", "responses", "anthropic"]
 # Any: JSON.
@@ -54,14 +55,8 @@ class PickyServer:
 
     def model(self, **options: Any) -> RemoteModel:
         """Make a model that calls the server."""
-        transport = self.transport
-        return _CLASSES[self.protocol](
-            "thinker",
-            base_url="http://127.0.0.1:1",
-            client=httpx.Client(transport=transport),
-            async_client=httpx.AsyncClient(transport=transport),
-            **options,
-        )
+        clients = clients_of(self.transport)
+        return _CLASSES[self.protocol]("thinker", base_url="http://127.0.0.1:1", **clients, **options)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         body: JSON = json.loads(request.content)
@@ -116,13 +111,8 @@ def _stream_chat(reply: str | ToolCall, thoughts: str) -> Iterator[JSON]:
 
 
 def _items(reply: str | ToolCall, thoughts: str) -> list[JSON]:
-    reasoning = {
-        "id": "rs_1",
-        "type": "reasoning",
-        "summary": [{"type": "summary_text", "text": thoughts}],
-        "encrypted_content": "gAAA",
-        "status": None,
-    }
+    summary = [{"type": "summary_text", "text": thoughts}]
+    reasoning = {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "gAAA", "status": None}
     if isinstance(reply, ToolCall):
         call = {"type": "function_call", "call_id": reply.id, "name": reply.name, "arguments": reply.arguments}
         return [reasoning, call]
@@ -149,13 +139,10 @@ _MESSAGE_USAGE = {"input_tokens": 4, "cache_read_input_tokens": 5, "output_token
 
 
 def _blocks(reply: str | ToolCall, thoughts: str) -> list[JSON]:
-    thinking = {"type": "thinking", "thinking": thoughts, "signature": "EqQB"}
+    block: JSON = {"type": "text", "text": reply}
     if isinstance(reply, ToolCall):
-        return [
-            thinking,
-            {"type": "tool_use", "id": reply.id, "name": reply.name, "input": json.loads(reply.arguments)},
-        ]
-    return [thinking, {"type": "text", "text": reply}]
+        block = {"type": "tool_use", "id": reply.id, "name": reply.name, "input": json.loads(reply.arguments)}
+    return [{"type": "thinking", "thinking": thoughts, "signature": "EqQB"}, block]
 
 
 def _anthropic(reply: str | ToolCall, thoughts: str) -> JSON:
@@ -184,13 +171,7 @@ def _stream_anthropic(reply: str | ToolCall, thoughts: str) -> Iterator[JSON]:
     yield {"type": "message_stop"}
 
 
-_WHOLE: dict[Protocol, Callable[[str | ToolCall, str], JSON]] = {
-    "chat": _chat,
-    "responses": _responses,
-    "anthropic": _anthropic,
-}
-_STREAMED: dict[Protocol, Callable[[str | ToolCall, str], Iterator[JSON]]] = {
-    "chat": _stream_chat,
-    "responses": _stream_responses,
-    "anthropic": _stream_anthropic,
-}
+_WHOLE: dict[Protocol, Callable[[str | ToolCall, str], JSON]]
+_WHOLE = {"chat": _chat, "responses": _responses, "anthropic": _anthropic}
+_STREAMED: dict[Protocol, Callable[[str | ToolCall, str], Iterator[JSON]]]
+_STREAMED = {"chat": _stream_chat, "responses": _stream_responses, "anthropic": _stream_anthropic}

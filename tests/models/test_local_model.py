@@ -17,12 +17,6 @@ import pytest
 
 from graphexec import errors, messages
 from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, ModelReply, ToolCall, UserMessage
-    ChatRequest,
-    CompletionRequest,
-    ModelReply,
-    ToolCall,
-    UserMessage,
-)
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, Secret, pull
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings

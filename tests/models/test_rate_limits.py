@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, create_react_agent
 from graphexec.errors import InputError, ModelTimeoutError
-from graphexec.messages import ModelRequest
+from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import Clock, FunctionModel, ScriptedModel, Waited, WrappedModel, rate_limited
 from graphexec.models.wrappers.rate_limits import Gate, Pace
 from tests.models.actors import HELLO, FakeTime
@@ -58,6 +57,24 @@ def test_every_end_of_a_call_frees_its_place(ask: Ask) -> None:
 
 
 @all_modes
+def test_sleep_that_ends_early_is_continued(ask: Ask) -> None:
+    time = FakeTime()
+
+    def doze(seconds: float) -> None:
+        time.sleep(seconds if seconds < 0.1 else seconds / 2)
+
+    async def adoze(seconds: float) -> None:
+        doze(seconds)
+
+    early = Clock(monotonic=time.clock.monotonic, sleep=doze, asleep=adoze)
+    model = rate_limited(Typewriter(["a", "b"], time), per_second=1, clock=early)
+    ask(model)
+    began = time.now
+    ask(model)
+    assert time.now == began + 1
+
+
+@all_modes
 def test_call_without_a_turn_times_out(ask: Ask) -> None:
     model = rate_limited(Typewriter(["held", "free"]), at_once=1)
     holder = model.stream(HELLO)
@@ -67,15 +84,6 @@ def test_call_without_a_turn_times_out(ask: Ask) -> None:
     # A closed stream frees its place.
     holder.close()
     assert ask(model, timeout=0).content == "free"
-
-
-def run_threads(*calls: Callable[[], object]) -> None:
-    threads = [threading.Thread(target=call) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_threads_and_event_loops_share_places() -> None:
@@ -98,22 +106,21 @@ def test_threads_and_event_loops_share_places() -> None:
     async def four() -> None:
         await asyncio.gather(*(model.acomplete(HELLO) for _ in range(4)))
 
-    run_threads(*[lambda: model.complete(HELLO)] * 4, lambda: asyncio.run(four()), lambda: asyncio.run(four()))
+    with ThreadPoolExecutor(6) as threads:
+        calls = [threads.submit(model.complete, HELLO) for _ in range(4)]
+        loops = [threads.submit(asyncio.run, four()) for _ in range(2)]
+    assert all(call.result() == ModelReply("met") for call in calls)
+    assert [loop.result() for loop in loops] == [None, None]
     assert most == 2, "as many as are allowed, and no more"
 
 
 def test_tasks_take_turns_in_order() -> None:
-    order: list[str] = []
     model = rate_limited(Typewriter([*"abcdef"]), at_once=1)
 
-    async def one() -> None:
-        order.append((await model.acomplete(HELLO)).content)
+    async def run() -> list[ModelReply]:
+        return await asyncio.gather(*(model.acomplete(HELLO) for _ in range(6)))
 
-    async def run() -> None:
-        await asyncio.gather(*(one() for _ in range(6)))
-
-    asyncio.run(run())
-    assert order == [*"abcdef"]
+    assert [reply.content for reply in asyncio.run(run())] == [*"abcdef"]
 
 
 def test_cancelled_task_leaves_the_queue() -> None:
@@ -182,24 +189,6 @@ def test_wait_for_a_place_is_reported() -> None:
     (waited,) = reports
     assert isinstance(waited, Waited)
     assert (waited.seconds > 0, waited.why) == (True, "1 at once")
-
-
-@all_modes
-def test_sleep_that_ends_early_is_continued(ask: Ask) -> None:
-    time = FakeTime()
-
-    def doze(seconds: float) -> None:
-        time.sleep(seconds if seconds < 0.1 else seconds / 2)
-
-    async def adoze(seconds: float) -> None:
-        doze(seconds)
-
-    early = Clock(monotonic=time.clock.monotonic, sleep=doze, asleep=adoze)
-    model = rate_limited(Typewriter(["a", "b"], time), per_second=1, clock=early)
-    ask(model)
-    began = time.now
-    ask(model)
-    assert time.now == began + 1
 
 
 gaps = st.lists(st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 100)), max_size=60)
