@@ -36,23 +36,23 @@ def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
     return AgentExecutor(**{"agent": scripted(*turns), "tools": [echo, direct], **settings})
 
 
-Each: TypeAlias = Callable[[int, tuple[AgentStep, ...]], object]
-
-
-def go_on(number: int, steps: tuple[AgentStep, ...]) -> None:
-    """Change nothing, and continue."""
+# What the caller does between two turns, with their number and the run: the changed run, or nothing.
+Change: TypeAlias = Callable[[int, Run], Run | None]
 
 
 A, B, C = (act("echo", text=letter) for letter in "abc")
 
 
-def iterate(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any]]:
-    """Return the observations of each turn. `each` is called between turns; if it returns `True`, the loop ends."""
+def iterate(turns: Stepwise, how: str, change: Change = lambda number, run: None, most: int = 99) -> list[list[Any]]:
+    """Return the observations of each turn, `most` of them; the run is changed between turns."""
     seen: list[list[Any]] = []
 
     def saw(steps: tuple[AgentStep, ...]) -> bool:
         seen.append([observation for _, observation in steps])
-        return bool(each(len(seen), steps))
+        changed = None if turns.ended else change(len(seen), turns.run)
+        if changed is not None:
+            turns.run = changed
+        return len(seen) == most
 
     async def iterate_async() -> None:
         async for steps in turns:
@@ -105,7 +105,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
         return act("echo", text="on")
 
     turns = make_executor(agent=decide).iter("q")
-    assert len(iterate(turns, how, lambda number, _: number == 2)) == 2
+    assert len(iterate(turns, how, most=2)) == 2
     assert asked == [0, 1]
     assert turns.spent.iterations == 2
     assert len(turns.run.steps) == 2
@@ -117,7 +117,11 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
 def test_usage_is_known_between_turns(how: str) -> None:
     turns = make_counter().iter("q")
     spent: list[tuple[int, float]] = []
-    iterate(turns, how, lambda _, __: spent.append((turns.spent.iterations, turns.spent["tool_calls"])))
+
+    def note(number: int, run: Run) -> None:
+        spent.append((turns.spent.iterations, turns.spent["tool_calls"]))
+
+    iterate(turns, how, note)
     assert spent == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -125,10 +129,9 @@ def test_usage_is_known_between_turns(how: str) -> None:
 def test_changing_a_run_keeps_its_usage(how: str) -> None:
     turns = make_counter().iter("tea")
 
-    def edit(number: int, steps: tuple[AgentStep, ...]) -> None:
-        if number == 1:
-            corrected = AgentStep(steps[0].action, "corrected")
-            turns.run = Run({"input": "milk"}, Steps([corrected, *steps]))
+    def edit(number: int, run: Run) -> Run | None:
+        corrected = dataclasses.replace(run.steps[0], observation="corrected")
+        return Run({"input": "milk"}, Steps([corrected, *run.steps])) if number == 1 else None
 
     # The run has two steps now, though the agent has made only one.
     assert iterate(turns, how, edit) == [["0"], ["2"]]
@@ -140,24 +143,15 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
 @both
 def test_steps_may_be_removed(how: str) -> None:
     turns = make_counter(2).iter("tea")
-
-    def edit(number: int, _: tuple[AgentStep, ...]) -> None:
-        if number < 3:
-            turns.run = Run(turns.run.inputs, Steps())
-
-    assert iterate(turns, how, edit) == [["0"], ["0"], ["0"], ["1"]]
+    seen = iterate(turns, how, lambda number, run: Run(run.inputs, Steps()) if number < 3 else None)
+    assert seen == [["0"], ["0"], ["0"], ["1"]]
     assert turns.result.spent.iterations == 5
 
 
 @both
 def test_limits_stop_endless_changes(how: str) -> None:
     turns = make_counter(max_iterations=4).iter("tea")
-
-    def edit(*_: Any) -> None:
-        if turns.spent.iterations < 4:
-            turns.run = Run(turns.run.inputs, Steps())
-
-    seen = iterate(turns, how, edit)
+    seen = iterate(turns, how, lambda number, run: Run(run.inputs, Steps()) if number < 4 else None)
     assert len(seen) == 4
     assert isinstance(turns.result.ending, StoppedResponse)
     assert turns.result.spent.iterations == 4
@@ -165,12 +159,7 @@ def test_limits_stop_endless_changes(how: str) -> None:
 
 @both
 def test_setting_the_same_run_changes_nothing(how: str) -> None:
-    turns = make_counter().iter("tea")
-
-    def edit(*_: Any) -> None:
-        turns.run = turns.run
-
-    assert iterate(turns, how, edit) == [["0"], ["1"], ["2"]]
+    assert iterate(make_counter().iter("tea"), how, lambda number, run: run) == [["0"], ["1"], ["2"]]
 
 
 @both
@@ -193,11 +182,8 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
     assert iterate(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"
 
-    def edit(number: int, _: tuple[AgentStep, ...]) -> None:
-        if number == 1:
-            turns.run = Run({"input": "milk"}, turns.run.steps)
-
-    assert iterate(turns, how, edit) == [["0"], ["1"], ["2"]]
+    milk = iterate(turns, how, lambda number, run: Run({"input": "milk"}, run.steps) if number == 1 else None)
+    assert milk == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of milk"
 
 
@@ -262,28 +248,25 @@ def test_time_of_the_memory_counts(how: str) -> None:
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     turns = executor.iter("tea")
 
-    def edit(*_: Any) -> None:
-        turns.run = Run(turns.run.inputs, turns.run.steps)
-
-    iterate(turns, how, edit)
+    iterate(turns, how, lambda number, run: Run(run.inputs, run.steps))
     assert (turns.result.reason, turns.result.spent.seconds) == ("seconds", 50)
 
 
 @both
-def test_last_turn_is_marked_as_ended(how: str) -> None:
-    turns = make_executor(act("direct", text="a"), max_iterations=5).iter("q")
-    ended: list[bool] = []
-
-    def look(*_: Any) -> None:
-        ended.append(turns.ended)
-
-    iterate(turns, how, look)
-    assert (ended, turns.ended, turns.result.reason) == ([True], True, "return_direct")
-
-    turns = make_counter(1).iter("q")
-    ended.clear()
-    iterate(turns, how, look)
-    assert (ended, turns.ended) == ([False], True)
+@cases(
+    ("executor", "reason", "ended"),
+    [
+        (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
+        (make_counter(1), "finished", False),
+    ],
+)
+def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason: str, ended: bool) -> None:
+    turns = executor.iter("q")
+    iterate(turns, how, most=1)
+    assert turns.ended is ended
+    again = executor.iter("q")
+    iterate(again, how)
+    assert (again.ended, again.result.reason) == (True, reason)
 
 
 @cases("changed", [False, True])
@@ -295,11 +278,10 @@ def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     turns = executor.iter("q")
     spent: list[float] = []
 
-    def think(number: int, _: tuple[AgentStep, ...]) -> None:
+    def think(number: int, run: Run) -> Run | None:
         spent.append(turns.spent.seconds)
         clock.advance(10)
-        if changed:
-            turns.run = Run({"input": "milk"}, turns.run.steps)
+        return Run({"input": "milk"}, run.steps) if changed else None
 
     # After the third turn, the caller takes longer than the deadline.
     assert len(iterate(turns, how, think)) == 3
@@ -320,10 +302,5 @@ def test_a_changed_run_repeats_no_call_id(how: str) -> None:
 
     turns = AgentExecutor(agent=make_counter().agent, tools=[noted]).iter("q")
 
-    def change(number: int, steps: tuple[AgentStep, ...]) -> None:
-        del steps
-        if number == 1:
-            turns.run = Run(turns.run.inputs, Steps(turns.run.steps))
-
-    iterate(turns, how, change)
+    iterate(turns, how, lambda number, run: Run(run.inputs, Steps(run.steps)) if number == 1 else None)
     assert len(ids) == len(set(ids)) == 3
