@@ -17,6 +17,7 @@ from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage
+from graphexec.models import ScriptedModel
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
@@ -159,6 +160,12 @@ class Caller:
 def make_executor(*turns: Any, tools: Sequence[AnyTool] = (echo, fail), **options: Any) -> AgentExecutor:
     """Return an executor of an agent that takes these turns."""
     return AgentExecutor(agent=scripted(*turns), tools=tools, **options)
+
+
+def make_react(*replies: Any, **options: Any) -> AgentExecutor:
+    """Return an executor of a react agent whose model gives these replies."""
+    agent = gx.create_react_agent(ScriptedModel(replies), [echo, fail])
+    return AgentExecutor(agent=agent, tools=[echo, fail], **options)
 
 
 def caller_of(model: Any, *tools: AnyTool, **options: Any) -> AgentExecutor:

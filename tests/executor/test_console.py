@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import actions, effects, messages, models, nodes, runtime
+from graphexec import actions, effects, messages, nodes, runtime
 from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
 from graphexec.nodes.tool_calls import WARNING
-from tests.executor.actors import act, answer, echo, fail, make_executor, run_async, run_sync
+from tests.executor.actors import act, answer, echo, make_executor, make_react, run_async, run_sync
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases
 
@@ -49,12 +49,6 @@ def print_run(executor: gx.AgentExecutor, out: io.StringIO | None = None) -> str
     return print_events(executor.stream("q"), out)
 
 
-def react(*replies: str, **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(
-        agent=gx.create_react_agent(models.ScriptedModel(replies), [echo, fail]), tools=[echo, fail], **settings
-    )
-
-
 def printed(*lines: str) -> str:
     """Return the output of a run that prints these lines."""
     return "".join(f"{line}\n" for line in ("> the run begins", *lines, "> the run ends"))
@@ -83,11 +77,11 @@ SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<-
 @cases(
     ("make", "output"),
     [
-        (lambda: react(ACT, DONE), WHOLE),
-        (lambda: react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
+        (lambda: make_react(ACT, DONE), WHOLE),
+        (lambda: make_react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
         (lambda: make_executor([A, B], answer("so")), printed(SHOWN_A, SHOWN_B, "<- a", FAILED, "so")),
         (
-            lambda: react("garbage\n", DONE, handle_parsing_errors="Say it again."),
+            lambda: make_react("garbage\n", DONE, handle_parsing_errors="Say it again."),
             printed("garbage", "<- could not be read: Say it again.", "hi it is"),
         ),
         (lambda: make_executor(A, max_iterations=1), printed(SHOWN_A, "<- a", STOPPED, STOP)),
@@ -97,15 +91,15 @@ SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<-
         (lambda: make_executor(answer("x" * 3_500)), printed(f"{'x' * 2_000} [... 1,500 more characters]")),
         (lambda: make_executor(answer("y" * 2_000)), printed("y" * 2_000)),
         (
-            lambda: react("x" * 2_500 + f"\n{ACT}", DONE),
+            lambda: make_react("x" * 2_500 + f"\n{ACT}", DONE),
             printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
         ),
         # Reports are printed, except for pieces of a reply.
         (lambda: make_executor(act("careful"), answer(), tools=[careful]), printed(*CAREFUL)),
         # Actions that a node asks about are printed once, and the text that a node adds is a note.
-        (lambda: react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
+        (lambda: make_react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
         (
-            lambda: react(ACT, ACT, DONE).plug(nodes.stop_repeats()),
+            lambda: make_react(ACT, ACT, DONE).plug(nodes.stop_repeats()),
             printed(*SAID, *SAID, "<- hi", WARNING.format(times=2), "hi it is"),
         ),
         # Control characters are replaced.
@@ -119,7 +113,7 @@ def test_run_is_printed_from_start_to_end(make: Callable[[], gx.AgentExecutor], 
 @cases("verbose", [True, False])
 @cases("run", [run_sync, run_async, lambda executor: list(executor.stream("q"))])
 def test_only_a_verbose_executor_prints_to_stderr(run: Any, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    run(react(ACT, DONE, verbose=verbose))
+    run(make_react(ACT, DONE, verbose=verbose))
     assert capsys.readouterr() == ("", WHOLE if verbose else "")
 
 
@@ -159,7 +153,7 @@ def test_a_terminal_gets_colours() -> None:
 @cases(("value", "colours"), [("1", False), ("", True)])
 def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str, colours: bool) -> None:
     monkeypatch.setenv("NO_COLOR", value)
-    output = print_run(react(ACT, DONE), Terminal())
+    output = print_run(make_react(ACT, DONE), Terminal())
     assert ("\x1b[" in output, output == WHOLE) == (colours, not colours)
 
 
@@ -175,13 +169,13 @@ def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
 
 
 def test_resumed_run_prints_new_steps_only() -> None:
-    events = list(react(ACT, DONE).stream("q"))
+    events = list(make_react(ACT, DONE).stream("q"))
     plans = [place for place, event in enumerate(events) if isinstance(event, gx.Entered) and event.node == "plan"]
     assert print_events(events[plans[1] :]) == "<- hi\nhi it is\n> the run ends\n"
 
 
 def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[str]) -> None:
-    turns = react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True).iter("q")
+    turns = make_react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True).iter("q")
     for _ in turns:
         if not turns.ended:
             turns.run = actions.Run({"input": "r"}, actions.Steps(turns.run.steps))
@@ -191,14 +185,14 @@ def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[
 
 def test_failed_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError):
-        react(ACT, verbose=True).run("q")
+        make_react(ACT, verbose=True).run("q")
     output = capsys.readouterr().err
     assert output.startswith("> the run begins\nI should greet.")
     assert re.search(r"\n<- hi\nAssertionError: .*\n> the run fails\n$", output, re.DOTALL)
 
 
 def test_interrupted_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    events = react(DONE, verbose=True).stream("q")
+    events = make_react(DONE, verbose=True).stream("q")
     next(events)
     events.close()
     assert capsys.readouterr().err == "> the run begins\n> the run is interrupted\n"

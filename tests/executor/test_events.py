@@ -12,7 +12,7 @@ from graphexec.effects import CallModel, CallTool
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, echo, make_executor, run_by, run_executor
+from tests.executor.actors import act, answer, echo, make_executor, make_react, run_by, run_executor
 from tests.parameters import cases
 
 
@@ -30,10 +30,6 @@ def line(event: gx.Event[Ending]) -> str:
             return f"done {type(outcome).__name__}"
         case _:
             raise AssertionError(event)
-
-
-def react(*replies: str, **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel(replies), [echo]), tools=[echo], **settings)
 
 
 def visit(node: str, outcome: str, target: str, effect: str = "") -> list[str]:
@@ -58,7 +54,7 @@ PARSED = [*PLAN, *visit("parse", "Ready", "plan"), *PLAN, *visit("parse", "Agent
     ],
 )
 def test_events_come_in_the_order_of_the_table(replies: list[str], options: dict[str, Any], events: list[str]) -> None:
-    result = run_executor(lambda: react(*replies, **options))
+    result = run_executor(lambda: make_react(*replies, **options))
     assert [line(event) for event in result.events] == events
 
 
@@ -73,7 +69,7 @@ def test_every_call_has_its_effect_and_reply() -> None:
 
 
 def test_usage_grows_with_every_event() -> None:
-    result = run_executor(lambda: react(ACT, "Final Answer: done"))
+    result = run_executor(lambda: make_react(ACT, "Final Answer: done"))
     spent = [event.spent for event in result.events if isinstance(event, (gx.Entered, gx.Answered, gx.Done))]
     counts = [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent]
     assert counts == [(0, 0, 0), *[(1, 1, 0)] * 3, *[(1, 1, 1)] * 3, *[(2, 2, 1)] * 3]
@@ -138,7 +134,7 @@ def test_streams_of_one_executor_are_independent() -> None:
 
 
 def test_stream_raises_the_runs_exception() -> None:
-    events = react("garbage").stream("q")
+    events = make_react("garbage").stream("q")
     lines: list[str] = []
 
     def iterate() -> None:
