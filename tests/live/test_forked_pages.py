@@ -14,15 +14,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent
+from graphexec import AgentExecutor
 from graphexec.draw import Recording
 from graphexec.draw.page import html
 from graphexec.live import serving
-from graphexec.messages import ModelReply, ModelRequest
 from tests.draw.browser import Browser, Page, open_page, open_text
 from tests.draw.debugged import answering
+from tests.draw.forked import requests_of
+from tests.draw.test_forks import make
 from tests.live.readers import PATIENCE
-from tests.live.test_forks import OBSERVATION, look_up, make, recorder_of_run, write_trace
+from tests.live.test_forks import OBSERVATION, recorder_of_run, write_trace
 
 pytestmark = pytest.mark.browser
 
@@ -104,19 +105,7 @@ def go_to(page: Page, step: int) -> None:
 
 
 def test_reply_is_changed_on_the_page(browser: Browser, trace: Path) -> None:
-    asked: list[ModelRequest] = []
-
-    class Asked:
-        """A model that answers, and keeps its requests."""
-
-        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            asked.append(request)
-            return answering("only a")
-
-        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            return self.complete(request)
-
-    executor = AgentExecutor(agent=create_tool_calling_agent(Asked(), [look_up]), tools=[look_up])
+    executor = make(answering("only a"))
     with serving(trace, executor=executor) as url, open_page(browser, url) as one:
         page = one.page
         go_to(page, 1)
@@ -133,7 +122,7 @@ def test_reply_is_changed_on_the_page(browser: Browser, trace: Path) -> None:
         page.locator("#status", has_text="answered").wait_for(timeout=PATIENCE * 1000)
         assert "z is a word" in page.locator("#list").inner_text()
         # The first of two requests was answered by the reader.
-        assert len(asked) == 1
+        assert requests_of(executor) == 1
         assert page.locator("#forked").inner_text() == "fork of trace.jsonl at step 1 · that run · compare both"
         page.locator("#forked a", has_text="compare both").click()
         page.wait_for_url("**/forks/1/comparison**")

@@ -19,8 +19,8 @@ from graphexec.live import live_page, serving
 from graphexec.live.forks import ExecutorSource, LiveRuns
 from graphexec.live.requests import ForkRequest, ForkRequestError
 from graphexec.messages import ModelReply, ModelRequest
-from graphexec.models import ScriptedModel
 from tests.draw.debugged import answering, calling
+from tests.draw.test_forks import look_up, looking, make
 from tests.live.readers import PATIENCE, TOKEN, credentials, reading
 from tests.parameters import cases
 from tests.traces import read_trace
@@ -28,18 +28,8 @@ from tests.traces import read_trace
 ORIGIN = "http://127.0.0.1"
 
 
-@tool
-def look_up(word: str) -> str:
-    """Look up a word."""
-    return f"{word} is a word"
-
-
-def make(*replies: ModelReply) -> AgentExecutor:
-    return AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(replies), [look_up]), tools=[look_up])
-
-
 def recorder_of_run() -> Recorder:
-    executor = make(calling(("look_up", {"word": "a"}), ("look_up", {"word": "b"})), answering("both"))
+    executor = make(looking("a", "b"), answering("both"))
     recorder = Recorder(executor.verify(), inputs="Which?")
     list(map(recorder, executor.stream("Which?")))
     return recorder
