@@ -217,9 +217,6 @@ def test_restarts_are_limited(limit: int | None, times: int, ends: bool) -> None
         assert result.outcome == m.Stopped(m.Topic("tea"), gx.Exhausted("restarts", limit or 0, times))
 
 
-RESTARTED_CLOCK = gx.Snapshot("tick", m.Tick(4)).restarted()
-
-
 @cases(
     ("limits", "reported"),
     [
@@ -230,8 +227,8 @@ RESTARTED_CLOCK = gx.Snapshot("tick", m.Tick(4)).restarted()
 )
 def test_too_many_restarts_refuse_a_metered_entry(limits: Any, reported: gx.Exhausted) -> None:
     """The seconds are checked before restarts, and restarts before the budgets."""
-    context = m.without_handlers(agent_limits(**limits))
-    result = m.run_machine(m.CLOCK, RESTARTED_CLOCK, context)
+    restarted = gx.Snapshot("tick", m.Tick(4)).restarted()
+    result = m.run_machine(m.CLOCK, restarted, m.without_handlers(agent_limits(**limits)))
     assert result.outcome == m.Stopped(m.Tick(4), reported)
     assert result.spent == gx.Spent(restarts=1)
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, Asks, Graph, Limits, ask, charged, edges, graph, node, on
+from graphexec import Asks, Limits, ask, charged, node
 from graphexec.runtime import RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import handlers_for
 from tests.executor.actors import until
-from tests.kernel.machines import Interview, Question, Stopped, Topic
+from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases
 
 HOW = cases("how", ["sync", "async"])
-LONG = 20.0
 
 
 @charged(when_spent=Stopped)
@@ -42,10 +41,6 @@ def bare_except_asks(topic: Topic) -> Asks[Question, Interview]:
         yield from ask(Question("cleanup"))
         yield from ask(Question("cleanup"))
     return Interview(())
-
-
-def machine_of(one: Any) -> Graph[Topic, Interview | Stopped]:
-    return graph(edges(one, on(Interview, END) | on(Stopped, END)), start=one)
 
 
 MACHINES = cases("machine", [machine_of(finally_asks), machine_of(bare_except_asks)])
@@ -77,7 +72,7 @@ class Answers:
         if self._is_last(question):
             if self.then == "fail":
                 raise OSError("it broke")
-            self.released.wait(LONG)
+            self.released.wait(20)
         return "fine"
 
     async def _last(self) -> str:

@@ -71,7 +71,9 @@ def test_cost_is_counted_and_never_decreases() -> None:
     assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
     done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0))
     assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
-    result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5)))
+    result = run_script(
+        lambda: Script(machine_of(poll), Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5))
+    )
     assert result.outcome == Stopped(Topics(("tea", "milk")), gx.Exhausted("cost", 1, 1.0))
     assert result.spent["cost"] == 1.0
 
@@ -110,9 +112,6 @@ def poll(topics: Topics) -> gx.Asks[CallModel, Tick]:
     replies = yield from gx.ask_all([CallModel(CompletionRequest(name)) for name in topics.names])
     yield from gx.ask(CallModel(CompletionRequest("sum up")))
     return Tick(len(replies))
-
-
-POLL = machine_of(poll)
 
 
 def test_cost_survives_serialization() -> None:

@@ -8,7 +8,8 @@ from typing import final
 from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on, opaque
 from graphexec.kernel import bind
 from graphexec.runtime import make_run_context
-from tests.drivers import LIVE, Script, run_script
+from tests.drivers import LIVE
+from tests.kernel.machines import run_machine
 
 
 def test_local_classes_are_resolved() -> None:
@@ -61,7 +62,5 @@ def test_local_classes_are_resolved() -> None:
     )
     assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": (Brush,)})
     bound = bind(machine, Brush(4))
-    result = run_script(
-        lambda: Script(bound, Wall(1), make_run_context({Colour: lambda colour: f"red for {colour.of}"})), drivers=LIVE
-    )
-    assert result.outcome == Dry("red for a wall of 4")
+    context = make_run_context({Colour: lambda colour: f"red for {colour.of}"})
+    assert run_machine(bound, Wall(1), context, LIVE).outcome == Dry("red for a wall of 4")

@@ -80,21 +80,15 @@ def make_node(number: int, plan: Plan) -> Node[Any, Any]:
     outcomes: Any = plan.outcomes[0]
     for outcome in plan.outcomes[1:]:
         outcomes |= outcome
-    function.__annotations__ = {"value": Red | Green | Blue, "return": _annotated(outcomes, plan)}
+    effects: Any = CallModel | CallTool
+    returns = gx.Asks[effects, outcomes] if function is asking else outcomes
+    function.__annotations__ = {"value": Red | Green | Blue, "return": returns}
     one = node(function)
     spent: Any = OutOf
     if plan.metered:
         return metered(when_spent=spent)(one)
 
     return gx.charged(when_spent=spent)(one) if one.kind == "asks" else one
-
-
-def _annotated(outcomes: Any, plan: Plan) -> Any:
-
-    if not plan.asks and not plan.batch:
-        return outcomes
-    effects: Any = CallModel | CallTool
-    return gx.Asks[effects, outcomes]
 
 
 @st.composite

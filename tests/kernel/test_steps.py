@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -76,11 +77,8 @@ def test_threads_can_extend_the_same_steps() -> None:
                 steps = steps.extended([AgentStep(AgentAction(str(number), ""), count)])
             made.append((number, steps))
 
-    threads = [threading.Thread(target=extend, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(extend, range(8)))
     assert len(made) == 400
     for number, steps in made:
         assert [step.action.tool for step in steps] == ["base", *[str(number)] * 3]

@@ -69,11 +69,6 @@ def excuse(refused: Refused) -> m.Total:
     return m.Total(f"{refused.value} is too much")
 
 
-def guarded() -> gx.Graph[m.Number, m.Total]:
-    table = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, excuse)) | gx.edges(excuse, gx.on(m.Total, gx.END))
-    return gx.splice(m.DIAMOND, table, after=m.split, on=m.Even)
-
-
 def negate(total: m.Sum) -> m.Sum:
     return m.Sum(-total.value, total.way)
 
@@ -102,7 +97,8 @@ def count(number: m.Even | m.Odd) -> m.Sum:
     return m.Sum(number.value, "counted")
 
 
-GUARDED = guarded()
+GUARD_TO_EXCUSE = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, excuse))
+GUARDED = gx.splice(m.DIAMOND, GUARD_TO_EXCUSE | gx.edges(excuse, gx.on(m.Total, gx.END)), after=m.split, on=m.Even)
 NOTED = gx.edges(note, gx.on(m.Sum, m.join))
 WRAPPED_TWICE = gx.replace(gx.wrap(GUARDED, guard, before=lambda even: m.Even(even.value + 200)), m.DIAMOND["split"])
 KEPT = gx.edges(keep, gx.on(m.Even, m.halve) | gx.on(m.Odd, m.triple))
@@ -151,16 +147,14 @@ def doubt(interview: m.Interview) -> gx.Asks[m.Question, m.Interview]:
     return m.Interview((*interview.answers, answer))
 
 
-DOUBT = gx.edges(doubt, gx.on(m.Interview, gx.END) | gx.on(m.Halted, gx.END))
-
-
 @gx.node
 def skip(tock: m.Tock) -> m.Tock:
     return m.Tock(tock.count + 100)
 
 
 def test_splice_changes_an_asking_node_or_a_loop() -> None:
-    machine = gx.splice(m.INTERVIEW, DOUBT, after=interview, on=m.Interview)
+    rows = gx.edges(doubt, gx.on(m.Interview, gx.END) | gx.on(m.Halted, gx.END))
+    machine = gx.splice(m.INTERVIEW, rows, after=interview, on=m.Interview)
     assert run_to(machine, m.Topic("tea", 1), m.reporter()) == m.Interview(("re: tea 0 0", "re: sure?"))
     clock = gx.splice(m.CLOCK, gx.edges(skip, gx.on(m.Tock, tock)), after=tick, on=m.Tock)
     assert m.run_machine(clock, m.Tick(), m.limited(iterations=2)).outcome.at == m.Tick(202)
@@ -196,7 +190,6 @@ def drop(machine: Any = m.DIAMOND, *, after: Any = m.split, on: Any = m.Sum) -> 
     return drop_edge(machine, after=after, on=on)
 
 
-GUARD_TO_EXCUSE = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, excuse))
 TAKEN = "the graph already has a node {}; rename the function, or use replace"
 renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
 

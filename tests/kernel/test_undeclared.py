@@ -25,14 +25,6 @@ class Child(m.Total):  # type: ignore[misc] # pyright: ignore[reportGeneralTypeI
 _anything: Any = m.Agreed()
 LIE: m.Landed = _anything
 
-CONSUMED: list[object] = []
-
-
-@gx.node
-def consume(lie: m.Agreed) -> m.Total:
-    CONSUMED.append(lie)
-    return m.Total("consumed")
-
 
 @gx.node
 def consume_honest(honest: m.Landed) -> m.Landed | m.Agreed:
@@ -63,14 +55,16 @@ def opaquely(left: m.Left) -> m.Landed:
     return LIE
 
 
-@pytest.fixture(autouse=True)
-def _nothing_consumed() -> None:
-    CONSUMED.clear()
-
-
 @cases("driver", ALL_DRIVERS)
 @cases("liar", [purely, asking, asynchronously, opaquely])
 def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
+    consumed: list[object] = []
+
+    @gx.node
+    def consume(lie: m.Agreed) -> m.Total:
+        consumed.append(lie)
+        return m.Total("consumed")
+
     row: Any = gx.edges
     routes: Any = gx.on(m.Landed, consume_honest)
     if liar.when_spent:
@@ -84,7 +78,7 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     )
     with pytest.raises(errors.UndeclaredOutcomeError) as caught:
         driver(Script(machine, m.Left(1), make_run_context({m.Question: lambda question: "yes"})))
-    assert CONSUMED == []
+    assert consumed == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, m.Agreed())
     assert caught.value.declared == ("Landed",)
     assert str(caught.value) == (

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import graph
 from graphexec.actions import Run
 from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
@@ -25,7 +24,7 @@ from graphexec.runtime import BLOCKING
 from graphexec.runtime.io import run_sync
 from graphexec.testing import verify_termination
 from tests.drivers import Script, run_script
-from tests.kernel.machines import pending
+from tests.kernel.machines import machine_of, pending
 
 
 @gx.tool
@@ -50,7 +49,6 @@ def report(ending: gx.AgentFinish | gx.StoppedResponse, acted: Acted) -> Acted:
 
 START = Ready(Run({"input": "q"}))
 CALLS = "Action: search\nAction Input: elms"
-OWN = [gx.Budget("iterations", 2)]
 
 
 def archivist(*replies: str, **options: Any) -> gx.AgentExecutor:
@@ -62,13 +60,8 @@ def archivist(*replies: str, **options: Any) -> gx.AgentExecutor:
 def delegating(inner: Any, **options: Any) -> gx.AgentExecutor:
     """Return an executor that hands its first call to another one."""
     agent = gx.create_react_agent(ScriptedModel([CALLS, "Final Answer: done"]), [search])
-    delegate = gx.embed(inner, "inner", own=OWN, enter=brief, leave=report)
+    delegate = gx.embed(inner, "inner", own=[gx.Budget("iterations", 2)], enter=brief, leave=report)
     return gx.AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
-
-
-def embed_graph(child: Any) -> gx.Graph[Ready, Any]:
-    inner: Any = gx.embed(child, "inner")
-    return graph(gx.edges(inner, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=inner)
 
 
 def answer_outer(asked: AskHuman) -> str:
@@ -111,7 +104,7 @@ class TestAnswers:
         executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: answer_outer})
         assert observations(executor) == ["outer"]
 
-    def test_world_of_a_node(self) -> None:
+    def test_world_of_a_node_is_kept(self) -> None:
         middle = delegating(archivist("Final Answer: innermost"))
         assert observations(delegating(middle)) == ["done"]
         first = next(one for one in middle.graph if one.name == "inner.plan").world
@@ -120,11 +113,9 @@ class TestAnswers:
         assert all(one.world is None for one in archivist().graph)
         assert all(one.world is not None for one in delegating(archivist()).graph if one.name == "inner.plan")
         assert not compile_program(archivist().graph, gx.Limits()).worlds
-        executor, other = delegating(archivist()), embed_graph(archivist().graph)
+        executor, other = delegating(archivist()), machine_of(gx.embed(archivist().graph, "inner"))
         with pytest.raises(InputError, match=r"embed its executor, as in embed\(inner, name\)"):
             executor.with_graph(other)
-
-    def test_surgery_keeps_the_world(self) -> None:
         executor = delegating(archivist("Final Answer: found"))
 
         @gx.node
