@@ -12,7 +12,7 @@ import pytest
 import graphexec
 from graphexec import AgentExecutor, create_agent, create_react_agent, create_tool_calling_agent, node, tool
 from graphexec.actions import Run
-from graphexec.errors import GraphexecError, InputError
+from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import Ready
 from graphexec.memory import BufferMemory, WindowMemory
 from graphexec.messages import ChatRequest, Image
@@ -88,18 +88,20 @@ CONSTRUCTORS: list[tuple[str, ...]] = [
 ]
 LOST = ("is not sent to the model; name it images", "write the text of a file into another input")
 QUOTED = ("'echo' is not a tool", "pass the function itself, without quotes")
+TOOLS: list[tuple[str, ...]] = [
+    ('create_agent(model, ["echo"])', *QUOTED),
+    ('create_react_agent(model, ["echo"])', *QUOTED),
+    ("create_agent(model, [openai_schema])", "{'type': 'function'} is not a tool", "write tool_from_schema(name"),
+    ("create_agent(model, [3])", "3 is not a tool", "decorate the function with @tool"),
+    ("create_agent(model, [len])", "len is a builtin function", "Tool(name='len', func=len", "a function with def"),
+    ("create_agent(model, [lambda x: x])", "a lambda has no name", "write Tool(name=..., ", "or a function with def"),
+]
 VALUES: list[tuple[str, ...]] = [
     ('create_react_agent("local", [])', "the model is 'local'", "create_model('local'), of graphexec.models"),
     ('create_tool_calling_agent(model, [], "Hi.")', "2 by position, and was given 3", "(model, tools, system=...)"),
     ('create_agent(model, [], "Hi.")', "takes 2 by position, and was given 3", "(model, tools, system_prompt=...)"),
     ('create_agent(model, [], agent="mrkl")', "has no option agent", "write kind='react'", "AgentExecutor(agent=agent"),
     ("create_agent(model, [], handoffs=[agent])", "has no option handoffs", "executor.as_tool(name, description)"),
-    ('create_agent(model, ["echo"])', *QUOTED),
-    ('create_react_agent(model, ["echo"])', *QUOTED),
-    ("create_agent(model, [openai_schema])", "{'type': 'function'} is not a tool", "write tool_from_schema(name"),
-    ("create_agent(model, [3])", "3 is not a tool", "decorate the function with @tool"),
-    ("create_agent(model, [len])", "len is a builtin function", "Tool(name='len', func=len", "a function with def"),
-    ("create_agent(model, [lambda x: x])", "a lambda has no name", "write Tool(name=..., func=..., description=...)"),
     (
         'create_agent(model, [echo]).run({"input": "Hello!", "chat_history": [("human", "Hello!")]})',
         "the input chat_history is [('human', 'Hello!')]",
@@ -113,7 +115,8 @@ VALUES: list[tuple[str, ...]] = [
 ]
 ROWS: list[tuple[type[Exception], list[tuple[str, ...]]]] = [
     (InputError, CONSTRUCTORS),
-    (GraphexecError, VALUES),
+    (ToolDefinitionError, TOOLS),
+    (InputError, VALUES),
     *((Exception, rows) for rows in MISTAKES.values()),
 ]
 
