@@ -25,6 +25,7 @@ from graphexec.memory import (
 from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, run_async, run_sync, scripted
 from tests.parameters import cases
+from tests.semantics.endings import raising
 
 Run = Callable[..., Any]
 HOW = cases("run", [run_sync, run_async])
@@ -91,15 +92,12 @@ def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
 
 @HOW
 def test_only_runs_that_end_are_saved(run: Run) -> None:
-    def failing(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-        raise LookupError("of the agent")
-
     memory = Notebook()
     result = run(executor_of(memory, always_act, max_iterations=1), "tea?")
     assert result.stopped is not None
     assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
     with pytest.raises(LookupError):
-        run(executor_of(memory, failing), "tea?")
+        run(executor_of(memory, raising(LookupError("of the agent"))), "tea?")
     assert len(memory.saves) == 1
 
 
@@ -185,7 +183,7 @@ def test_effects_of_the_memory_come_first_and_last() -> None:
 
 def test_conversation_continues_over_runs() -> None:
     def counting(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-        return gx.AgentFinish({"output": str(inputs["chat_history"].count("Human"))})
+        return answer(str(inputs["chat_history"].count("Human")))
 
     executor = executor_of(BufferMemory(), counting)
     assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]

@@ -23,7 +23,7 @@ from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from tests.drivers import FakeClock
-from tests.executor.actors import BlockingModel, act, answer, direct, echo, run_async, run_sync, scripted
+from tests.executor.actors import BlockingModel, act, answer, direct, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
 
 RunExecutor = Callable[..., Any]
@@ -272,16 +272,9 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
     model, heard = BlockingModel(), list[Any]()
     executor = make_executor(SummaryMemory(model), max_execution_time=0.3, max_model_calls=2, observers=[heard.append])
 
-    async def collect() -> list[Any]:
-        return [event async for event in executor.astream("q")]
-
+    way = "stream" if stream else "run"
     began = time.monotonic()
-    if not stream:
-        run(executor, "q")
-    elif run is run_sync:
-        list(executor.stream("q"))
-    else:
-        asyncio.run(collect())
+    run_by(way if run is run_sync else f"a{way}", executor)
     took = time.monotonic() - began
     model.released.set()
     spent = heard[-1].spent
@@ -382,35 +375,40 @@ def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseEx
     assert (memory.loads, memory.saved) == (1, [SAVED])
 
 
-async def _timeout(call: Awaitable[Any]) -> None:
+async def timeout(call: Awaitable[Any]) -> None:
     async with asyncio.timeout(0.05):
         await call
 
 
-async def _wait_for(call: Awaitable[Any]) -> None:
-    await asyncio.wait_for(call, 0.05)
-
-
-@cases("cancel", [_timeout, _wait_for])
+@cases("cancel", [timeout, lambda call: asyncio.wait_for(call, 0.05)])
 def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any]) -> None:
     held: list[float] = [LONG]
     executor = make_executor(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
+
+    async def cancelled() -> None:
+        await cancel(executor.arun("q"))
+
     with pytest.raises(TimeoutError) as caught:
-        asyncio.run(cancel(executor.arun("q")))
-    snapshot = paused_at(caught.value)
+        asyncio.run(cancelled())
     assert memory.saved == []
     held[0] = 0
-    assert asyncio.run(executor.arun(snapshot)).output == "done"
+    assert asyncio.run(executor.arun(paused_at(caught.value))).output == "done"
     assert (memory.loads, memory.saved) == (1, [SAVED])
 
 
 def test_ctrl_c_during_a_save_loses_no_answer() -> None:
     """As asyncio does on the first Ctrl-C: it cancels the main task, and raises `KeyboardInterrupt` instead."""
-    executor = make_executor(Diary(saving=lambda: asyncio.sleep(LONG)))
 
     async def interrupted() -> None:
-        task = asyncio.ensure_future(executor.arun("q"))
-        asyncio.get_running_loop().call_later(0.05, task.cancel)
+        saving = asyncio.Event()
+
+        async def save() -> None:
+            saving.set()
+            await asyncio.sleep(LONG)
+
+        task = asyncio.ensure_future(make_executor(Diary(saving=save)).arun("q"))
+        await saving.wait()
+        task.cancel()
         try:
             await task
         except asyncio.CancelledError:

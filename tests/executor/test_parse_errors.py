@@ -15,7 +15,7 @@ from graphexec.models.scripted import ScriptedReply
 from tests.executor import actors
 from tests.executor.actors import act, answer, echo, observations, run_executor, statuses
 from tests.parameters import cases
-from tests.semantics.endings import A, run_turns
+from tests.semantics.endings import A, raising, run_turns
 
 HOW = cases("run", [actors.run_sync, actors.run_async])
 Run = Callable[[gx.AgentExecutor], Any]
@@ -97,11 +97,8 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback
 
 
 def test_true_has_a_default_feedback() -> None:
-    def read(reply: Any) -> Any:
-        raise gx.ParseError("unreadable")
-
     agent = gx.create_react_agent(ScriptedModel(["a"], repeat_last=True), [])
-    silent = gx.Agent(agent.ask, read, model=agent.model)
+    silent = gx.Agent(agent.ask, raising(gx.ParseError("unreadable")), model=agent.model)
     result = gx.AgentExecutor(agent=silent, tools=[], handle_parsing_errors=True, max_iterations=1).run("q")
     (step,) = result.steps
     assert (step.observation, step.action.log) == ("Invalid or incomplete response", "unreadable")
@@ -109,11 +106,8 @@ def test_true_has_a_default_feedback() -> None:
 
 @HOW
 def test_exception_of_the_policy_is_raised(run: Run) -> None:
-    def policy(error: gx.ParseError) -> str:
-        raise LookupError("of the policy") from error
-
     with pytest.raises(LookupError, match="of the policy"):
-        run(executor_of(gx.create_react_agent, ScriptedModel(["garbage"]), policy))
+        run(executor_of(gx.create_react_agent, ScriptedModel(["garbage"]), raising(LookupError("of the policy"))))
 
 
 @HOW

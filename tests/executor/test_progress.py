@@ -28,6 +28,7 @@ from graphexec.models import ScriptedModel
 from graphexec.runtime import make_run_context, stream
 from tests.executor.actors import act, answer, call, echo, fail, run_by
 from tests.parameters import cases
+from tests.semantics.endings import raising
 
 
 class Shown:
@@ -123,12 +124,8 @@ def test_end_says_why() -> None:
 @cases("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()])
 def test_interrupt_ends_the_progress(error: BaseException) -> None:
     view = Shown(ticks=True)
-
-    def interrupted(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-        raise error
-
     with pytest.raises(type(error)):
-        shouting(view, interrupted).run("?")
+        shouting(view, raising(error)).run("?")
     assert view.lines[-1].startswith("interrupted · ")
     assert_no_ticker()
 
@@ -192,11 +189,7 @@ def test_time_passes_while_a_call_takes_long() -> None:
 
 def test_failing_view_ends_no_run(caplog: pytest.LogCaptureFixture) -> None:
     view = Shown()
-
-    def broken(status: Status) -> None:
-        raise OSError("the display is gone")
-
-    view.has_shown = broken
+    view.has_shown = raising(OSError("the display is gone"))
     executor = shouting(view)
     assert executor.run("a").output == "A"
     assert [record.message for record in caplog.records] == ["the progress view failed and is not shown"]

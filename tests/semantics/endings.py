@@ -47,6 +47,15 @@ def run_replies(
     return run_executor(lambda: gx.AgentExecutor(agent=make(ScriptedModel(replies), tools), tools=tools, **options))
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return an agent, a policy or an observer that raises an exception."""
+
+    def fail(*given: Any) -> Any:
+        raise error
+
+    return fail
+
+
 def unreadable(steps: Any, inputs: Any) -> Any:
     """Raise a parse error at each turn, as a callable agent."""
     raise gx.ParseError("no", observation="Say it again.", llm_output="garbage")

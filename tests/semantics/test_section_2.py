@@ -85,16 +85,12 @@ def test_row_7_handled_parse_error_is_a_step(limit: int) -> None:
     assert statuses(result) == ["parse_error"] * limit
 
 
-def broken(steps: Any, inputs: Any) -> Any:
-    raise ServerError("the model's")
-
-
 @cases(
     ("agent", "options", "error", "message"),
     [
         # Row 8, and row 9: other exceptions of the agent.
         (unreadable, {}, ParseError, "handle_parsing_errors=True"),
-        (broken, {"handle_parsing_errors": True}, ServerError, "the model's"),
+        (endings.raising(ServerError("the model's")), {"handle_parsing_errors": True}, ServerError, "the model's"),
     ],
 )
 def test_rows_8_and_9_errors_are_raised(agent: Any, options: Any, error: type[Exception], message: str) -> None:

@@ -14,7 +14,7 @@ from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 from graphexec.models import ScriptedModel
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 from tests.parameters import cases
-from tests.semantics.endings import A, B
+from tests.semantics.endings import A, B, raising
 
 PROMPT = "{tools}{tool_names}{agent_scratchpad}"
 
@@ -77,10 +77,7 @@ def test_invalid_option_is_refused(options: dict[str, Any], error: type[Exceptio
 
 
 def test_string_policy_is_used_unchanged() -> None:
-    def unreadable(steps: Any, inputs: Any) -> Any:
-        return answer() if steps else []
-
-    executor = AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors="true")
+    executor = finishing(agent=scripted([], answer()), handle_parsing_errors="true")
     assert [step.observation for step in executor.run("q").steps] == ["true"]
 
 
@@ -116,12 +113,10 @@ def test_input_keys_are_prompt_variables(keys: tuple[str, ...]) -> None:
 
 @HOW
 def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
-    def fail(given: Any, /) -> Any:
-        raise OSError("gone")
-
     async def afail(given: Any, /) -> Any:
         raise OSError("gone")
 
+    fail = raising(OSError("gone"))
     memory: Any = SimpleNamespace(keys=("before",), load=fail, aload=afail, save=fail, asave=afail)
     events: list[Any] = []
     executor = finishing(memory=memory, observers=[events.append])

@@ -207,15 +207,14 @@ def test_false_raises_with_error_and_remedy() -> None:
     assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
 
 
-def broken(*given: Any) -> Any:
-    raise LookupError("of the user")
+LOST = endings.raising(LookupError("of the user"))
 
 
 @cases(
     ("run", "error", "message"),
     [
-        (lambda: run_agent(saying(SENT), handle_parsing_errors=broken), LookupError, "of the user"),
-        (lambda: run_agent(broken, handle_parsing_errors=True), LookupError, "of the user"),
+        (lambda: run_agent(saying(SENT), handle_parsing_errors=LOST), LookupError, "of the user"),
+        (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),
         # A parse error of the function that trims.
         (
             lambda: run_agent(scripted(answer()), trim_intermediate_steps=lambda steps: unreadable(steps, {})),
