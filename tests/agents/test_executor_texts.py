@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
@@ -59,12 +60,8 @@ def test_mistakes_raise_errors_with_a_remedy(mistake: Callable[[], object], fact
     with pytest.raises(InputError) as caught:
         mistake()
     assert fact in str(caught.value)
-
-
-def test_missing_input_names_are_kept() -> None:
-    with pytest.raises(InputError) as caught:
-        of_several_inputs().run({"language": "en"})
-    assert caught.value.missing == ("question",)
+    names = re.findall(r"lacks? (.*?);", str(caught.value))
+    assert caught.value.missing == (tuple(names[0].split(", ")) if names else ())
 
 
 def test_invalid_final_state_is_named() -> None:
@@ -81,12 +78,6 @@ def test_invalid_final_state_is_named() -> None:
     judged: Any = gx.splice(plain.graph, gx.edges(judge, gx.on(Verdict, gx.END)), after=parse, on=gx.AgentFinish)
     with pytest.raises(InputError, match=r"judge --Verdict--> END .*; only AgentFinish and StoppedResponse may lead"):
         plain.with_graph(judged)
-
-
-def test_executor_repr_shows_tools_and_machine() -> None:
-    one = executor(tools=[echo, fail])
-    assert repr(one) == f"<AgentExecutor with echo, fail (function): {one.graph!r}>"
-    assert repr(executor()).startswith("<AgentExecutor with no tools (function): ")
 
 
 @cases("run", [run_sync, run_async])
@@ -115,6 +106,9 @@ def test_tools_and_concurrency_are_as_passed() -> None:
     assert (one.run_context.at_once, list(one.tools), one.return_intermediate_steps) == (1, ["echo"], True)
     assert executor(tool_concurrency=7).run_context.at_once == 7
     assert executor().run_context.at_once == 64
+    both = executor(tools=[echo, fail])
+    assert repr(both) == f"<AgentExecutor with echo, fail (function): {both.graph!r}>"
+    assert repr(executor()).startswith("<AgentExecutor with no tools (function): ")
 
 
 def test_string_is_the_only_input() -> None:
@@ -165,9 +159,7 @@ def test_allow_nonterminating_is_kept_in_copies() -> None:
     assert bounded.verify().proved
     assert bounded.run_context.ranks is not None
     assert bounded.run_context.limits == bounded.limits == Limits(iterations=3)
-
-
-def test_unproved_machine_is_rejected_with_its_verdict() -> None:
+    # Without it, an unproved machine is rejected with its verdict.
     with pytest.raises(UnprovedError) as caught:
         executor(max_iterations=None)
     assert not caught.value.verdict.proved

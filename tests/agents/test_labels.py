@@ -6,27 +6,20 @@ import contextlib
 import re
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, agents, create_react_agent
+from graphexec import Agent, AgentExecutor, ParseError, agents, create_react_agent
 from graphexec.agents.langchain import conversational, mrkl
 from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, TRANSLATIONS, Spelling, may_become
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
+from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
 from tests.parameters import cases
 
 READERS = [agents.react.read, mrkl.read]
 NAMES = ("weather", "Intermediate Answer")
-
-
-def meaning_of(decision: agents.Decision) -> tuple[Any, ...]:
-    if isinstance(decision, AgentFinish):
-        return (decision.output,)
-    (action,) = decision
-    return action.tool, action.tool_input
 
 
 ANSWERS = [
@@ -85,11 +78,6 @@ def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
         assert all(may_become(label, translation[:length]) for length in range(len(translation)))
 
 
-def test_input_with_another_answer_is_langchains() -> None:
-    given = "Write:\nfinal answer: 42"
-    assert meaning_of(mrkl.read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
-
-
 @cases(
     "text",
     [
@@ -124,6 +112,23 @@ def test_input_with_another_answer_is_langchains() -> None:
 def test_several_decisions_are_refused(text: str) -> None:
     with pytest.raises(ParseError):
         agents.react.read(ModelReply(text), NAMES)
+
+
+@cases(
+    ("read", "text", "meaning"),
+    [
+        # An input with another answer is LangChain's.
+        (mrkl.read, "Action: f\nAction Input: Write:\nfinal answer: 42", ("f", "Write:\nfinal answer: 42")),
+        # A spoken answer may follow on the line.
+        (conversational.read, "Thought: no tool is needed. AI: Hello.", ("Hello.",)),
+        (conversational.read, "AI：Hello.", ("Hello.",)),
+        (conversational.read, "**AI:** Hello.", ("Hello.",)),
+    ],
+)
+def test_agents_of_langchain_read_more(
+    read: Callable[[ModelReply], agents.Decision], text: str, meaning: tuple[str, ...]
+) -> None:
+    assert meaning_of(read(ModelReply(text))) == meaning
 
 
 @cases("read", [mrkl.read, conversational.read])
@@ -186,11 +191,6 @@ def test_agents_pass_the_names_of_their_tools(make: Callable[..., Agent]) -> Non
     labels, data = "Action: one of [echo]\nAction Input: x", '{"action": "one of [echo]", "action_input": "x"}'
     decision = make(ScriptedModel([]), [echo]).read(ModelReply(labels if make in LABELLED else data))
     assert meaning_of(decision) == ("echo", "x")
-
-
-@cases("text", ["Thought: no tool is needed. AI: Hello.", "AI：Hello.", "**AI:** Hello."])
-def test_spoken_answer_may_follow_on_the_line(text: str) -> None:
-    assert meaning_of(conversational.read(ModelReply(text))) == ("Hello.",)
 
 
 @pytest.mark.medium

@@ -64,6 +64,9 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
     assert split_reasoning(text) == (reasoning, content)
     kept = (Reasoning(reasoning),) if reasoning else ()
     assert check_reply(ModelReply(text), "model") == ModelReply(content, reasoning=kept)
+    # The reasoning of the provider comes first.
+    both = check_reply(ModelReply(text, reasoning=(Reasoning("first"),)), "model")
+    assert both == ModelReply(content, reasoning=(Reasoning("first"), *kept))
 
 
 @cases(
@@ -122,11 +125,6 @@ QUOTES = st.sampled_from(["``", '""', "''", "“”", "„“", "«»", "「」"
 def test_quoted_tag_in_an_answer_is_kept(words: list[str], quotes: str, before: str, closing: str, behind: str) -> None:
     text = f"{' '.join(words)} {quotes[0]}{before}{closing}{behind}{quotes[1]} {' '.join(words)}"
     assert split_reasoning(text) == (None, text)
-
-
-def test_reasoning_of_the_provider_comes_first() -> None:
-    reply = ModelReply("<think>b</think>c", reasoning=(Reasoning("a"),))
-    assert check_reply(reply, "model") == ModelReply("c", reasoning=(Reasoning("a"), Reasoning("b")))
 
 
 TEXTS = st.lists(
@@ -208,12 +206,9 @@ def test_reasoning_is_not_in_the_next_prompt() -> None:
     result = executor(model).run("q")
     assert (result.output, [step.observation for step in result.steps]) == ("done", ["yes"])
     assert "think" not in str(model.requests[1])
-
-
-def test_streamed_reasoning_is_reported_as_reasoning() -> None:
-    made = executor(Thinking([f"{THOUGHT}Final Answer: done"]))
-    news = [event.news for event in made.stream("q", tokens=True) if isinstance(event, Reported)]
-    deltas = [one for one in news if isinstance(one, ReplyDelta)]
+    # Streamed reasoning is reported as reasoning.
+    streamed = executor(Thinking([f"{THOUGHT}Final Answer: done"])).stream("q", tokens=True)
+    deltas = [event.news for event in streamed if isinstance(event, Reported) and isinstance(event.news, ReplyDelta)]
     assert "".join(delta.content for delta in deltas) == "Final Answer: done"
     assert "".join(delta.reasoning for delta in deltas) == THOUGHT[len("<think>") : THOUGHT.index("</think>")]
 
@@ -233,13 +228,8 @@ def test_answer_reader_skips_reasoning_for_all_cuts(cuts: list[int], opening: st
     assert reader is not None
     text = f"{opening}{thought}\n</think>\nFinal Answer: It is 42."
     assert "".join(map(reader(), cut_at(text, cuts))) == "It is 42."
-
-
-def test_answer_that_turns_out_as_reasoning_ends() -> None:
-    reader = create_react_agent(ScriptedModel([]), []).answer
-    assert reader is not None
-    read = reader()
-    assert [read("Final Answer: 1"), read("\n</think>\n"), read("Final Answer: 2")] == ["1", "", ""]
+    # An answer that turns out as reasoning ends.
+    assert [*map(reader(), ["Final Answer: 1", "\n</think>\n", "Final Answer: 2"])] == ["1", "", ""]
 
 
 def test_agents_of_users_receive_content_only() -> None:

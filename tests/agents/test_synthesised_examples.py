@@ -172,11 +172,6 @@ def test_every_call_fits_its_tool(annotations: dict[str, Any], defaults: int) ->
         assert arguments == second.arguments(made, optional=optional)
 
 
-def test_several_codes_have_an_example() -> None:
-    code = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")]
-    assert calls_of(tool_of({f"code_{number}": code for number in range(4)})) != []
-
-
 JSON_SCHEMAS = st.recursive(
     st.sampled_from(
         [
@@ -225,27 +220,28 @@ def test_validators_choose_among_usual_values() -> None:
     assert [list(arguments) for _, arguments in calls_of(optional)] == [["a"], ["a"]]
 
 
+def test_optional_arguments_are_in_the_second_example() -> None:
+    made = tool_of({"food": str, "grams": int, "kind": Literal["raw", "dry"]}, optional=2)
+    assert [list(arguments) for _, arguments in calls_of(made)] == [["food", "kind"], ["food", "grams", "kind"]]
+    # Several codes have an example.
+    code = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")]
+    assert calls_of(tool_of({f"code_{number}": code for number in range(4)})) != []
+
+
 def test_tools_have_different_values() -> None:
-    tools = [
-        tool(name=f"look_{number}", description="Look at a city.")(tool_of({"city": str}).function)
-        for number in range(3)
-    ]
+    look = tool_of({"city": str}).function
+    tools = [tool(name=f"look_{number}", description="Look at a city.")(look) for number in range(3)]
     cities = [arguments["city"] for _, arguments in calls_of(*tools)]
     assert cities[:3] == ["Tartu", "Bergamo", "Kalmar"]
     assert all(one != other for one, other in zip(cities[:3], cities[3:], strict=True))
 
 
-def test_optional_arguments_are_in_the_second_example() -> None:
-    made = tool_of({"food": str, "grams": int, "kind": Literal["raw", "dry"]}, optional=2)
-    assert [list(arguments) for _, arguments in calls_of(made)] == [["food", "kind"], ["food", "grams", "kind"]]
-
-
 @cases("pattern", PATTERNS)
-def test_pattern_has_a_string(pattern: str) -> None:
-    for turn in range(3):
-        found = match_pattern(pattern, turn)
-        assert found is not None
-        assert re.search(pattern, found)
+@cases("turn", range(3))
+def test_pattern_has_a_string(pattern: str, turn: int) -> None:
+    found = match_pattern(pattern, turn)
+    assert found is not None
+    assert re.search(pattern, found)
 
 
 @cases(
@@ -402,9 +398,6 @@ def test_examples_of_the_author_replace_synthesised_ones() -> None:
     assert (two.question, two.calls[0][1]) == ("Say it again: text b.", {"text": "b"})
     assert two.answer == two.calls[0][2]
     assert three.calls[0][1] == {"text": "c"}
-
-
-def test_invalid_tools_are_refused() -> None:
     with pytest.raises(ToolDefinitionError, match="two tools are named echo"):
         synthesised_examples([echo, echo])
 
@@ -433,17 +426,14 @@ def request_of(agent: Any) -> ChatRequest:
 @cases("most", [1, 300, None])
 def test_answer_has_a_greatest_length(most: int | None) -> None:
     agent: Any = create_structured_agent(ScriptedModel([]), [echo], max_answer=most)
-    concluding = agent.conclude(Run({"input": "q"})).request
-    requests: list[Any] = [request_of(agent), concluding]
+    requests: list[Any] = [request_of(agent), agent.conclude(Run({"input": "q"})).request]
     for request in requests:
         answer = request.schema["anyOf"][-1]["properties"]["answer"]
         assert answer == {"type": "string"} | ({} if most is None else {"maxLength": most})
-
-
-def test_longer_answer_is_kept_whole() -> None:
-    answer = "long " * 200
-    model = ScriptedModel([json.dumps({"action": "final_answer", "answer": answer})])
-    assert AgentExecutor(agent=create_structured_agent(model, [echo]), tools=[echo]).run("q").output == answer
+    # A longer one is kept whole.
+    model = ScriptedModel([json.dumps({"action": "final_answer", "answer": "long " * 200})])
+    executor = AgentExecutor(agent=create_structured_agent(model, [echo], max_answer=most), tools=[echo])
+    assert executor.run("q").output == "long " * 200
 
 
 # As many as the smallest model has for such prompts, or more: 820 for 1,860 characters in 28 messages, 674 for 2,015 in
@@ -456,21 +446,18 @@ def count_tokens(tools: Sequence[AnyTool]) -> float:
     return TOKENS_PER_CHARACTER * sum(len(one.content) for one in messages) + TOKENS_PER_MESSAGE * len(messages)
 
 
+def six_tools() -> list[AnyTool]:
+    arguments = {"origin": str, "destination": str, "travel_class": Literal["first", "second"]}
+    made = tool_of(arguments, doc="Return the price of a ticket between two stations.")
+    return [tool(name=f"ticket_price_{number}")(made.function) for number in range(6)]
+
+
 def test_first_prompt_of_six_tools_is_short() -> None:
     assert count_tokens(EVERYDAY_TOOLS) < 850
     assert count_tokens(six_tools()) < 850
     doubled = [tool(name=f"{one.name}_{turn}")(one.function) for one in EVERYDAY_TOOLS for turn in range(2)]
     assert count_tokens(doubled) < 850
-
-
-def test_long_examples_of_many_tools_are_left_out() -> None:
+    # Long examples of many tools are left out.
     assert len(synthesised_examples(six_tools())) == 5
     given = [dataclasses.replace(one, examples=(ToolExample({"origin": "A" * 900}),)) for one in six_tools()]
     assert len(synthesised_examples(given)) == 7
-
-
-def six_tools() -> list[AnyTool]:
-    doc = "Return the price of a ticket between two stations."
-    arguments = {"origin": str, "destination": str, "travel_class": Literal["first", "second"]}
-    made = tool_of(arguments, doc=doc)
-    return [tool(name=f"ticket_price_{number}")(made.function) for number in range(6)]

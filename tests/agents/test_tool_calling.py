@@ -63,6 +63,10 @@ def results_follow_calls(conversation: list[Message]) -> bool:
 
 
 def test_parallel_calls_are_reported_in_order() -> None:
+    equal = (call("echo", "x", text="1"), call("echo", "x", text="2"))
+    outcome, requests = run(equal, "done")
+    assert observations(outcome) == ["1", "2"]
+    assert requests[-1][2:] == [AssistantMessage("", equal), ToolMessage("x", "1"), ToolMessage("x", "2")]
     calls = (call("echo", "a", text="1"), call("fail", "b", text="2"), call("nope", "c"), call("echo", "d", text="4"))
     outcome, requests = run(ModelReply("Let me see.", calls), "done")
     assert outcome.outcome.output == "done"
@@ -93,13 +97,6 @@ def test_each_reply_is_a_separate_message(calls: tuple[ToolCall, ...]) -> None:
     ]
 
 
-def test_calls_with_equal_ids_are_each_answered() -> None:
-    calls = (call("echo", "x", text="1"), call("echo", "x", text="2"))
-    outcome, requests = run(calls, "done")
-    assert observations(outcome) == ["1", "2"]
-    assert requests[-1][2:] == [AssistantMessage("", calls), ToolMessage("x", "1"), ToolMessage("x", "2")]
-
-
 @cases(
     ("arguments", "says"),
     [
@@ -124,18 +121,14 @@ def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: st
     assert user.content.endswith("Call it again.")
 
 
-def test_truncated_arguments_are_never_executed() -> None:
-    with pytest.raises(ParseError) as raised:
-        read(ModelReply("", (ToolCall("a", "echo", '{"text": "hal'),), finish_reason="length"))
-    assert raised.value.observation is not None
-    assert "cut at the token limit" in raised.value.observation
-
-
 @cases(("arguments", "tool_input"), [('```json\n{"text": "a"}\n```', {"text": "a"}), ("", {}), ("{}", {})])
-def test_fenced_and_missing_arguments_are_read(arguments: str, tool_input: dict[str, str]) -> None:
+def test_only_complete_arguments_are_read(arguments: str, tool_input: dict[str, str]) -> None:
     decision = read(ModelReply("", (ToolCall("a", "echo", arguments),)))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == tool_input
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply("", (ToolCall("a", "echo", '{"text": "hal'),), finish_reason="length"))
+    assert "cut at the token limit" in str(raised.value.observation)
 
 
 @cases("content", ["42", "", "☃ \n"])

@@ -203,12 +203,6 @@ class TestCompact:
         assert result.output == "done"
         assert text_of(requests[3]).count("found") == 3
 
-    def test_last_call_is_for_the_decision(self) -> None:
-        replies: list[ScriptedReply] = [call("add"), call("add"), "summary", "done"]
-        result, requests = run([compact(200, 1)], replies, max_model_calls=2)
-        assert isinstance(result.ending, gx.StoppedResponse)
-        assert len(requests) == 2
-
     @cases(
         ("piece", "replies", "inputs", "asked"),
         [
@@ -224,6 +218,11 @@ class TestCompact:
     )
     def test_only_more_than_the_limit_is_summarized(self, piece: Piece, replies: Any, inputs: str, asked: int) -> None:
         assert len(run([piece], replies, inputs)[1]) == asked
+
+    def test_last_call_is_for_the_decision(self) -> None:
+        result, requests = run([compact(200, 1)], [call("add"), call("add"), "summary", "done"], max_model_calls=2)
+        assert isinstance(result.ending, gx.StoppedResponse)
+        assert len(requests) == 2
 
     def test_tools_and_system_prompt_count(self) -> None:
         counted: list[str] = []
@@ -303,15 +302,13 @@ class TestSelectTools:
 
 
 class TestTodoList:
-    def test_list_that_a_person_answered_is_skipped(self) -> None:
-        """The call of a wrong list has a result, as a person gave it one."""
-        respond = approve_tools({"write_todos": ["respond"]}, reviewer=lambda _: Review("respond", "noted"))
-        assert run([todo_list(), respond], [write([("a", "someday")]), "done"])[0].output == "done"
-
     def test_list_is_written_and_answer_ends_the_run(self) -> None:
         result, _ = run([todo_list()], [write([("buy", "completed"), ("cook", "completed")]), "done"])
         assert [step.observation for step in result.steps] == ["[x] buy\n[x] cook"]
         assert result.output == "done"
+        # The call of a wrong list has a result if a person gave it one.
+        respond = approve_tools({"write_todos": ["respond"]}, reviewer=lambda _: Review("respond", "noted"))
+        assert run([todo_list(), respond], [write([("a", "someday")]), "done"])[0].output == "done"
 
     def test_open_items_are_reminded_of_once(self) -> None:
         result, requests = run([todo_list()], [write([("buy", "pending")]), "done", "really"])

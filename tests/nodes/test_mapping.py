@@ -117,6 +117,8 @@ def test_bound_grows_by_the_runs() -> None:
     check(certificate, executor.graph)
     assert str(certificate.bounds.model_calls) == "13*iterations = 65 (at most)"
     assert str(certificate.bounds.tool_calls) == "fan_out*iterations + 12*iterations = 70 (at most)"
+    assert executor.graph["research_all"].group == "research_all"
+    assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
     verify_termination(executor, examples=5)
 
 
@@ -140,12 +142,6 @@ def test_recorded_run_conforms_to_its_proof(limit: int | None, reason: str) -> N
     assert audit([*recording_of(result).records], certificate).violations == ()
 
 
-def test_piece_is_drawn_in_its_group() -> None:
-    executor = make_outer(make_child())
-    assert executor.graph["research_all"].group == "research_all"
-    assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
-
-
 def of_two_inputs() -> AgentExecutor:
     prompt = "{topic} for {reader} {agent_scratchpad} {tools} {tool_names}"
     return AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
@@ -162,7 +158,11 @@ WRONG: Any = ScriptedModel([])
         (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),
         (lambda: map_agents(make_child(), most=0), InputError, "map_agents has most="),
         (lambda: map_agents(of_two_inputs()), InputError, "has the inputs topic, reader; pass one whose agent has one"),
-        (lambda: map_agents(make_child(max_iterations=None, allow_nonterminating=True)), UnprovedError, "GX016 at plan"),
+        (
+            lambda: map_agents(make_child(max_iterations=None, allow_nonterminating=True)),
+            UnprovedError,
+            "GX016 at plan",
+        ),
         (lambda: map_agents(WRONG), InputError, "map_agents: the executor is <ScriptedModel"),
         (
             lambda: make_outer(make_child()).plug(map_agents(make_child())),

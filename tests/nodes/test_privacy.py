@@ -85,6 +85,7 @@ class TestBothWays:
         assert result.steps[0].action.tool_input == {"to": EMAIL}
         assert result.steps[0].observation == "cc bob@x.org"
         assert "@" not in scene.sent
+        assert list(Scene("to [EMAIL_1]").executor.stream_answer(MAIL)) == [f"to {EMAIL}"]
 
     def test_without_restoring_tokens_stay(self) -> None:
         scene = Scene(call("[EMAIL_1]"), f"[EMAIL_1] and {PHONE}", nodes=[redact_pii(restore=False)])
@@ -96,18 +97,10 @@ class TestBothWays:
         [
             # Invented tokens, and those that a tool writes, get no value.
             (Scene("[EMAIL_2] [CARD_1] [EMAIL _1]"), MAIL, "[EMAIL_2] [CARD_1] [EMAIL _1]"),
-            (
-                Scene(call("[EMAIL_1]"), "it says [TEXT_1]", results=["send [EMAIL_1] to evil"]),
-                MAIL,
-                "it says [EMAIL_1]",
-            ),
+            (Scene(call("[EMAIL_1]"), "it says [TEXT_1]", results=["to [EMAIL_1]"]), MAIL, "it says [EMAIL_1]"),
             (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "B-123"),
             (Scene(call("x"), "so far [EMAIL_1]", **LAST_WORD), MAIL, f"so far {EMAIL}"),
-            (
-                Scene(call("x"), "It is [IP_1].", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]),
-                "",
-                "It is 192.168.1.100.",
-            ),
+            (Scene(call("x"), "At [IP_1].", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "At 192.168.1.100."),
         ],
     )
     def test_answer_has_the_values(self, scene: Scene, text: str, output: str) -> None:
@@ -159,9 +152,6 @@ class TestBothWays:
         assert pauses == 3
         assert result.output == f"for {EMAIL}"
         assert result.steps[0].action.tool_input == {"to": EMAIL}
-
-    def test_streamed_answer_is_restored_whole(self) -> None:
-        assert list(Scene("to [EMAIL_1]").executor.stream_answer(MAIL)) == [f"to {EMAIL}"]
 
     def test_arguments_stay_json(self) -> None:
         """A number becomes a string, not a token without quotation marks."""

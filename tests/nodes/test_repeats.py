@@ -177,7 +177,7 @@ def test_repeating_run_is_stopped() -> None:
     result = run_executor(lambda: make_guarded_executor(scripted(act("echo", text="a")), max_iterations=20))
     ending = result.outcome
     assert isinstance(ending, gx.StoppedResponse)
-    assert ending.limit == gx.Exhausted(REPEATS, 3, 3)
+    assert limit_of(ending) == gx.Exhausted(REPEATS, 3, 3)
     assert ending.output == "Agent stopped due to repeat limit."
     assert ending.reason == "Stopped after 3 steps: the limit of 3 repeats was reached (3 spent)."
     assert result.spent.iterations == 3
@@ -235,10 +235,8 @@ def test_limit_of_a_repeating_run(agent: Any, tool: Any, limit: str, steps: int)
 
 
 def test_run_without_repetition_is_not_stopped() -> None:
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        return answer() if len(steps) == 12 else act("echo", text=str(len(steps)))
-
-    result = make_guarded_executor(decide).run("q")
+    turns = [act("echo", text=str(number)) for number in range(12)]
+    result = make_guarded_executor(scripted(*turns, answer())).run("q")
     assert isinstance(result.ending, gx.AgentFinish)
     assert all(step.model_text is None for step in result.steps)
 
@@ -281,12 +279,6 @@ def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
     assert certificate.bounds.model_calls == before.bounds.model_calls
 
 
-def test_the_picture_has_the_node() -> None:
-    executor = make_guarded_executor(scripted(answer()))
-    assert "stop_repeats" in f"{executor.graph:mermaid}"
-    assert "stop_repeats" not in f"{executor.unplug('stop_repeats').graph:mermaid}"
-
-
 WHOLE = "; give a whole number, 2 or more"
 
 
@@ -309,6 +301,8 @@ def test_invalid_numbers_are_refused(options: dict[str, Any], says: str) -> None
 
 def test_two_pieces_have_names() -> None:
     executor = make_guarded_executor(scripted(act("echo", text="a")))
+    assert "stop_repeats" in f"{executor.graph:mermaid}"
+    assert "stop_repeats" not in f"{executor.unplug('stop_repeats').graph:mermaid}"
     both = executor.plug(stop_repeats(warn_after=2, stop_after=2, name="strict"))
     assert both.seats()[Ready] == ("stop_repeats", "strict")
     assert len(both.run("q").steps) == 2
