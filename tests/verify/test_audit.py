@@ -128,13 +128,10 @@ def test_run_needs_limits_of_the_proof() -> None:
         assert str(violation).startswith(f"line 1: the limit {fact} for the proof")
 
 
-def test_another_machine_does_not_conform() -> None:
+def test_node_of_no_transition_is_reported_with_line() -> None:
     found = facts_of(two_steps()[0], certificate_of(WRITER))
     assert "the run starts at plan and the proof at write" in found
     assert "plan --Replied--> parse is not a transition of the proved machine" in found
-
-
-def test_unknown_transition_is_reported_with_line() -> None:
     trace, proof = two_steps()
     line = line_of(trace, "moved", "parse")
     trace[line]["target"] = "plan"
@@ -143,7 +140,7 @@ def test_unknown_transition_is_reported_with_line() -> None:
     assert violation.fact == "parse --Acted--> plan is not a transition of the proved machine"
 
 
-def test_exceeded_bound_is_reported() -> None:
+def test_exceeded_bound_or_fan_out_is_reported() -> None:
     trace, _ = two_steps()
     # The trace claims to be a run of the same machine within lower limits.
     proof = proof_of(acting([1, 1], max_iterations=1, max_tool_calls=1))
@@ -151,6 +148,9 @@ def test_exceeded_bound_is_reported() -> None:
     found = facts_of(trace, proof)
     assert "the run takes more than the 6 proved transitions" in found
     assert "the run takes 2 tool calls, but at most 1 is proved" in found
+    trace, proof = trace_of(acting([2])), proof_of(acting([2], max_fan_out=1))
+    trace[0]["limits"]["fan_out"] = 1
+    assert "dispatch_tools asks for 2 effects in one visit, but the limit fan_out is 1" in facts_of(trace, proof)
 
 
 def test_result_must_be_that_of_the_last_transition() -> None:
@@ -307,12 +307,6 @@ def test_run_stopped_by_fan_out_conforms(script: list[int], reason: str) -> None
     trace = trace_of(executor)
     assert trace[-1]["reason"] == reason
     assert facts_of(trace, proof_of(executor)) == []
-
-
-def test_visit_beyond_fan_out_is_reported() -> None:
-    trace, proof = trace_of(acting([2])), proof_of(acting([2], max_fan_out=1))
-    trace[0]["limits"]["fan_out"] = 1
-    assert "dispatch_tools asks for 2 effects in one visit, but the limit fan_out is 1" in facts_of(trace, proof)
 
 
 def test_earlier_gate_does_not_stop_run_later() -> None:

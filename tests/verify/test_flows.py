@@ -112,10 +112,14 @@ def begin_with(made: Made) -> Given:
 # Any: the nodes are decorated in many ways.
 rows: Any = gx.edges
 FROM_MADE: Any = gx.on(Made, turn_back) | gx.on(Halted, gx.END)
-charged: Any = gx.charged
 counting: Any = gx.metered(when_spent=Halted, budget=gx.Budget("first", 3))(pure)
 once: Any = gx.metered(when_spent=Halted, budget=FIRST)(pure)
 twice: Any = gx.metered(when_spent=Halted, budget=SECOND)(once)
+
+
+def halting(**counts: Any) -> Any:
+    """Return the decorator of nodes that charge, with declared counts."""
+    return gx.charged(when_spent=Halted, **counts)
 
 
 def asking(counted: Any, **routing: Any) -> gx.Graph[Given, Any]:
@@ -150,23 +154,23 @@ ONE_FREE = calling(others=1)
         (twice, [made("pure", "first", "second"), halted("pure", "gate", "first", "second")]),
         # A node that asks may be stopped within.
         (
-            charged(when_spent=Halted)(think),
+            halting()(think),
             [made("think", **ANY_MODELS), halted("think", "within", *MODEL, "fan_out", **ANY_MODELS)],
         ),
         (
-            charged(when_spent=Halted)(use),
+            halting()(use),
             [made("use", **ANY_TOOLS), halted("use", "within", "tool_calls", "fan_out", **ANY_TOOLS)],
         ),
         # Declared counts bound what is spent.
         (
-            charged(when_spent=Halted, asks=(2, 3))(think),
+            halting(asks=(2, 3))(think),
             [
                 made("think", "model_calls", "tokens", amount=2, **calling(models=3), asks=2),
                 halted("think", "within", *MODEL, **calling(models=3)),
             ],
         ),
         (
-            charged(when_spent=Halted, asks=1)(use),
+            halting(asks=1)(use),
             [
                 made("use", "tool_calls", **calling(tools=1), asks=1),
                 halted("use", "within", "tool_calls", **calling(tools=1)),
@@ -174,7 +178,7 @@ ONE_FREE = calling(others=1)
         ),
         # With several kinds it is uncertain which one is spent.
         (
-            charged(when_spent=Halted, asks=2)(either),
+            halting(asks=2)(either),
             [
                 made("either", **TWO_OF_EACH, asks=2),
                 halted("either", "within", "model_calls", "tokens", "tool_calls", *MODEL[2:], **TWO_OF_EACH),
@@ -182,11 +186,11 @@ ONE_FREE = calling(others=1)
         ),
         # The deadline may stop a free effect.
         (
-            charged(when_spent=Halted, asks=1)(look),
+            halting(asks=1)(look),
             [made("look", asks=1, **ONE_FREE), halted("look", "within", **ONE_FREE)],
         ),
         (
-            charged(when_spent=Halted)(blocking),
+            halting()(blocking),
             [made("blocking", asks=1, **ONE_FREE), halted("blocking", "within", **ONE_FREE)],
         ),
         # A metered node that asks has both; behind its gate it asks for nothing.
@@ -206,19 +210,16 @@ ONE_FREE = calling(others=1)
                 halted("use", "within", "tool_calls", spends=(("first", 1),), **calling(tools=2)),
             ],
         ),
-        (charged(when_spent=Halted, asks=0)(think), [made("think")]),
+        (halting(asks=0)(think), [made("think")]),
     ],
 )
 def test_node_has_a_transition_for_each_end_of_a_visit(entry: Any, transitions: list[Transition]) -> None:
     assert list(flow_of(asking(entry)).transitions) == transitions
 
 
-def test_transition_resets_budgets_of_its_edge() -> None:
+def test_flow_has_nodes_resets_and_own_budgets() -> None:
     first, _ = flow_of(asking(twice, resets=[SECOND])).transitions
     assert first == made("pure", "first", "second", resets=("second",))
-
-
-def test_flow_has_nodes_and_own_budgets() -> None:
     machine = asking(twice)
     flow = flow_of(machine)
     assert (flow.start, flow.nodes, flow.budgets) == ("pure", ("pure",), (("first", 1), ("second", None)))
@@ -235,7 +236,7 @@ ONE = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), **calling(m
 FLOW = Flow("a", ("a",), (ONE,), (("x", 1),))
 
 
-def test_digest_covers_every_part_of_flow() -> None:
+def test_digest_covers_every_part_of_flow_and_is_stable() -> None:
     changes: list[dict[str, Any]] = [
         {"measured": ("tokens",)},
         {"start": "b"},
@@ -245,9 +246,6 @@ def test_digest_covers_every_part_of_flow() -> None:
     ]
     assert len({FLOW.digest, *(dataclasses.replace(FLOW, **one).digest for one in changes)}) == 6
     assert str(ONE) == "a --A--> END"
-
-
-def test_digest_is_stable_because_journals_depend_on_it() -> None:
     written = json.dumps(FLOW.to_data(), sort_keys=True)
     # Machines without nested runs keep the digests that they had before there were any.
     assert "reserves" not in written
@@ -285,9 +283,7 @@ def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     assert not is_enabled(one, limits_of(flow, none))
     given: dict[str, Any] = {"budgets": {"x": 0}} if cause == "x" else {cause: 0}
     assert is_enabled(one, limits_of(flow, dataclasses.replace(none, **given)))
-
-
-def test_a_move_is_always_possible() -> None:
+    # A move is always possible.
     assert is_enabled(Transition("a", "A", "END", spends=(("x", 1),)), {"x": 0})
 
 
@@ -318,7 +314,7 @@ MORE = "inside a run with a limit that this machine does not have, it still ends
     ],
 )
 def test_proof_lists_its_assumptions(limits: gx.Limits, asks: Any, facts: tuple[str, ...]) -> None:
-    verdict = asking(charged(when_spent=Halted, asks=asks)(think)).verify(limits)
+    verdict = asking(halting(asks=asks)(think)).verify(limits)
     assert verdict.proved
     assert all(fact in one for fact, one in zip(facts, verdict.assumptions, strict=True))
     assert verdict.findings == ()
@@ -339,7 +335,7 @@ def test_proof_lists_its_assumptions(limits: gx.Limits, asks: Any, facts: tuple[
     ],
 )
 def test_unbounded_effects_are_unproved(node: Any, limits: gx.Limits, effect: str, settings: list[str]) -> None:
-    machine = asking(charged(when_spent=Halted)(node))
+    machine = asking(halting()(node))
     verdict = machine.verify(limits)
     assert (verdict.status, verdict.certificate, verdict.assumptions) == ("unproved", None, ())
     (finding,) = verdict.findings
@@ -359,7 +355,7 @@ def test_either_of_two_limited_calls_ends_a_loop() -> None:
         yield from gx.ask(CallTool("look", ""))
         return given
 
-    one: Any = charged(when_spent=Halted, asks=1)(model_or_tool)
+    one: Any = halting(asks=1)(model_or_tool)
     machine: gx.Graph[Any, Any] = gx.graph(rows(one, gx.on(Given, one) | gx.on(Halted, gx.END)), start=one)
     bounds = certificate_of(machine, agent_limits(iterations=None, model_calls=200, tool_calls=300)).bounds
     assert str(bounds.transitions) == "model_calls + tool_calls + 1 = 501 (exact)"
@@ -374,16 +370,14 @@ def give(given: Given, limit: gx.Exhausted) -> Given:
 @cases(("node", "status", "ends"), [(use, "unproved", True), (think, "refuted", False)])
 def test_witness_does_not_rely_on_cut_tool(node: Any, status: str, ends: bool) -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
-    one: Any = charged(when_spent=give, asks=1)(node)
+    one: Any = gx.charged(when_spent=give, asks=1)(node)
     machine: gx.Graph[Any, Any] = gx.graph(rows(one, gx.on(Made, gx.END) | gx.on(Given, one)), start=one)
     limits = agent_limits(seconds=5)
     assert (machine.verify(limits).status, explore_table(machine, limits).endless is None) == (status, ends)
 
 
 def test_every_node_with_unbounded_effects_is_reported() -> None:
-    counted, second = (
-        charged(when_spent=Halted)(one) for one in (think, dataclasses.replace(think, name="think_again"))
-    )
+    counted, second = (halting()(one) for one in (think, dataclasses.replace(think, name="think_again")))
     machine: gx.Graph[Any, Any] = gx.graph(
         rows(counted, FROM_MADE)
         | rows(turn_back, gx.on(Back, again))

@@ -22,7 +22,7 @@ from tests.verify.flows import calling, end, flow_with, gate, longest_run, way, 
 from tests.verify.proofs import prove, witness_of
 
 NO_LIMIT = Limits(iterations=None)
-SIXTY = Limits(iterations=None, seconds=60)
+SIXTY, NO_RESTART = Limits(iterations=None, seconds=60), Limits(iterations=None, restarts=0)
 MODEL, TOOL, ANY_TOOLS = calling(models=1), calling(tools=1), calling(tools=None)
 BOTH = calling(models=1, tools=1)
 
@@ -78,6 +78,8 @@ RESETS_ITSELF = flow_with(way("a", "a", "x", "x"), end("a"), gate("a", "x"), x=3
 RESET_LATER = flow_with(way("s", "a"), way("a", "b", "x"), gate("a", "x"), way("b", "a", "", "x"), end("b"), x=3)
 _FIRST, _SECOND = (way("a", "c", "x", "y"), gate("a", "x")), (way("b", "c", "y", "x"), gate("b", "y"))
 EACH_OTHER = flow_with(*_FIRST, way("c", "a"), way("c", "b"), *_SECOND, x=2, y=2)
+FIRST_UNLIMITED = flow_with(way("a", "b", "iterations x"), way("b", "a", "", "x"), end("b"), gate("a", "x"), x=2)
+SECOND_UNLIMITED = flow_with(way("a", "b", "x y"), way("b", "a", "", "x"), end("b"), x=2, y=None)
 LOOPS_WHEN_STOPPED = flow_with(
     way("a", "a", "iterations"), gate("a", "iterations", "g"), end("g", "iterations"), gate("g", "iterations", "g")
 )
@@ -96,14 +98,8 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
         (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: @metered(~"),
         (COUNTED, "GX016 at a: ~ a --Toa--> a; it spends only x, without a limit. Give the budget x a limit: ~"),
         (TOOLS, "GX016 at a: ~; it spends only tool_calls, ~. Set max_tool_calls, or agent_limits(tool_calls=...)."),
-        (
-            MODELS,
-            "GX016 at a: ~ only model_calls and tokens, ~. Set max_model_calls, or agent_limits(model_calls=...).",
-        ),
-        (
-            RESETS_ITSELF,
-            "GX015 at a: ~ a --Toa--> a; it spends x, which a --Toa--> resets. Meter a with a budget that ~",
-        ),
+        (MODELS, "GX016 at a: ~ only model_calls and tokens, ~. Set max_model_calls, or agent_limits(model_calls=~"),
+        (RESETS_ITSELF, "GX015 at a: ~ a --Toa--> a; it spends x, which a --Toa--> resets. Meter a with a budget ~"),
         (
             RESET_LATER,
             "GX015 at a: ~ a --Tob--> b, b --Toa--> a; it spends x, which b --Toa--> resets. Reached by start -> s -> "
@@ -127,14 +123,8 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
             'Budget("x", 3), or Limits(budgets={"x": 3}).',
         ),
         # A missing limit is reported before a reset.
-        (
-            flow_with(way("a", "b", "iterations x"), way("b", "a", "", "x"), end("b"), gate("a", "x"), x=2),
-            "GX016 at a: ~ it spends only iterations, without a limit. ~",
-        ),
-        (
-            flow_with(way("a", "b", "x y"), way("b", "a", "", "x"), end("b"), x=2, y=None),
-            "GX016 at a: ~ it spends only y, without a limit. ~",
-        ),
+        (FIRST_UNLIMITED, "GX016 at a: ~ it spends only iterations, without a limit. ~"),
+        (SECOND_UNLIMITED, "GX016 at a: ~ it spends only y, without a limit. ~"),
     ],
 )
 def test_finding_names_loop_path_and_remedy(flow: Flow, text: str) -> None:
@@ -207,10 +197,7 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
         # The resetting node is metered, even where a limit on calls would do.
         (
             flow_with(
-                way("a", "a", "x tool_calls", "x", asks=1, **TOOL),
-                gate("a", "x"),
-                within("a", "tool_calls", **TOOL),
-                x=3,
+                way("a", "a", "x tool_calls", "x", asks=1, **TOOL), gate("a", "x"), within("a", "tool_calls"), x=3
             ),
             f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a",
         ),
@@ -264,11 +251,7 @@ def test_loop_of_stopped_visits_has_its_own_code() -> None:
             "GX012 at a: only the 1.5 seconds ~: a --Tob--> b, b --Toa--> a; ~ give the budget x a limit: ~",
         ),
         # It is reported at its entry.
-        (
-            flow_with(way("s", "b"), way("a", "b", asks=1), within("a"), way("b", "a"), end("b")),
-            60,
-            "GX012 at b: ~",
-        ),
+        (flow_with(way("s", "b"), way("a", "b", asks=1), within("a"), way("b", "a"), end("b")), 60, "GX012 at b: ~"),
         # A loop of pure nodes does not look at the clock.
         (TWO, 1, "GX010 at a: ~"),
     ],
@@ -315,6 +298,7 @@ def test_witness_stays_short_under_large_limits() -> None:
 
 # ---- bounds
 
+TWO_AT_ONCE = Transition("a", "Tob", "b", spends=(("x", 2),))
 CHAIN = flow_with(way("a", "b"), way("b", "c"), end("c"))
 AGENT = flow_with(way("a", "b", "iterations"), gate("a", "iterations", "s"), way("b", "a"), end("b"), end("s"))
 _OUTER, _INNER = (way("o", "i", "x", "y"), gate("o", "x")), (way("i", "i", "y"), gate("i", "y", "o"), end("i"))
@@ -333,33 +317,18 @@ _BRANCHES = (way("a", "b"), way("a", "c"), way("b", "b", "x"), gate("b", "x"), e
         # The tighter of two budgets bounds the loop.
         (flow_with(*_BY_TWO_BUDGETS, x=5, y=2), NO_LIMIT, "2*y + 2 = 6 (exact)", "0 (exact)"),
         # A round spends two at once, so an odd one is left.
-        (
-            flow_with(Transition("a", "Tob", "b", spends=(("x", 2),)), way("b", "a"), end("a"), x=5),
-            NO_LIMIT,
-            "at most x + 1, here 5 (exact)",
-            "0 (exact)",
-        ),
+        (flow_with(TWO_AT_ONCE, way("b", "a"), end("a"), x=5), NO_LIMIT, "at most x + 1, here 5 (exact)", "0 (exact)"),
         # More states than the search visits.
         (flow_with(*_IN_TURN, x=500, y=500), NO_LIMIT, "x + y + 2 = 1,002 (exact)", "0 (exact)"),
         # A run takes one branch, not both.
         (flow_with(*_BRANCHES, x=4), NO_LIMIT, "x + 2 = 6 (exact)", "0 (exact)"),
-        (
-            flow_with(end("a", "x", **BOTH), gate("a", "x"), x=10_000),
-            Limits(iterations=None, seconds=9),
-            "1 (exact)",
-            "1 (exact)",
-        ),
+        (flow_with(end("a", "x", **BOTH), gate("a", "x"), x=10_000), SIXTY, "1 (exact)", "1 (exact)"),
         # Only a crash leads to the longest path, and no crash is certain.
-        (
-            flow_with(end("a"), within("a", "", "b"), way("b", "c"), end("c")),
-            Limits(iterations=None, restarts=0),
-            "3 (at most)",
-            "0 (exact)",
-        ),
+        (flow_with(end("a"), within("a", "", "b"), way("b", "c"), end("c")), NO_RESTART, "3 (at most)", "0 (exact)"),
         # A visit that is stopped at the deadline may have called nothing.
         (
             flow_with(end("a", **BOTH), within("a", "", "b", **BOTH), end("b", **BOTH)),
-            Limits(iterations=None, seconds=9),
+            SIXTY,
             "2 (exact)",
             "2 (at most)",
         ),
@@ -492,9 +461,7 @@ def test_product_state_is_node_and_remaining_budgets() -> None:
         (end("b"), (END.name, (1,))),
     ]
     assert list(product.steps((END.name, (1,)))) == []
-
-
-def test_product_ignores_unspent_and_unlimited_budgets() -> None:
+    # Budgets that are not spent, or not limited, are not counted.
     flow = flow_with(way("a", "a", "x y"), end("a"), x=None, y=1, z=4)
     assert Product(flow, Limits()).begin == ("a", (1,))
 
@@ -505,6 +472,8 @@ def test_lasso_has_loop_and_path_to_it() -> None:
     # No loop is found if one of its transitions is excluded.
     assert product.lasso(10, within=[way("a", "b")]) is None
     assert Product(flow_with(way("a", "b"), end("b")), NO_LIMIT).lasso(10, within=TWO.transitions) is None
+    flow = flow_with(end("a"), way("a", "b"), end("b"), way("b", "b"))
+    assert Product(flow, NO_LIMIT).lasso(2, within=[way("b", "b")]) == ([way("a", "b")], [way("b", "b")])
 
 
 def test_lasso_search_stops_at_its_state_limit() -> None:
@@ -515,8 +484,3 @@ def test_lasso_search_stops_at_its_state_limit() -> None:
     assert Product(flow, NO_LIMIT).lasso(5, within=flow.transitions) is None
     assert Product(flow, NO_LIMIT).lasso(10, within=flow.transitions) == found_far
     assert Product(flow, NO_LIMIT).lasso(9, within=flow.transitions) is None
-
-
-def test_terminal_edge_does_not_hide_a_loop() -> None:
-    flow = flow_with(end("a"), way("a", "b"), end("b"), way("b", "b"))
-    assert Product(flow, NO_LIMIT).lasso(2, within=[way("b", "b")]) == ([way("a", "b")], [way("b", "b")])

@@ -50,32 +50,25 @@ def test_a_limited_meter_proves_that_runs_end() -> None:
     found = explore_table(ORDERS, FIVE)
     assert (found.longest, found.charges) == (6, {"parcels": 2, "payments": 5})
     assert "at most 6 transitions, 2 parcels and 5 payments" in str(found)
-
-
-def test_remedy_names_meter_to_limit() -> None:
     assert verify(ORDERS, gx.Limits()).why == (
         "GX016 at pay: this loop can run forever: pay --Refused--> pay; it spends only payments, without a limit. Set "
         "a limit on payments: Limits({PAYMENTS: 5})."
     )
-
-
-def test_limit_on_jointly_charged_meter_bounds_meter() -> None:
-    flow = flow_of(ORDERS)
-    assert flow.charged == ("parcels", "payments")
-    # For each parcel there is a payment, and not the other way round.
-    assert flow.factors("parcels") == {"parcels": 1, "payments": 2}
-    assert flow.factors("payments") == {"payments": 1}
-
-
-def test_charge_above_remaining_amount_is_refused() -> None:
+    # A charge above the amount that is left is refused.
     limits = gx.Limits({PAYMENTS: 2, PARCELS: 1})
     assert certificate_of(ORDERS, limits)
     found = explore_table(ORDERS, limits)
     assert (found.charges, set(found.endings)) == ({"parcels": 0, "payments": 2}, {"Cancelled"})
 
 
-def test_a_measured_meter_is_compared_and_not_bounded() -> None:
-    ways = {(one.source, one.kind): one for one in flow_of(ORDERS).transitions}
+def test_limit_on_one_meter_bounds_others() -> None:
+    flow = flow_of(ORDERS)
+    assert flow.charged == ("parcels", "payments")
+    # For each parcel there is a payment, and not the other way round.
+    assert flow.factors("parcels") == {"parcels": 1, "payments": 2}
+    assert flow.factors("payments") == {"payments": 1}
+    # A measured meter is compared, and not bounded.
+    ways = {(one.source, one.kind): one for one in flow.transitions}
     assert ways["ship", "within"].causes == ("parcels", "payments", "weight", "seconds", "restarts")
     assert ways["ship", "within"].effect_charges == ((("parcels", 2), ("payments", 1), ("weight", 0)),)
     assert list(meters_of(ORDERS, gx.Limits({PAYMENTS: 2, WEIGHT: 1.5}))) == ["parcels", "payments"]

@@ -80,7 +80,7 @@ UNREACHED: Graph[Any, Any] = Graph(list[Node[Any, Any]]([pay, decide]), [Edge("p
 # ---- as a graph of networkx
 
 
-def test_attributes_of_the_executors_machine() -> None:
+def test_attributes_of_nodes_edges_and_budgets() -> None:
     network = AGENT_EXECUTOR.to_networkx()
     assert network.graph == {"start": "plan", "end": "END", "budgets": ""}
     assert network.nodes["plan"] == {
@@ -101,9 +101,6 @@ def test_attributes_of_the_executors_machine() -> None:
     reached, ready = network.edges["plan", "stopped_response", "LimitReached"], network.edges["parse", "plan", "Ready"]
     assert reached == {"outcome": "LimitReached", "resets": "", "spent": True, "returned": False}
     assert ready == {"outcome": "Ready", "resets": "", "spent": False, "returned": True}
-
-
-def test_budgets_resets_and_grace_are_attributes() -> None:
     network = WRITER.to_networkx()
     assert network.graph["budgets"] == "revisions=2"
     assert network.edges["edit", "write", "Chapter"]["resets"] == "revisions"
@@ -140,12 +137,9 @@ def test_exports_hold_every_attribute(machine: Graph[Any, Any]) -> None:
         assert read.graph.items() >= network.graph.items()
 
 
-def test_each_call_returns_a_new_graph() -> None:
+def test_new_graph_marks_missing_nodes_of_drafts() -> None:
     PAYMENTS.to_networkx().remove_node("pay")
     assert "pay" in PAYMENTS.to_networkx()
-
-
-def test_missing_nodes_of_drafts_are_marked() -> None:
     machine: Graph[Any, Any] = Graph([pay], [Edge("pay", Paid, "nowhere"), Edge("missing_source", Over, "END")], "pay")
     network = machine.to_networkx()
     assert network.nodes["nowhere"] == network.nodes["missing_source"] == {"kind": "missing"}

@@ -159,13 +159,10 @@ def test_ten_thousand_iterations_are_exact() -> None:
     assert str(bound) == "4*iterations + 2 = 40,002 (exact)"
 
 
-def test_deserialized_certificate_proves_the_same() -> None:
+def test_certificate_keeps_how_it_proves() -> None:
     again = Certificate.from_json(AGENT.to_json())
     for one, other in zip(AGENT.bounds.rows(), again.bounds.rows(), strict=True):
         assert (one, one[1].potential) == (other, other[1].potential)
-
-
-def test_a_certificate_says_how_it_proves() -> None:
     data = json.loads(certificate_of(AGENT_EXECUTOR, Limits(iterations=3)).to_json())
     assert data["bounds"]["transitions"]["potential"]["lines"]["plan"] == [2, [["iterations", 4]]]
     assert Bound("1", 1).potential is None

@@ -144,8 +144,11 @@ def test_sure_steps_without_a_clock(flow: Flow, limits: Limits, state: str, sure
     assert steps(sure(flow, limits), state) == sure_steps
 
 
-def test_limit_on_cost_may_stop_a_visit() -> None:
+def test_limit_on_cost_or_crash_may_stop_a_visit() -> None:
     assert steps(Product(COST, agent_limits(iterations=None, cost=0.5)), "a") == "ToEND, within"
+    flow = flow_with(end("a", asks=1, **MODEL, grace=1.0), within("a", **MODEL, grace=1.0))
+    limits = Limits(iterations=None, restarts=0)
+    assert (steps(sure(flow, limits), "a"), steps(Product(flow, limits), "a")) == ("ToEND", "ToEND, within")
 
 
 @cases(
@@ -266,12 +269,6 @@ def test_waiting_needs_amount_left_to_ask(answered: bool) -> None:
     assert steps(product, "a 0 1") == "within 0 1, ToEND 0 1"
 
 
-def test_visit_is_not_surely_stopped_by_crash() -> None:
-    flow = flow_with(end("a", asks=1, **MODEL, grace=1.0), within("a", **MODEL, grace=1.0))
-    limits = Limits(iterations=None, restarts=0)
-    assert (steps(sure(flow, limits), "a"), steps(Product(flow, limits), "a")) == ("ToEND", "ToEND, within")
-
-
 # ---- the longest run
 
 
@@ -291,13 +288,10 @@ def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> 
     assert most == [longest, limit, 1, 0]
 
 
-def test_longer_path_counts_for_each_weight() -> None:
+def test_longest_path_and_number_of_states() -> None:
     flow = flow_with(way("a", "b", **calling(models=5)), end("b"), way("a", "c"), way("c", "d"), end("d"))
     product = Product(flow, NO_LIMIT)
     assert [product.most(weight)[product.begin] for weight in (WEIGHTS["steps"], WEIGHTS["calls"])] == [3, 5]
-
-
-def test_size_bounds_number_of_states() -> None:
     assert Product(ENTRY, NO_LIMIT).size() == 2 * 3
     assert sure(ENTRY, FIVE).size() == 2 * 3 * 2
     assert Product(flow_with(end("a")), NO_LIMIT).size() == 1

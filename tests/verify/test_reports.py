@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -91,14 +92,11 @@ def _lines(stem: Sequence[Transition], loop: Sequence[Transition]) -> list[str]:
     return [line.strip() for line in text([Subject("x", (finding,))]).splitlines()[3:]]
 
 
-def test_single_transition_loop_stays_in_sentence() -> None:
+def test_the_rounds_of_a_loop_are_counted() -> None:
     assert _lines([], [_step("a", "a")]) == [
         "This loop can run forever: a --Done--> a; it spends no budget.",
         "Fix it.",
     ]
-
-
-def test_the_rounds_of_a_loop_are_counted() -> None:
     rounds = [_step("a", "b"), _step("b", "a")] * 3
     assert _lines([_step("s", "a"), *rounds], [*rounds, _step("a", "c"), *[_step("c", "c")] * 2, _step("c", "a")]) == [
         "This loop can run forever; it spends no budget.",
@@ -244,16 +242,11 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
     assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
 
 
-def test_wrapped_node_is_located_at_its_function() -> None:
+def test_node_is_located_at_its_function() -> None:
     wrapped = wrap(bind(WRITER), revise, before=lambda poor: poor)
     assert place_of(wrapped["revise"].function) == place_of(revise.function)
     assert qualified(wrapped["revise"].function) == "tests.verify.writing.revise"
-
-
-def test_bound_setting_does_not_hide_node_location() -> None:
     function = AGENT_EXECUTOR["plan"].function
-    import functools
-
     assert place_of(functools.partial(function, agent=None)) == place_of(function)
     assert place_of(len) is None
 

@@ -142,15 +142,12 @@ def test_a_predicate_knows_its_events(what: Predicate, places: list[int]) -> Non
     assert [place for place, event in enumerate([*EVENTS, DONE]) if what(event)] == places
 
 
-def test_a_tool_result_never_comes_without_its_call() -> None:
+def test_assertions_about_calls_and_approvals() -> None:
     assertion = temporal.never_without(temporal.answered(CallTool), before=temporal.asked(CallTool), each=True)
     call, result = EVENTS[3], EVENTS[6]
     assert holds(assertion, [call, result, call, result, DONE])
     assert not holds(assertion, [call, result, result])
     assert not holds(assertion, [result, call])
-
-
-def test_approval_dominates_what_it_comes_before() -> None:
     delete, approved = EVENTS[5], EVENTS[8]
     assertion, each = (
         temporal.dominates("approve", temporal.calls_tool("delete_file"), each=one) for one in (False, True)
@@ -175,13 +172,10 @@ def test_invalid_tool_names_are_refused(names: Any, given: str) -> None:
     assert str(caught.value) == f"calls_tool is given {given}; give names of tools"
 
 
-def test_a_node_stands_for_its_name() -> None:
+def test_node_stands_for_its_name_and_function_for_predicate() -> None:
     assert temporal.entered(approve) == temporal.entered(approve.name)
     assert temporal.left(approve) == temporal.left(approve.name)
     assert temporal.dominates(approve, temporal.ended()) == temporal.dominates(approve.name, temporal.ended())
-
-
-def test_custom_predicate_is_function_of_event() -> None:
     assertion = temporal.always(temporal.predicate(is_quiet))
     assert str(assertion) == "always(predicate(is_quiet))"
     assert assertion.uses == (is_quiet,)

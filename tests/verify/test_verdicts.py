@@ -111,13 +111,10 @@ def test_verdict_has_graph_and_limits(limits: Limits) -> None:
     assert isinstance(verdict.assumptions, tuple)
 
 
-def test_loop_that_only_time_ends_is_unproved() -> None:
+def test_unlimited_loop_has_a_remedy() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, seconds=60))
     assert verdict.status == "unproved"
     assert "GX012 at plan: only the 60 seconds end this loop" in verdict.why
-
-
-def test_remedy_for_missing_limit_sets_it() -> None:
     assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
         "GX016 at plan: this loop can run forever: plan --Replied--> parse, parse --Ready--> plan; it spends "
         "only iterations, without a limit. Set max_iterations, or Limits(iterations=...)."
