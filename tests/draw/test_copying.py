@@ -78,9 +78,8 @@ def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
             case UserMessage(content):
                 sent.append({"role": "user", "content": content})
             case AssistantMessage(content, calls):
-                functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
-                named = [{"id": call.id, "type": "function"} for call in calls]
-                asked = [one | {"function": each} for one, each in zip(named, functions, strict=True)]
+                functions = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in calls]
+                asked = [{"id": name, "type": "function", "function": function} for name, function in functions]
                 sent.append({"role": "assistant", "content": content, "tool_calls": asked})
             case ToolMessage(call_id, content):
                 sent.append({"role": "tool", "content": content, "tool_call_id": call_id})

@@ -18,6 +18,8 @@ from tests.draw.browser import Locator, Page, Pages, fragment, press, resize, sh
 from tests.draw.debugged import answering, calling, failed_node, record, sixty_steps, stopped_run
 from tests.parameters import cases
 
+pytestmark = pytest.mark.browser
+
 
 def fetching(*urls: str, **options: float) -> list[debugged.Turn]:
     """Return turns that fetch a page each, as quickly as possible."""
