@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
-from graphexec import Done, Limits, Snapshot, advance, begin
+from graphexec import Limits, Snapshot, advance, begin
 from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
 from graphexec.errors import InputError, SnapshotError
-from graphexec.kernel import Cut, PendingEffect
+from graphexec.kernel import Cut
 from graphexec.kernel.snapshot import PAID
 from tests.kernel import machines
 from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics, error_message
@@ -22,16 +22,8 @@ TEN = Limits(seconds=10)
 NAMES = tuple("abcdef")
 
 
-def pending(at: object, limits: Limits = TEN) -> PendingEffect:
-    return machines.pending(SURVEY, at, limits)
-
-
-def reload(snapshot: Snapshot) -> Snapshot:
-    return machines.reload(snapshot, SURVEY)
-
-
-def finish(snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
-    return machines.finish(SURVEY, snapshot, limits)
+pending, finish = partial(machines.pending, SURVEY, limits=TEN), partial(machines.finish, SURVEY, limits=TEN)
+reload = partial(machines.reload, machine=SURVEY)
 
 
 @pytest.mark.medium
@@ -78,8 +70,8 @@ def test_retry_charges_the_open_members_again() -> None:
         (ToolResult("again 0"), ToolResult("b"), ToolResult("again 2"))
     )
     limits = agent_limits(tool_calls=4)
-    state = pending(Topics(("a", "b", "c")), limits)
-    outcome = finish(reload(state.reply_member(1, ToolResult("b"))).retried(), limits).outcome
+    state = pending(Topics(("a", "b", "c")), limits=limits)
+    outcome = finish(reload(state.reply_member(1, ToolResult("b"))).retried(), limits=limits).outcome
     assert isinstance(outcome, Stopped)
     assert outcome.limit.limit == "tool_calls"
 
@@ -105,7 +97,7 @@ def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
     ],
 )
 def test_invalid_reply_of_a_member_is_refused(member: int, reply: object, at: float, text: str) -> None:
-    state = pending(pending(Topics(("a", "b")), Limits()).reply_member(0, ToolResult("a")), Limits())
+    state = pending(pending(Topics(("a", "b")), limits=Limits()).reply_member(0, ToolResult("a")), limits=Limits())
     assert text in error_message(InputError, lambda: state.reply_member(member, reply, at=at))
 
 
