@@ -54,9 +54,6 @@ def test_buffer_loads_whole_conversation() -> None:
     first = (UserMessage("Hi"), AssistantMessage("Hello!"))
     messages = (*first, UserMessage("And you?"), AssistantMessage("Fine."))
     assert BufferMemory(history, as_messages=True).load({}) == {"chat_history": messages}
-
-
-def test_keys_and_speaker_labels_can_be_chosen() -> None:
     memory = BufferMemory(key="so_far", input_key="question", output_key="answer", human="Frage", ai="Antwort")
     memory.save({"question": "1+1?", "input": "no"}, {"answer": "2", "output": "no"})
     assert memory.keys == ("so_far",)

@@ -116,25 +116,21 @@ def test_replaced_file_gets_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_acknowledged_turn_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = FileHistory(tmp_path / "turns.jsonl")
     stored: list[bytes] = []
     fsync = os.fsync
 
     def remember(descriptor: int) -> None:
         fsync(descriptor)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            stored.append((tmp_path / "turns.jsonl").read_bytes())
+            stored.append(history.path.read_bytes())
 
-    monkeypatch.setattr(os, "fsync", remember)
-    FileHistory(tmp_path / "turns.jsonl").add(turn(1))
-    assert stored == [LINE]
-
-
-def test_failed_store_leaves_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    history = FileHistory(tmp_path / "turns.jsonl")
+    monkeypatch.setattr(os, "fsync", remember)
     history.add(turn(1))
+    assert stored == [LINE]
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output"):
         history.add(turn(2))

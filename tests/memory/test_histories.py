@@ -10,10 +10,10 @@ import resource
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import example, given, settings
@@ -64,28 +64,17 @@ def test_a_database_keeps_its_conversations_apart(names: list[str], tmp_path_fac
         assert SQLiteHistory(file, conversation=name).turns() == (Turn(name, "x"),) * 2
 
 
-def at_once(*calls: Callable[[], object]) -> None:
-    threads = [threading.Thread(target=call) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_concurrent_threads_lose_no_turn(kind: str, directory: Path) -> None:
+    def write(name: int, history: History) -> None:
+        for number in range(8):
+            history.add(Turn(f"{name}", f"{number}" * 5000))
+
     store = stores(directory)[kind]
     shared = store()
-
-    def writer(name: int, history: History) -> Callable[[], None]:
-        def write() -> None:
-            for number in range(8):
-                history.add(Turn(f"{name}", f"{number}" * 5000))
-
-        return write
-
-    # Two share one object, two have one of their own.
-    at_once(writer(0, shared), writer(1, shared), writer(2, store()), writer(3, store()))
+    with ThreadPoolExecutor(4) as pool:
+        # Two share one object, two have one of their own.
+        list(pool.map(write, range(4), (shared, shared, store(), store())))
     kept = store().turns()
     assert len(kept) == 32
     for name in range(4):
@@ -162,15 +151,6 @@ def test_invalid_line_is_named_and_kept(line: bytes, why: str, tmp_path: Path) -
     assert history.turns() == (turn(1), turn(1), turn(2))
 
 
-def test_last_line_without_line_break_is_a_turn(tmp_path: Path) -> None:
-    file = tmp_path / "turns.jsonl"
-    file.write_text(json.dumps({"output": "b", "note": "mine", "input": "a"}), encoding="utf-8")
-    history = FileHistory(file)
-    assert history.turns() == (Turn("a", "b"),)
-    history.add(turn(2))
-    assert history.turns() == (Turn("a", "b"), turn(2))
-
-
 def test_failed_write_leaves_no_partial_turn(tmp_path: Path) -> None:
     history = FileHistory(tmp_path / "turns.jsonl")
     history.add(turn(1))
@@ -185,19 +165,6 @@ def test_failed_write_leaves_no_partial_turn(tmp_path: Path) -> None:
     assert history.path.read_bytes() == before
 
 
-def test_invalid_database_is_named_and_unchanged(tmp_path: Path) -> None:
-    file = tmp_path / "turns.sqlite"
-    file.write_text("some notes of mine, which are long enough to be a header\n" * 4, encoding="utf-8")
-    before = file.read_bytes()
-    history = SQLiteHistory(file, conversation="me")
-    calls: list[Callable[[], Any]] = [history.turns, lambda: history.add(turn(1)), history.clear]
-    for call in calls:
-        with pytest.raises(InputError, match="is not an SQLite database: file is not a database; repair it") as raised:
-            call()
-        assert str(file) in str(raised.value)
-    assert file.read_bytes() == before
-
-
 def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "turns.sqlite"
     with contextlib.closing(sqlite3.connect(file)) as database:
@@ -209,7 +176,8 @@ def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
     assert history.turns() == (Turn("a", "b"),)
 
 
-MAKE: list[Callable[[Path], History]] = [FileHistory, functools.partial(SQLiteHistory, conversation="me")]
+Make: TypeAlias = Callable[[Path], History]
+MAKE: list[Make] = [FileHistory, functools.partial(SQLiteHistory, conversation="me")]
 
 
 @cases("make", MAKE)
@@ -223,16 +191,14 @@ MAKE: list[Callable[[Path], History]] = [FileHistory, functools.partial(SQLiteHi
         ("a\0b", r"cannot be used: .*embedded null"),
     ],
 )
-def test_invalid_path_is_refused(make: Callable[[Path], History], path: str, why: str, tmp_path: Path) -> None:
+def test_invalid_path_is_refused(make: Make, path: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=why):
         make(tmp_path / path)
 
 
 @cases("make", MAKE)
-def test_unwritable_path_is_refused(
-    make: Callable[[Path], History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_path_is_refused(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Who runs the tests may write everywhere.
     asked: list[tuple[Path, int]] = []
     monkeypatch.setattr(os, "access", lambda path, mode: asked.append((path, mode)))
@@ -244,12 +210,22 @@ def test_unwritable_path_is_refused(
     assert asked == [(tmp_path / "there", os.W_OK), (tmp_path, os.W_OK)]
 
 
-def test_unopenable_database_is_named(tmp_path: Path) -> None:
+def test_invalid_database_is_named_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     history = SQLiteHistory(tmp_path / "folder" / "turns", conversation="me")
     (tmp_path / "folder").rmdir()
     with pytest.raises(InputError, match=r"the database .*turns cannot be used: .*; name a file in a writable folder"):
         history.add(turn(1))
+    file = tmp_path / "turns.sqlite"
+    file.write_text("some notes of mine, which are long enough to be a header\n" * 4, encoding="utf-8")
+    before = file.read_bytes()
+    history = SQLiteHistory(file, conversation="me")
+    calls: list[Callable[[], Any]] = [history.turns, lambda: history.add(turn(1)), history.clear]
+    for call in calls:
+        with pytest.raises(InputError, match="is not an SQLite database: file is not a database; repair it") as raised:
+            call()
+        assert str(file) in str(raised.value)
+    assert file.read_bytes() == before
 
 
 def test_history_path_survives_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,10 +238,16 @@ def test_history_path_survives_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [history.turns() for history in histories] == [(turn(1),)] * 2
 
 
-def test_unwritten_history_creates_no_file(tmp_path: Path) -> None:
+def test_files_begin_empty_and_may_lack_a_line_break(tmp_path: Path) -> None:
     assert FileHistory(tmp_path / "turns.jsonl").turns() == ()
     assert not (tmp_path / "turns.jsonl").exists()
     assert SQLiteHistory(tmp_path / "turns.sqlite", conversation="me").turns() == ()
+    file = tmp_path / "turns.jsonl"
+    file.write_text(json.dumps({"output": "b", "note": "mine", "input": "a"}), encoding="utf-8")
+    history = FileHistory(file)
+    assert history.turns() == (Turn("a", "b"),)
+    history.add(turn(2))
+    assert history.turns() == (Turn("a", "b"), turn(2))
 
 
 def test_values_of_histories_are_checked_and_hidden() -> None:

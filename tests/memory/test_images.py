@@ -27,16 +27,13 @@ def remembering(*replies: Any, memory: BufferMemory) -> tuple[ScriptedModel, Age
     return model, AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
 
 
-def test_next_run_sees_the_images_again() -> None:
+def test_runs_remember_images() -> None:
     model, executor = remembering("A cat.", "Still a cat.", memory=BufferMemory(as_messages=True))
     executor.run({"input": "Who?", "images": PNG})
     executor.run("Who again?")
     request = model.requests[1]
     assert isinstance(request, ChatRequest)
     assert request.messages[1:] == (UserMessage("Who?", (CAT,)), AssistantMessage("A cat."), UserMessage("Who again?"))
-
-
-def test_resumed_run_saves_its_images() -> None:
     memory = BufferMemory(as_messages=True)
     _, failing = remembering(ModelError("it is down"), memory=memory)
     with pytest.raises(ModelError) as raised:

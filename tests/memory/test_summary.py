@@ -77,13 +77,23 @@ def test_older_turns_become_a_summary() -> None:
     assert stored["history"].turns() == (turn(1), turn(2), turn(3))
 
 
-def test_summary_alone_is_loaded_without_kept_turns() -> None:
+def test_turns_are_summarized_once_or_kept() -> None:
     memory = SummaryMemory(ScriptedModel(["One.", "Two."]))
     assert loaded(memory) == ""
     assert SummaryMemory(ScriptedModel([]), as_messages=True).load({}) == {"chat_history": ()}
     save(memory, 1)
     save(memory, 2)
     assert loaded(memory) == "Summary: Two."
+    stored: dict[str, Any] = {"history": MemoryHistory(), "summaries": MemoryHistory()}
+    first = SummaryMemory(ScriptedModel(["One.", "Two."]), **stored)
+    save(first, 1)
+    save(first, 2)
+    longer = SummaryMemory(ScriptedModel(["Three."]), keep_turns=2, **stored)
+    save(longer, 3)
+    save(longer, 4)
+    assert loaded(longer) == "Summary: Two.\nHuman: in3\nAI: out3\nHuman: in4\nAI: out4"
+    save(longer, 5)
+    assert loaded(longer) == "Summary: Three.\nHuman: in4\nAI: out4\nHuman: in5\nAI: out5"
 
 
 @given(failing=st.lists(st.booleans(), max_size=8), keep=st.integers(0, 3), awaited=st.booleans())
@@ -234,22 +244,7 @@ def test_similar_conversations_are_distinguished(start: str, end: str) -> None:
     assert "Of one." not in loaded(memory)
 
 
-def test_summarized_turns_are_not_summarized_again() -> None:
-    stored: dict[str, Any] = {"history": MemoryHistory(), "summaries": MemoryHistory()}
-    first = SummaryMemory(ScriptedModel(["One.", "Two."]), **stored)
-    save(first, 1)
-    save(first, 2)
-    longer = SummaryMemory(ScriptedModel(["Three."]), keep_turns=2, **stored)
-    save(longer, 3)
-    save(longer, 4)
-    assert loaded(longer) == "Summary: Two.\nHuman: in3\nAI: out3\nHuman: in4\nAI: out4"
-    save(longer, 5)
-    assert loaded(longer) == "Summary: Three.\nHuman: in4\nAI: out4\nHuman: in5\nAI: out5"
-
-
 class WaitingModel:
-    """A model that answers when it is let."""
-
     def __init__(self) -> None:
         self.asked, self.awaited, self.let = threading.Event(), asyncio.Event(), threading.Event()
         self.calls = 0

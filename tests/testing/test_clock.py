@@ -1,4 +1,4 @@
-"""Under the virtual clock waiting costs nothing, time limits hold to the second, and what cannot go on is an error."""
+"""Under the virtual clock waiting costs nothing and time limits hold to the second; scripted tools return in order."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, RunResult, create_react_agent, tool
 from graphexec.kernel.meters import GRACE
+from graphexec.testing import ScriptedModel, ScriptExhaustedError
 from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
 from graphexec.testing.failures import DeadlockError
-from graphexec.testing.scripted import NEVER, After, scripted_tool
+from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
 from graphexec.tools import AnyTool
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch
@@ -51,13 +52,16 @@ def test_time_is_virtual() -> None:
     assert seen == [1e9, 0, 1, 2.5, 3, 86_400 * 30]
 
 
-def test_clock_keeps_time_between_coroutines() -> None:
+def test_clock_keeps_time_and_loops_may_be_real() -> None:
     clock = VirtualClock(100)
     clock.run(asyncio.sleep(5))
     clock.advance(1)
     clock.run(asyncio.sleep(5))
     assert clock() == clock.seconds == 111
     assert repr(clock) == "<VirtualClock at 111 s>"
+    executor = on_loop_time(AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": 1}), tools=[]))
+    assert executor.limits == Limits()
+    assert asyncio.run(executor.arun("q")).output == 1
 
 
 @cases("limit", [1, 0.3, 7.25, 100_000])
@@ -91,9 +95,7 @@ LATE, STUBBORN = [After(3, "late")], [After(math.inf, stubborn=True)]
         (dataclasses.replace(NEVER_BACK, timeout=4.0), {"max_iterations": 3}, ["timed_out"] * 3, 12),
     ],
 )
-def test_tool_is_cut_at_its_second(
-    called: AnyTool, settings: dict[str, Any], statuses: list[str], seconds: float
-) -> None:
+def test_tool_is_cut(called: AnyTool, settings: dict[str, Any], statuses: list[str], seconds: float) -> None:
     clock = VirtualClock()
     result = clock.run(calling(called.name, tools=[called], **settings).arun("q"))
     assert [step.status for step in result.steps] == statuses
@@ -154,8 +156,6 @@ def test_hanging_thread_is_an_error(released: threading.Event) -> None:
     assert re.search(r"block at \S*test_clock\.py:\d+ in a thread has not returned", str(raised.value))
     assert "make it async def, script it with scripted_tool(block, [After(100, ...)])" in str(raised.value)
 
-
-def test_hanging_pool_call_is_named(released: threading.Event) -> None:
     def fetch() -> None:
         released.wait(30)
 
@@ -189,7 +189,59 @@ def test_remaining_tasks_are_cancelled_or_abandoned() -> None:
     assert cancelled == ["polite"]
 
 
-def test_loop_time_works_on_a_real_loop() -> None:
-    executor = on_loop_time(AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": 1}), tools=[]))
-    assert executor.limits == Limits()
-    assert asyncio.run(executor.arun("q")).output == 1
+# ---- scripted tools
+
+
+@tool(return_direct=True)
+def population(city: str) -> int:
+    """The number of people who live in a city."""
+    raise AssertionError(f"the real tool was called with {city}")
+
+
+def run_react(fake: ScriptedTool, *texts: str) -> RunResult:
+    model = ScriptedModel([*texts, "Final Answer: done"])
+    return AgentExecutor(agent=create_react_agent(model, [fake]), tools=[fake]).run("q")
+
+
+def test_results_keep_their_order() -> None:
+    search = scripted_tool("search", ["3 hits", TimeoutError("slow"), 7])
+    result = run_react(search, *["Action: search\nAction Input: Porto"] * 3)
+    failed = ("error", "search failed: TimeoutError: slow")
+    assert [(step.status, step.observation) for step in result.steps] == [("ok", "3 hits"), failed, ("ok", 7)]
+    assert search.calls == [{"input": "Porto"}] * 3
+    search.assert_complete()
+    fake = scripted_tool("search", [After(30, "late"), After(1, ValueError("late and wrong")), "at once"])
+    steps = run_virtually(acting(fake, SEARCH, SEARCH, SEARCH, DONE).arun("q")).steps
+    assert [step.observation for step in steps] == ["late", "search failed: ValueError: late and wrong", "at once"]
+    delays = repr([After(2.5, "x"), NEVER, After(1, None, stubborn=True)])
+    assert delays == "['x' after 2.5 s, never, None after 1 s, stubborn]"
+    fake = scripted_tool("search", ["one", "again"], repeat_last=True)
+    steps = acting(fake, SEARCH, max_iterations=4).run("q").steps
+    assert [step.observation for step in steps] == ["one", "again", "again", "again"]
+    fake.assert_complete()
+    with pytest.raises(ValueError, match="search has no result to repeat"):
+        scripted_tool("search", [], repeat_last=True)
+    with pytest.raises(ScriptExhaustedError, match="search was called 2 times but has 1 results; script another one"):
+        acting(scripted_tool("search", ["one"]), SEARCH).run("q")
+
+
+def test_scripted_tool_checks_arguments_as_its_tool() -> None:
+    fake = scripted_tool(population, [248_769])
+    assert fake.signature == population.signature
+    result = run_react(fake, "Action: population\nAction Input: Porto")
+    assert (result.output, result.reason) == (248_769, "return_direct")
+    assert fake.calls == [{"city": "Porto"}]
+    fake = scripted_tool(population, [1])
+    result = acting(fake, AgentAction("population", {"town": "Porto"}), DONE).run("q")
+    assert [step.status for step in result.steps] == ["bad_arguments"]
+    assert fake.calls == []
+    with pytest.raises(AssertionError, match=re.escape("population has 1 of 1 results left after 0 calls; next is 1")):
+        fake.assert_complete()
+
+
+def acting(fake: ScriptedTool, *turns: AgentAction | AgentFinish, **settings: Any) -> AgentExecutor:
+    """Return an executor whose agent takes these turns, the last again and again."""
+    return AgentExecutor(agent=lambda steps, inputs: turns[min(len(steps), len(turns) - 1)], tools=[fake], **settings)
+
+
+DONE, SEARCH = AgentFinish({"output": "done"}), AgentAction("search", {})

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from graphexec.tools import AnyTool
 from graphexec.verify.explorer.oracle import Replies
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch
+from tests.testing.test_properties import ENDS, Draft, Printed, TooMuch
 
 
 @gx.tool
@@ -40,7 +41,7 @@ def executor_of(*tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=agent, tools=tools, **chosen)
 
 
-def test_tools_are_called_unless_they_have_replies() -> None:
+def test_tools_are_called_with_what_fits() -> None:
     seen: list[int] = []
 
     @gx.tool
@@ -53,6 +54,13 @@ def test_tools_are_called_unless_they_have_replies() -> None:
     assert seen == []
     verify_termination(executor_of(note), examples=5)
     assert {*seen} == {1}
+
+    @gx.tool
+    def greet(call: gx.CallContext[User]) -> str:
+        """Greet the user."""
+        return call.context.name
+
+    verify_termination(executor_of(greet), context=User("Ann"), examples=5)
 
 
 @cases("as_messages", [True, False])
@@ -84,16 +92,7 @@ class User:
     name: str
 
 
-def test_runs_are_given_their_context() -> None:
-    @gx.tool
-    def greet(call: gx.CallContext[User]) -> str:
-        """Greet the user."""
-        return call.context.name
-
-    verify_termination(executor_of(greet), context=User("Ann"), examples=5)
-
-
-def test_an_observer_that_raises_is_named() -> None:
+def test_failures_of_observers_and_scripts_are_named() -> None:
     def count(event: object) -> None:
         raise KeyError(type(event).__name__)
 
@@ -101,13 +100,6 @@ def test_an_observer_that_raises_is_named() -> None:
     with pytest.raises(AssertionError, match=found):
         verify_termination(executor_of(add, observers=[count]), examples=5)
 
-
-def deciding(decide: Callable[[Any, Any], Any], *tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
-    """Return an executor with an agent function."""
-    return gx.AgentExecutor(agent=decide, tools=tools or [add], **settings)
-
-
-def test_failing_script_is_shortened() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if [step.status for step in steps] == ["ok", "error"]:
             raise KeyError("late")
@@ -119,36 +111,21 @@ def test_failing_script_is_shortened() -> None:
     assert "with the replies results=(ToolResult 1, ToolResult 2); " in str(raised.value)
 
 
-@final
-@dataclass(frozen=True)
-class Draft:
-    length: int = 0
-
-
-@final
-@dataclass(frozen=True)
-class Whole:
-    pass
-
-
-@final
-@dataclass(frozen=True)
-class Ended:
-    draft: Draft
-    limit: gx.Exhausted
+def deciding(decide: Callable[[Any, Any], Any], *tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=decide, tools=tools or [add], **settings)
 
 
 def test_a_late_failure_of_a_graph_is_found() -> None:
-    @gx.metered(when_spent=Ended)
+    @gx.metered(when_spent=TooMuch)
     @gx.node
-    def extend(draft: Draft) -> Draft | Whole:
-        if draft.length == 11:
+    def extend(draft: Draft) -> Draft | Printed:
+        if len(draft.text) == 11:
             raise OverflowError("twelfth")
-        return Draft(draft.length + 1) if draft.length < 20 else Whole()
+        return Draft(f"{draft.text}!") if len(draft.text) < 20 else Printed(draft.text)
 
-    rows = gx.edges(extend, gx.on(Draft, extend) | gx.on(Whole, gx.END) | gx.on(Ended, gx.END))
+    rows = gx.edges(extend, gx.on(Draft, extend) | ENDS)
     with pytest.raises(AssertionError, match=r"extend raises OverflowError\('twelfth'\)"):
-        verify_termination(gx.graph(rows, start=extend), start=Draft(), examples=5)
+        verify_termination(gx.graph(rows, start=extend), start=Draft(""), examples=5)
 
 
 @cases(
@@ -164,12 +141,14 @@ def test_invalid_option_is_refused(options: dict[str, Any], text: str) -> None:
         verify_termination(executor_of(add), examples=1, **options)
 
 
-def test_slow_check_without_user_code_is_not_interrupted() -> None:
+def test_check_without_user_code_is_not_interrupted() -> None:
     def check() -> str:
         time.sleep(0.3)
         return "done"
 
     assert Watchdog(0.1).run(check) == "done"
+    with pytest.raises(KeyError):
+        Watchdog().run(lambda: dict[str, str]()["mine"])
 
 
 def library(name: str, source: str, **values: object) -> dict[str, Any]:
@@ -251,14 +230,6 @@ def test_hang_in_a_library_names_the_users_line() -> None:
 
     with pytest.raises(HangError, match=r"it is at \S+test_own_code\.py:\d+ in \S*decide"):
         run_watched(decide)
-
-
-def test_an_exception_of_a_check_is_raised() -> None:
-    def check() -> None:
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError):
-        Watchdog().run(check)
 
 
 def test_nested_runs_within_a_set_limit_pass() -> None:

@@ -1,17 +1,23 @@
 """A marked function becomes the tests of its machine; the summary says what is proved, and what no test took."""
 
+from __future__ import annotations
+
 import importlib.metadata
 import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from graphexec import AgentExecutor
 from graphexec.kernel.execution import Execution
 from graphexec.testing import spin_checker
+from graphexec.testing.edge_coverage import EdgeCoverage
+from tests.executor.actors import act, answer, echo, scripted
+from tests.parameters import cases
 
 pytest_plugins = ["pytester"]
 
@@ -52,10 +58,6 @@ AGENT = """
 """
 
 
-def write(pytester: pytest.Pytester, *parts: str) -> None:
-    pytester.makepyfile(test_mine="\n".join(textwrap.dedent(part) for part in (MACHINES, *parts)))
-
-
 def result_of(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     # In the order of the file, even where the tests of this one are shuffled.
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:randomly", *LOADED, *options)
@@ -63,7 +65,7 @@ def result_of(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 def run(pytester: pytest.Pytester, *parts: str, options: str = "", lines: Sequence[str] = (), **outcomes: int) -> str:
     """Run a file of these parts; it has these outcomes and lines. Return the output."""
-    write(pytester, *parts)
+    pytester.makepyfile(test_mine="\n".join(textwrap.dedent(part) for part in (MACHINES, *parts)))
     result = result_of(pytester, *options.split())
     if outcomes:
         result.assert_outcomes(**outcomes)
@@ -81,6 +83,7 @@ def _without_spin(  # pyright: ignore[reportUnusedFunction]
         monkeypatch.setattr("graphexec.testing.spin_checker.is_installed", lambda: False)
 
 
+ONE_CHECK = {"passed": 1, "deselected": 3}
 CHECKS = ("proof", "certificate", "exhaustive", "adversarial")
 PROVED = "agent_executor PROVED: at most 14 transitions = 4?iterations + 2; 3 model calls; 12 tool calls"
 
@@ -88,7 +91,14 @@ PROVED = "agent_executor PROVED: at most 14 transitions = 4?iterations + 2; 3 mo
 def test_marked_function_becomes_tests(pytester: pytest.Pytester) -> None:
     output = run(pytester, AGENT, options="-v", passed=4)
     assert re.findall(r"::(\S+) PASSED", output) == [f"agent_executor[{check}]" for check in CHECKS]
-    run(pytester, AGENT, options="--strict-markers -k proof", lines=[PROVED], passed=1, deselected=3)
+    run(pytester, AGENT, options="--strict-markers -k proof", lines=[PROVED], **ONE_CHECK)
+    assert not re.search("= graphexec =", run(pytester, FINISHING, passed=1))
+    before = Execution.run
+    for sign, options in (("==", ""), ("!=", "--graphexec-cov")):
+        asserted = f"    assert Execution.run.__module__ {sign} Execution.__module__"
+        text = f"from graphexec.kernel.execution import Execution\ndef test_path():\n{asserted}"
+        run(pytester, text, options=options, passed=1)
+    assert Execution.run is before
 
 
 CLOCK = """
@@ -129,42 +139,27 @@ WITH_FIXTURE = """
 """
 
 
-def test_unproved_machine_fails_with_reason(pytester: pytest.Pytester) -> None:
-    reason = "clock REFUTED: GX010 at tick: this loop can run forever: tick --Tick--> tick*"
-    run(pytester, CLOCK, lines=[reason], failed=4)
-
-
-def test_the_marker_takes_the_options_of_verify_termination(pytester: pytest.Pytester) -> None:
-    run(pytester, LOOKING_UP, lines=["looking_up PROVED: at most 12 transitions*"], passed=4)
-
-
-def test_marked_function_takes_fixtures_and_any_name(pytester: pytest.Pytester) -> None:
-    lines = ["test_agent PROVED: at most 10 transitions*2,000 tool calls*"]
-    run(pytester, WITH_FIXTURE, options="-k proof", lines=lines, passed=1, deselected=3)
-
-
-def test_other_tests_are_left_alone(pytester: pytest.Pytester) -> None:
-    assert not re.search("= graphexec =", run(pytester, FINISHING, passed=1))
-
-
-# ---- mistakes are reported once, in the user's terms
-
-
 MARK = "@pytest.mark.graphexec"
+UNKNOWN = f"{MARK}(3, limit=Limits())\ndef agent():\n    return executor()\n"
+OPTIONS = "its options are start, limits, replies, raises, examples, stateful, context, patience; did you mean limits?"
+ASYNC = "marks an async function; write def agent that returns an executor or a graph"
+POSITIONAL = f"agent: {MARK} takes keyword arguments only, not 3"
+# A file, options, lines of the report, and the outcomes.
+REPORTS: list[tuple[str, str, list[str], dict[str, int]]] = [
+    (CLOCK, "", ["clock REFUTED: GX010 at tick: this loop can run forever: tick --Tick--> tick*"], {"failed": 4}),
+    (LOOKING_UP, "", ["looking_up PROVED: at most 12 transitions*"], {"passed": 4}),
+    (WITH_FIXTURE, "-k proof", ["test_agent PROVED: at most 10 transitions*2,000 tool calls*"], ONE_CHECK),
+    # Mistakes are reported once, in the user's terms.
+    (UNKNOWN, "", [POSITIONAL, f"agent: {MARK} has no option limit; {OPTIONS}"], {"errors": 1}),
+    (f"{MARK}\nasync def agent():\n    return executor()\n", "", [f"agent: {MARK} {ASYNC}"], {"errors": 1}),
+]
 
 
-def test_unknown_option_is_refused(pytester: pytest.Pytester) -> None:
-    options = "start, limits, replies, raises, examples, stateful, context, patience"
-    lines = [
-        f"agent: {MARK} takes keyword arguments only, not 3",
-        f"agent: {MARK} has no option limit; its options are {options}; did you mean limits?",
-    ]
-    run(pytester, f"{MARK}(3, limit=Limits())\ndef agent():\n    return executor()\n", lines=lines, errors=1)
-
-
-def test_an_async_function_under_the_marker_is_refused(pytester: pytest.Pytester) -> None:
-    line = f"agent: {MARK} marks an async function; write def agent that returns an executor or a graph"
-    run(pytester, f"{MARK}\nasync def agent():\n    return executor()\n", lines=[line], errors=1)
+@cases(("text", "options", "lines", "outcomes"), REPORTS)
+def test_machine_or_mistake_is_reported(
+    pytester: pytest.Pytester, text: str, options: str, lines: list[str], outcomes: dict[str, int]
+) -> None:
+    run(pytester, text, options=options, lines=lines, **outcomes)
 
 
 @pytest.mark.parametrize(("returned", "message"), [("None", "None"), ("7", "7, of int")])
@@ -247,26 +242,14 @@ def test_edges_taken_only_by_checks_are_listed(pytester: pytest.Pytester) -> Non
 
 
 def test_untaken_edges_are_drawn_grey(pytester: pytest.Pytester) -> None:
+    lines = ["no run of any graph was seen"]
+    run(pytester, "def test_nothing(): pass", options="--graphexec-cov", lines=lines)
     for name in ("edges.mmd", "edges.dot"):
         run(pytester, FINISHING, options=f"--graphexec-cov={name}", lines=[f"  drawn in {name}"])
         assert "#b0b0b0" in (pytester.path / name).read_text()
     result_of(pytester, "--graphexec-cov=drawings")
     (drawing,) = (pytester.path / "drawings").iterdir()
     assert drawing.name == "STRICT_AGENT_EXECUTOR.mmd"
-
-
-def test_a_session_in_which_nothing_runs_says_so(pytester: pytest.Pytester) -> None:
-    lines = ["no run of any graph was seen"]
-    run(pytester, "def test_nothing(): pass", options="--graphexec-cov", lines=lines)
-
-
-def test_without_the_flag_nothing_is_recorded(pytester: pytest.Pytester) -> None:
-    before = Execution.run
-    for sign, options in (("==", ""), ("!=", "--graphexec-cov")):
-        asserted = f"    assert Execution.run.__module__ {sign} Execution.__module__"
-        text = f"from graphexec.kernel.execution import Execution\ndef test_path():\n{asserted}"
-        run(pytester, text, options=options, passed=1)
-    assert Execution.run is before
 
 
 # ---- what it costs, and the README's own test
@@ -277,10 +260,13 @@ def output_of(program: str) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def test_the_plugin_loads_nothing_heavy() -> None:
+def test_imports_are_few() -> None:
     program = "import sys, pytest, graphexec; before = {*sys.modules}; import graphexec.testing.plugin; "
     loaded = output_of(f"{program}print(*sorted({{*sys.modules}} - before))")
     assert loaded == ["graphexec.testing graphexec.testing.plugin"]
+    *names, error = output_of(WITHOUT_HYPOTHESIS)
+    assert names == ["agent_scripts", "drawn_graphs", "executor_machine", "graphs", "limits", "time_limits"]
+    assert error == "module graphexec.testing has no attribute nothing"
 
 
 WITHOUT_HYPOTHESIS = """
@@ -299,14 +285,29 @@ except AttributeError as error:
 """
 
 
-def test_hypothesis_is_imported_on_first_use() -> None:
-    *names, error = output_of(WITHOUT_HYPOTHESIS)
-    assert names == ["agent_scripts", "drawn_graphs", "executor_machine", "graphs", "limits", "time_limits"]
-    assert error == "module graphexec.testing has no attribute nothing"
-
-
 @pytest.mark.slow
 def test_spin_gives_the_same_verdict(pytester: pytest.Pytester) -> None:
     if not spin_checker.is_installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")
     run(pytester, AGENT, options="-k spin", passed=1, deselected=4)
+
+
+# ---- observers
+
+
+def run_observed() -> list[type]:
+    seen: list[Any] = []
+    turns = [act("echo", text="a"), answer()]
+    AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[seen.append]).run("q")
+    return [type(event) for event in seen]
+
+
+def test_observers_hear_the_same_beside_coverage() -> None:
+    coverage = EdgeCoverage()
+    coverage.begin()
+    try:
+        covered = run_observed()
+    finally:
+        coverage.end()
+    assert covered == run_observed()
+    assert next(coverage.report("")).endswith("5 of 9 edges taken")

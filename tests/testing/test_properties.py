@@ -1,29 +1,31 @@
-"""One line holds an executor to its promise: what keeps it passes, and each defect is found."""
+"""One line holds an executor to its promise: what keeps it passes, and each defect is found, also step by step."""
 
 import contextlib
 import dataclasses
 import re
 import traceback
+import unittest
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, final
 
 import hypothesis
 import pytest
+from hypothesis import Phase, settings
 
 import graphexec as gx
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import Perform, Snapshot, Spent
 from graphexec.kernel.counters import Counters
-from graphexec.testing import ScriptedModel, verify_termination
+from graphexec.testing import ScriptedModel, executor_machine, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
 from tests.executor.actors import echo
 from tests.kernel.machines import INSISTENT, Asking
 from tests.parameters import cases
-from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
+from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
 @gx.tool(return_direct=True, timeout=3)
@@ -78,8 +80,6 @@ def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str
 
 @dataclass(frozen=True)
 class Fetch(gx.Effect[str]):
-    """A page of the web."""
-
     url: str
 
 
@@ -113,14 +113,11 @@ def test_node_with_custom_effects_keeps_the_promise() -> None:
     assert verdict.bounds.transitions.form == "5*iterations + 2"
 
 
-def test_unknown_values_are_refused() -> None:
+def test_machine_without_values_or_proof_is_refused() -> None:
     with pytest.raises(InputError, match=re.escape("pass replies={Fetch: [...]}")):
         verify_termination(looking_up())
     with pytest.raises(InputError, match=re.escape("starts with Draft, but no start value is known; pass start=")):
         verify_termination(WRITER)
-
-
-def test_unproved_machine_is_refused_with_verdict() -> None:
     verify_termination(WRITER, start=Draft("so"), examples=15)
     with pytest.raises(AssertionError, match=r"(?s)REFUTED.*improve --Draft--> improve"):
         verify_termination(WRITER, start=Draft("so"), limits=gx.Limits(iterations=None))
@@ -157,24 +154,17 @@ def publish(draft: Draft) -> Printed:
     raise AssertionError("a real node does I/O")
 
 
-WRITER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(
-    gx.edges(improve, gx.on(Draft, improve) | gx.on(Printed, gx.END) | gx.on(TooMuch, gx.END)), start=improve
-)
-PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(
-    gx.edges(publish, gx.on(Printed, gx.END) | gx.on(TooMuch, gx.END)), start=publish
-)
+ENDS = gx.on(Printed, gx.END) | gx.on(TooMuch, gx.END)
+WRITER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(gx.edges(improve, gx.on(Draft, improve) | ENDS), start=improve)
+PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(gx.edges(publish, ENDS), start=publish)
 
 
-def test_endlessly_asking_node_is_found() -> None:
-    """It ends by the limit on the effects of a visit, but no user expects to be asked as often as that."""
+def test_nodes_may_ask_but_not_endlessly() -> None:
     replies: dict[Any, Any] = {gx.AskHuman: ["yes", "no", "perhaps"]}
     with pytest.raises(AssertionError, match="insist asks for AskHuman 100 times in one visit"):
         verify_termination(INSISTENT, start=Asking("OK?"), replies=replies, examples=15)
     limits = gx.Limits(fan_out=20)
     verify_termination(INSISTENT, start=Asking("OK?"), replies=replies, examples=15, limits=limits)
-
-
-def test_an_opaque_node_is_not_called() -> None:
     verify_termination(PUBLISHER, start=Draft("so"), replies={Perform: [Printed("so")]}, examples=15)
 
 
@@ -202,12 +192,7 @@ def test_node_exception_shows_the_replies() -> None:
     assert "attack=turns=(calls several)" in notes
 
 
-def test_allowed_exception_passes() -> None:
-    checked.check_attacks(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
-    verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
-
-
-def test_node_exception_shows_the_shortest_run() -> None:
+def test_node_exception_is_found_unless_allowed() -> None:
     with pytest.raises(AssertionError) as raised:
         verify_termination(careless_executor(), examples=1)
     text, cause = str(raised.value), raised.value.__cause__
@@ -218,6 +203,8 @@ def test_node_exception_shows_the_shortest_run() -> None:
     # The line that raises it, and none of graphexec's own.
     assert cause is not None
     assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["careless"]
+    checked.check_attacks(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
+    verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
 
 
 @pytest.mark.medium
@@ -261,29 +248,17 @@ def test_a_node_that_breaks_its_contract_is_found(body: Any, routes: Any, found:
     assert issubclass(UndeclaredOutcomeError, TypeError)
 
 
-@final
-@dataclass(frozen=True)
-class Opened:
-    file: Any
-
-
-@final
-@dataclass(frozen=True)
-class Closed:
-    opened: Opened
-    limit: gx.Exhausted
-
-
 def test_a_value_that_cannot_be_stored_is_found() -> None:
-    @gx.metered(when_spent=Closed)
+    @gx.metered(when_spent=TooMuch)
     @gx.node
-    def hold(opened: Opened) -> gx.Asks[gx.AskHuman, Opened | Printed]:
+    def hold(draft: Draft) -> gx.Asks[gx.AskHuman, Draft | Printed]:
         answer = yield from gx.ask(gx.AskHuman("more?"))
-        return opened if answer == "yes" else Printed("so")
+        return draft if answer == "yes" else Printed("so")
 
-    holding = gx.graph(gx.edges(hold, gx.on(Opened, hold) | gx.on(Printed, gx.END) | gx.on(Closed, gx.END)), start=hold)
+    rows = gx.edges(hold, gx.on(Draft, hold) | ENDS)
+    file: Any = object()
     with pytest.raises(AssertionError, match="a run cannot be paused: the state at hold cannot be stored"):
-        verify_termination(holding, start=Opened(object()), examples=5)
+        verify_termination(gx.graph(rows, start=hold), start=Draft(file), examples=5)
 
 
 # ---- defects of the engine and of the drivers, each seeded, each found
@@ -375,11 +350,8 @@ def short_lived() -> gx.AgentExecutor:
     return executor_of(max_iterations=2, max_tool_calls=2, max_execution_time=8)
 
 
-ORDERLY: dict[str, Any] = {
-    "start": Order(),
-    "limits": gx.Limits({PAYMENTS: 5, PARCELS: 2}),
-    "replies": {Pay: [True, False], Ship: [0.5, 2.0]},
-}
+PAID: dict[Any, Any] = {Pay: [True, False], Ship: [0.5, 2.0]}
+ORDERLY: dict[str, Any] = {"start": Order(), "limits": gx.Limits({PAYMENTS: 5, PARCELS: 2}), "replies": PAID}
 
 
 @pytest.mark.medium
@@ -415,3 +387,31 @@ def test_waiting_for_a_stubborn_call_is_found(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("graphexec.runtime.tasks.GRACE", 3.0)
     with pytest.raises(AssertionError, match=r"seconds, but at most .* are proved"):
         checked.check_attacks(trial_of(executor_of(max_execution_time=8)))
+
+
+# ---- step by step
+
+
+TestToolCalling = pytest.mark.medium(executor_machine(executor_of(max_iterations=4, max_tool_calls=6)))
+TestReact = executor_machine(executor_of("react", max_execution_time=9))
+TestStrict = pytest.mark.medium(executor_machine(executor_of("callable", handle_parsing_errors=False)))
+TestWithANodeOfItsOwn = pytest.mark.medium(executor_machine(looking_up(), replies={Fetch: ["", "a page"]}))
+TestGraph = executor_machine(WRITER, start=Draft("so"))
+TestOrders = pytest.mark.medium(executor_machine(ORDERS, start=Order(), limits=FIVE, replies=PAID))
+
+
+@cases("defect", ["the check is <= for <", "the run's clock stands still"])
+def test_state_machine_finds_a_defect(defect: str) -> None:
+    owner, name, made = DEFECTS[defect]
+    # Any: Hypothesis creates the class, which has its settings.
+    case: Any = executor_machine(executor_of(max_iterations=2, max_tool_calls=4, max_execution_time=8))
+    # Only generation is tested; shrinking is Hypothesis's part.
+    case.settings = settings(max_examples=100, phases=[Phase.generate], derandomize=True, database=None, deadline=None)
+    with seeded(owner, name, made):
+        assert not _passes(case)
+
+
+def _passes(case: type[unittest.TestCase]) -> bool:
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    return result.wasSuccessful()

@@ -27,24 +27,18 @@ from tests.parameters import cases
 
 NEVER_BACK = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
 GARBAGE = ScriptedTurn("garbage", (), 2.5)
-LOOP = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
+SCRIPT = AgentScript((ScriptedTurn("act", (Call("unknown", "x"),)), GARBAGE, NEVER_BACK))
+ATTACK = Attack((Move("calls echo"), Move("raises", 0.5)), (Move("ok", math.inf, stubborn=True),))
+NODE = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
+LOOP = DrawnGraph((NODE,))
 
 
 @cases(
     ("value", "text"),
     [
-        (
-            AgentScript((ScriptedTurn("act", (Call("unknown", "x"),)), GARBAGE, NEVER_BACK)),
-            "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)",
-        ),
-        (
-            Attack((Move("calls echo"), Move("raises", 0.5)), (Move("ok", math.inf, stubborn=True),)),
-            "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)",
-        ),
-        (
-            DrawnGraph((LOOP,)),
-            "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}",
-        ),
+        (SCRIPT, "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"),
+        (ATTACK, "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"),
+        (LOOP, "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"),
     ],
 )
 def test_drawn_values_have_a_readable_repr(value: object, text: str) -> None:
