@@ -49,13 +49,8 @@ TOOL_USE = (
     b'{"type":"tool_use","id":"MMvS","name":"now","input":{}}],"model":"tiny","stop_reason":"tool_use",'
     b'"stop_sequence":null,"usage":{"cache_read_input_tokens":1,"input_tokens":319,"output_tokens":36}}'
 )
-TOOL_USE_REPLY = ModelReply(
-    "Let me add.",
-    (ToolCall("MMvR", "add", '{"a": 17, "b": 25}'), ToolCall("MMvS", "now", "{}")),
-    Usage(320, 36, 1),
-    "tool_calls",
-    "tiny",
-)
+_TOOL_CALLS = (ToolCall("MMvR", "add", '{"a": 17, "b": 25}'), ToolCall("MMvS", "now", "{}"))
+TOOL_USE_REPLY = ModelReply("Let me add.", _TOOL_CALLS, Usage(320, 36, 1), "tool_calls", "tiny")
 
 TOOL_USE_STREAM = (
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"chatcmpl-6","type":"message",'
@@ -99,22 +94,15 @@ _CALLED = (
 
 RESPONSE = (
     b'{"id":"resp_8","model":"gpt-9","error":null,"incomplete_details":null,"output":['
-    b'{"id":"rs_1","type":"reasoning","summary":[]},'
-    + _MESSAGE
-    + b'],"status":"completed",'
-    + _ASKED
-    + b","
-    + _USED
-    + b"}"
-)
+    b'{"id":"rs_1","type":"reasoning","summary":[]},' + _MESSAGE + b'],"status":"completed",' + _ASKED + b"," + _USED
+) + b"}"
 RESPONSE_REPLY = ModelReply("Café costs €4.", (), Usage(37, 12), "stop", "gpt-9")
 
 RESPONSE_CALL = (
     b'{"id":"resp_8","model":"gpt-9","output":[' + _CALLED + b'],"status":"completed",' + _ASKED + b"," + _USED + b"}"
 )
-RESPONSE_CALL_REPLY = ModelReply(
-    "", (ToolCall("call_rR", "add", '{"a": 17, "b": 25}'),), Usage(37, 12), "tool_calls", "gpt-9"
-)
+_CALL = ToolCall("call_rR", "add", '{"a": 17, "b": 25}')
+RESPONSE_CALL_REPLY = ModelReply("", (_CALL,), Usage(37, 12), "tool_calls", "gpt-9")
 
 _CREATED = (
     b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"id":"resp_8",'

@@ -173,7 +173,10 @@ def test_truncated_arguments_can_be_sent_back() -> None:
         cut = model.complete(ChatRequest(SUM, (ADD,)))
         assert cut.finish_reason == "length"
         # llama.cpp answers 500 to the arguments `{`, which it has sent itself.
-        turn = [AssistantMessage("", (ToolCall("c9", "add", "{"),)), messages.ToolMessage("c9", "that is no JSON")]
+        turn: list[messages.Message] = [
+            AssistantMessage("", (ToolCall("c9", "add", "{"),)),
+            messages.ToolMessage("c9", "that is no JSON"),
+        ]
         assert model.complete(ChatRequest([*SUM, *turn], (ADD,))).usage.completion_tokens > 0
 
 

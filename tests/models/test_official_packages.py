@@ -111,11 +111,8 @@ def test_anthropic_package_sends_the_same_request() -> None:
         {"role": "assistant", "content": [{"type": "text", "text": "3"}]},
         {"role": "user", "content": [{"type": "text", "text": "and 1?"}]},
     ]
-    tool: claude_types.ToolParam = {
-        "name": "add",
-        "description": "Add.",
-        "input_schema": {**PARAMETERS, "type": "object"},
-    }
+    parameters: Any = PARAMETERS
+    tool: claude_types.ToolParam = {"name": "add", "description": "Add.", "input_schema": parameters}
     claude(server).messages.create(
         model="claude-9",
         max_tokens=9,
@@ -205,12 +202,8 @@ def test_openai_package_sends_the_same_request() -> None:
         {"type": "function_call_output", "call_id": "c2", "output": "2"},
         {"role": "user", "content": "and 1?"},
     ]
-    tool: responses.FunctionToolParam = {
-        "type": "function",
-        "name": "add",
-        "parameters": {**PARAMETERS},
-        "strict": False,
-    }
+    parameters: Any = PARAMETERS
+    tool: responses.FunctionToolParam = {"type": "function", "name": "add", "parameters": parameters, "strict": False}
     tool["description"] = "Add."
     gpt(server).responses.create(
         model="gpt-9",
@@ -286,11 +279,9 @@ def test_anthropic_types_describe_images() -> None:
         {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": DOG.data}},
         {"type": "image", "source": {"type": "url", "url": ADDRESS.url}},
     ]
-    result: claude_types.ToolResultBlockParam = {
-        "type": "tool_result",
-        "tool_use_id": "c1",
-        "content": [*see, {"type": "text", "text": "See:"}],
-    }
+    said: claude_types.TextBlockParam = {"type": "text", "text": "See:"}
+    content: list[claude_types.ImageBlockParam | claude_types.TextBlockParam] = [*see, said]
+    result: claude_types.ToolResultBlockParam = {"type": "tool_result", "tool_use_id": "c1", "content": content}
     sent = encode(anthropic_request, PICTURES, "any", None, 9)["messages"]
     assert sent[2] == {"role": "user", "content": [result]}
     assert sent[0]["content"][1] == see[1]

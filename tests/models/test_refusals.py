@@ -37,19 +37,21 @@ def error(message: str, **members: object) -> object:
     return {"error": {"message": message, "type": "invalid_request_error"} | members}
 
 
+ONLY_ONE = (
+    "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported."
+)
+NOT_MINIMAL = "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: "
+NOT_MINIMAL += "'low' and 'high'."
+TWO_ERRORS = """2 validation errors for Request
+temperature\n  Input should be less than or equal to 2
+stop\n  Extra inputs are not permitted [type=extra_forbidden, input_value=['x'], input_type=list]"""
+IN_A_TOOL = "tools[0].function.parameters.properties.temperature"
+
 # An error, and the parameters that it refuses.
 REFUSALS: list[tuple[object, str]] = [
     (error("Unsupported parameter: 'stop' is not supported with this model.", param="stop", code=None), "stop"),
     (error("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."), "max_tokens"),
-    (
-        error(
-            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
-            "supported.",
-            param="temperature",
-            code="unsupported_value",
-        ),
-        "temperature",
-    ),
+    (error(ONLY_ONE, param="temperature", code="unsupported_value"), "temperature"),
     (error("Bad parameter.", param="seed", code="unknown_parameter"), "seed"),
     ({"error": "Model grok-4.5 does not support parameter reasoningEffort."}, "reasoning_effort"),
     ({"error": "Argument not supported on this model: stop"}, "stop"),
@@ -68,10 +70,7 @@ REFUSALS: list[tuple[object, str]] = [
     (error("This model does not support the effort parameter."), "effort"),
     (error("Encrypted content is not supported with this model.", param="include"), "include"),
     (error("'messages.2' : [('messages.2' : property 'reasoning_content' is unsupported)]"), "reasoning_content"),
-    (
-        {"message": "m.2.reasoning_content: property 'm.2.assistant.reasoning_content' is unsupported"},
-        "reasoning_content",
-    ),
+    ({"message": "m.2.x: property 'm.2.assistant.reasoning_content' is unsupported"}, "reasoning_content"),
     (error("invalid temperature: only 1 is allowed for this model"), "temperature"),
     (error("openai does not support parameters: ['temperature', 'top_p'], for model=o1"), "temperature top_p"),
     (error("Unsupported parameter(s): `stop`"), "stop"),
@@ -107,13 +106,7 @@ REFUSALS: list[tuple[object, str]] = [
     (error("Unsupported parameter: 'stop'. See the list of supported parameters."), "stop"),
     (error("<400> InternalError.Algo.InvalidParameter: stop is not supported"), "stop"),
     (error("Unsupported parameter: 'stop'. See <https://example.org/limit>.", param="stop"), "stop"),
-    (
-        error(
-            "2 validation errors for Request\ntemperature\n  Input should be less than or equal to 2\nstop\n  Extra "
-            "inputs are not permitted [type=extra_forbidden, input_value=['x'], input_type=list]"
-        ),
-        "stop",
-    ),
+    (error(TWO_ERRORS), "stop"),
     (error("Unable to submit request because temperature is not supported by this model."), "temperature"),
     (error("Sorry, temperature isn't available for this model"), "temperature"),
     (error("You passed stop, which this model does not support"), "stop"),
@@ -141,11 +134,8 @@ OTHER_ERRORS: list[object] = [
     error("max_tokens=100000 is not supported. The maximum is 8192."),
     error("Invalid max_tokens. See the manual: it must be at most 4096."),
     error("Bad request", details=[{"field": "temperature", "message": "must be between 0 and 2"}]),
-    error(
-        "Invalid schema for function 'search': property 'temperature' is not valid",
-        param="tools[0].function.parameters.properties.temperature",
-    ),
-    error("It is not valid.", param="tools[0].function.parameters.properties.temperature"),
+    error("Invalid schema for function 'search': property 'temperature' is not valid", param=IN_A_TOOL),
+    error("It is not valid.", param=IN_A_TOOL),
     error("Invalid schema for response_format 'reply': 'max_tokens' is not allowed"),
     error("tools.0.custom.input_schema.properties.max_tokens: unknown field"),
     error("Unknown name 'seed' at 'tools[0].function_declarations[0].parameters.properties[1]'"),
@@ -172,12 +162,7 @@ OTHER_ERRORS: list[object] = [
     error('Invalid request: {"stop": ["x"], "temperature": 0, "messages": [{"content": "no"}]}'),
     error("Could not finish the message because max_tokens or model output limit was reached."),
     error("max_tokens is too large: 9. This model supports at most 8 tokens.", param="max_tokens"),
-    error(
-        "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values "
-        "are: 'low' and 'high'.",
-        param="reasoning_effort",
-        code="unsupported_value",
-    ),
+    error(NOT_MINIMAL, param="reasoning_effort", code="unsupported_value"),
     error("Invalid 'temperature': decimal above maximum value.", param="temperature", code="x"),
     error("This model does not support tools. Please stop.", param="tools"),
     error("The model produced invalid content; lower the temperature."),

@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import errors, messages
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    ModelReply,
-    ReplyDelta,
-    SystemMessage,
-    ToolCall,
-    UserMessage,
-)
+from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ReplyDelta, ToolCall, UserMessage
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
@@ -71,17 +63,16 @@ def message(*texts: str) -> dict[str, Any]:
 
 
 def test_messages_are_encoded_as_items() -> None:
-    request = ChatRequest(
-        [
-            SystemMessage("be brief"),
-            UserMessage("1 + 1?"),
-            AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),)),
-            messages.ToolMessage("c1", "2"),
-            AssistantMessage("2", (ToolCall("c2", "add", "{"),)),
-            SystemMessage("answer now"),
-        ]
-    )
-    assert encode_body(request) == {
+    called = AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),))
+    answered = AssistantMessage("2", (ToolCall("c2", "add", "{"),))
+    asked: list[Message] = [
+        messages.SystemMessage("be brief"),
+        UserMessage("1 + 1?"),
+        called,
+        messages.ToolMessage("c1", "2"),
+        answered,
+    ]
+    assert encode_body(ChatRequest([*asked, messages.SystemMessage("answer now")])) == {
         "model": "gpt-9",
         "store": False,
         "instructions": "be brief\n\nanswer now",
@@ -129,9 +120,9 @@ def read_back(item: dict[str, Any]) -> list[object]:
             return [(item["call_id"], item["output"])]
 
 
-def contents_of(message: messages.Message) -> list[object]:
+def contents_of(message: Message) -> list[object]:
     match message:
-        case SystemMessage():
+        case messages.SystemMessage():
             return []
         case UserMessage(content):
             return [("user", content)]
@@ -142,11 +133,11 @@ def contents_of(message: messages.Message) -> list[object]:
 
 
 @given(st.lists(MESSAGES, max_size=8))
-def test_messages_are_sent_in_order(listed: list[messages.Message]) -> None:
+def test_messages_are_sent_in_order(listed: list[Message]) -> None:
     body = encode_body(ChatRequest(listed))
     sent = [part for item in body["input"] for part in read_back(item)]
     assert sent == [part for one in listed for part in contents_of(one)]
-    system = [one.content for one in listed if isinstance(one, SystemMessage) and one.content.strip()]
+    system = [one.content for one in listed if isinstance(one, messages.SystemMessage) and one.content.strip()]
     assert body.get("instructions", "") == "\n\n".join(system)
 
 
@@ -181,9 +172,9 @@ def test_truncated_arguments_are_unchanged() -> None:
 
 
 def test_refusal_is_the_text_of_the_reply() -> None:
-    assert whole({"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}).content == "I cannot"
     _, reply = decode_stream({"type": "response.refusal.delta", "delta": "I cannot"}, end())
-    assert reply.content == "I cannot"
+    refused = {"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}
+    assert reply.content == whole(refused).content == "I cannot"
 
 
 @cases("indexes", [(0, 1), (3, 7), (None, None)])
@@ -209,6 +200,11 @@ def test_unstreamed_output_is_read_from_final_event() -> None:
     assert deltas[0] == ReplyDelta("hi")
 
 
+def test_held_text_is_emitted_once() -> None:
+    deltas, reply = decode_stream(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
+    assert (reply.content, deltas) == ("\nObs", [ReplyDelta("\nObs")])
+
+
 def test_text_is_cut_before_a_stop_string() -> None:
     item = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
     output = [message("Thought: so\nObs", "ervation: 4"), item]
@@ -219,12 +215,6 @@ def test_text_is_cut_before_a_stop_string() -> None:
     deltas, streamed = decode_stream(*events, stop=("\nObservation",))
     assert streamed == reply
     assert deltas == [ReplyDelta("Thought:"), ReplyDelta(" so")]
-
-
-def test_held_text_is_emitted_once() -> None:
-    deltas, reply = decode_stream(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
-    assert reply.content == "\nObs"
-    assert deltas == [ReplyDelta("\nObs")]
 
 
 @given(st.text("ab\n", max_size=10), st.lists(st.text("ab\n", min_size=1, max_size=3), max_size=2).map(tuple))

@@ -7,7 +7,7 @@ import copy
 import gc
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -102,43 +102,40 @@ def stalled(server: LoopbackServer, kind: type[RemoteModel]) -> RemoteModel:
     return kind("tiny", base_url=server.url, api_key=KEY)
 
 
-@cases("kind", CLASSES)
-def test_cancelled_call_shows_no_key(kind: type[RemoteModel]) -> None:
-    async def cancel(model: RemoteModel, asked: threading.Event, search: Search) -> None:
-        task = asyncio.ensure_future(model.acomplete(HELLO))
+async def cancel(model: RemoteModel, asked: threading.Event, search: Search) -> None:
+    task = asyncio.ensure_future(model.acomplete(HELLO))
+    await asyncio.to_thread(asked.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    search.in_error(caught.value, "cancelled")
+    search.in_object(task, "task")
+
+
+async def expire(model: RemoteModel, asked: threading.Event, search: Search) -> None:
+    async def reschedule() -> None:
         await asyncio.to_thread(asked.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        search.in_error(caught.value, "cancelled")
-        search.in_object(task, "task")
-        await model.aclose()
+        limit.reschedule(0)
 
-    with nothing_leaks() as search, LoopbackServer() as server:
-        asyncio.run(cancel(stalled(server, kind), server.asked, search))
+    async def call() -> None:
+        async with limit:
+            await model.acomplete(HELLO)
+
+    limit = asyncio.timeout(None)
+    expiry = asyncio.ensure_future(reschedule())
+    with pytest.raises(TimeoutError) as late:
+        await call()
+    await expiry
+    search.in_error(late.value, "deadline")
 
 
+@cases("end", [cancel, expire])
 @cases("kind", CLASSES)
-def test_call_beyond_a_deadline_shows_no_key(kind: type[RemoteModel]) -> None:
-    async def expire(model: RemoteModel, asked: threading.Event, search: Search) -> None:
-        async def reschedule() -> None:
-            await asyncio.to_thread(asked.wait, 10)
-            limit.reschedule(0)
-
-        async def call() -> None:
-            async with limit:
-                await model.acomplete(HELLO)
-
-        limit = asyncio.timeout(None)
-        expiry = asyncio.ensure_future(reschedule())
-        with pytest.raises(TimeoutError) as late:
-            await call()
-        await expiry
-        search.in_error(late.value, "deadline")
-        await model.aclose()
-
+def test_call_that_is_ended_shows_no_key(
+    kind: type[RemoteModel], end: Callable[..., Coroutine[Any, Any, None]]
+) -> None:
     with nothing_leaks() as search, LoopbackServer() as server:
-        asyncio.run(expire(stalled(server, kind), server.asked, search))
+        asyncio.run(end(stalled(server, kind), server.asked, search))
 
 
 def test_run_stopped_by_its_deadline_shows_no_key() -> None:
@@ -150,27 +147,31 @@ def test_run_stopped_by_its_deadline_shows_no_key() -> None:
         search.in_object(result, "result")
 
 
-@cases("mode", ["sync", "async"])
-def test_exception_of_a_reader_shows_no_key(mode: str) -> None:
-    # The user's code between two pieces of a stream.
-    pieces = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n' * 3
-    model = make(models.OpenAICompatible, answer(200, pieces, "text/event-stream"))
-
-    def read() -> None:
+def test_exception_of_a_reader_shows_no_key() -> None:
+    # The user's code between two pieces of a stream; another thread may fail meanwhile, in a frame that has the model.
+    events = send(chunks(*split_events(STREAM)))
+    with nothing_leaks() as search, serve(events, api_key=KEY) as (_, model):
         stream = model.stream(HELLO)
         next(stream)
-        search.in_object(stream, "stream")
         search.in_object(model, "model")
-        stream.throw(ValueError("of the reader"))
+        search.in_object(stream, "stream")
+        with pytest.raises(ValueError, match="of the reader") as caught:
+            stream.throw(ValueError("of the reader"))
+        search.in_error(caught.value)
 
-    async def aread() -> None:
+
+def test_exception_of_an_async_reader_shows_no_key() -> None:
+    async def read(model: RemoteModel) -> None:
         stream = model.astream(HELLO)
         await anext(stream)
+        search.in_object(model, "model")
+        search.in_object(stream, "stream")
         await stream.athrow(ValueError("of the reader"))
 
-    with nothing_leaks() as search:
+    events = send(chunks(*split_events(STREAM)))
+    with nothing_leaks() as search, serve(events, api_key=KEY) as (_, model):
         with pytest.raises(ValueError, match="of the reader") as caught:
-            read() if mode == "sync" else asyncio.run(aread())
+            asyncio.run(read(model))
         search.in_error(caught.value)
 
 
@@ -185,8 +186,7 @@ def test_closed_client_shows_no_key(ask: Ask) -> None:
 
 
 def test_no_failure_leaves_a_request_in_memory() -> None:
-    transport = httpx.MockTransport(answer(401, ECHO))
-    with httpx.Client(transport=transport) as client:
+    with httpx.Client(transport=httpx.MockTransport(answer(401, ECHO))) as client:
         model = models.OpenAICompatible("tiny", base_url="https://only-here.example", api_key=KEY, client=client)
         with pytest.raises(ModelError) as caught:
             model.complete(HELLO)
@@ -200,24 +200,3 @@ def test_executor_with_a_key_cannot_be_copied(tmp_path: Path) -> None:
     executor = executor_of(models.OpenAICompatible("tiny", api_key=KEY), tmp_path)
     with pytest.raises(SecretError, match="make the OpenAICompatible where it is used"):
         copy.deepcopy(executor)
-
-
-def test_call_under_way_shows_no_key() -> None:
-    # Another thread or task may fail meanwhile, in a frame that has the model.
-    events = send(chunks(*split_events(STREAM)))
-    with nothing_leaks() as search, serve(events, events, api_key=KEY) as (_, model):
-        stream = model.stream(HELLO)
-        next(stream)
-        search.in_object(model, "model")
-        search.in_object(stream, "stream")
-        stream.close()
-
-        async def talk() -> None:
-            astream = model.astream(HELLO)
-            await anext(astream)
-            search.in_object(model, "model")
-            search.in_object(astream, "astream")
-            await astream.aclose()
-            await model.aclose()
-
-        asyncio.run(talk())
