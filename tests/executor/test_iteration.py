@@ -9,11 +9,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, StoppedResponse, edges, node, on
+from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, StoppedResponse, edges, errors, kernel, node, on
 from graphexec.actions import Run, Steps
-from graphexec.errors import InputError
 from graphexec.executor import Ready, Stepwise, check_return_direct, plan
-from graphexec.kernel import Entered, splice
 from graphexec.kernel.effects import CallContext
 from graphexec.tools import tool
 from tests.drivers import FakeClock
@@ -109,7 +107,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
     assert asked == [0, 1]
     assert turns.spent.iterations == 2
     assert len(turns.run.steps) == 2
-    with pytest.raises(InputError, match="the run has not ended; iterate over it to the end"):
+    with pytest.raises(errors.InputError, match="the run has not ended; iterate over it to the end"):
         _ = turns.result
 
 
@@ -177,7 +175,7 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
         return Ready(ready.run)
 
     executor = make_counter()
-    graph = splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
+    graph = kernel.splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
     turns = executor.with_graph(graph).iter("tea")
     assert iterate(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"
@@ -203,19 +201,19 @@ def test_an_exception_ends_the_iteration(how: str) -> None:
 def test_run_is_unavailable_before_its_first_turn() -> None:
     turns = make_counter().iter("q")
     assert turns.spent.iterations == 0
-    with pytest.raises(InputError, match="the run has not begun; iterate over it first"):
+    with pytest.raises(errors.InputError, match="the run has not begun; iterate over it first"):
         _ = turns.run
-    with pytest.raises(InputError, match="the run has not begun; set run inside the loop, between two turns"):
+    with pytest.raises(errors.InputError, match="the run has not begun; set run inside the loop, between two turns"):
         turns.run = Run({})
     iterate(turns, "sync")
-    with pytest.raises(InputError, match=r"the run has ended and cannot be changed; check that ended is False"):
+    with pytest.raises(errors.InputError, match=r"the run has ended and cannot be changed; check that ended is False"):
         turns.run = Run({})
 
 
 @both
 def test_snapshot_is_resumed_step_by_step(how: str) -> None:
     executor = make_counter()
-    entered = [event for event in executor.stream("tea") if isinstance(event, Entered) and event.node == "plan"]
+    entered = [event for event in executor.stream("tea") if isinstance(event, kernel.Entered) and event.node == "plan"]
     paused = Snapshot("plan", entered[1].value, spent=entered[1].spent)
     turns = executor.iter(paused)
     assert iterate(turns, how) == [["1"], ["2"]]

@@ -11,7 +11,6 @@ import pytest
 
 import graphexec as gx
 from graphexec.agents import Agent
-from graphexec.errors import LimitsError
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
@@ -177,7 +176,7 @@ COUNTED = ("iterations", "model_calls", "tool_calls", "tokens")
 )
 def test_invalid_limit_is_refused_by_name(option: str, value: object, name: str) -> None:
     limits: dict[str, Any] = {option: value}
-    with pytest.raises(LimitsError, match=name):
+    with pytest.raises(gx.errors.LimitsError, match=name):
         gx.AgentExecutor(agent=scripted(answer()), tools=[], **limits)
 
 

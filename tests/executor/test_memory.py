@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.actions import Steps
-from graphexec.agents import create_conversational_agent
-from graphexec.effects import LoadMemory, SaveMemory
+from graphexec import actions, agents, effects, models
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import (
     BufferMemory,
@@ -22,7 +20,6 @@ from graphexec.memory import (
     Turn,
     WindowMemory,
 )
-from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, run_async, run_sync, scripted
 from tests.parameters import cases
 from tests.semantics.endings import raising
@@ -60,7 +57,7 @@ class Notebook:
         self.save(inputs, outputs)
 
 
-def answer_at_once(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+def answer_at_once(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
     return gx.AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
 
 
@@ -72,7 +69,7 @@ ANSWER = "nothing yet; tea?"
 SAVED = [({"notes": "nothing yet", "input": "tea?"}, {"output": ANSWER})]
 
 
-def always_act(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction:
+def always_act(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentAction:
     return gx.AgentAction("echo", {"text": "a"})
 
 
@@ -117,10 +114,10 @@ def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
 
 @HOW
 def test_failing_summary_loses_nothing(run: Run) -> None:
-    def greeting(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+    def greeting(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
         return gx.AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
 
-    memory = SummaryMemory(ScriptedModel([ServerError("gone"), "They met."]))
+    memory = SummaryMemory(models.ScriptedModel([ServerError("gone"), "They met."]))
     executor = executor_of(memory, greeting)
     assert run(executor, "tea?").output == "hello; before: "
     assert run(executor, "milk?").output == "hello; before: Human: tea?\nAI: hello; before: "
@@ -135,7 +132,7 @@ async def collect(items: Any) -> list[Any]:
 @cases("how", ["sync", "async"])
 def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     watched: list[Any] = []
-    memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
+    memory = SummaryMemory(models.ScriptedModel([ServerError("gone")]))
     executor = executor_of(memory, scripted(answer("hello")), observers=[watched.append])
     events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collect(executor.astream("tea?")))
     assert events == watched
@@ -175,14 +172,14 @@ def test_effects_of_the_memory_come_first_and_last() -> None:
     events = list(executor_of(Notebook()).stream("tea?"))
     ((inputs, outputs),) = SAVED
     assert [(event.node, event.effect) for event in events if isinstance(event, gx.Asked)][::2] == [
-        ("load_memory", LoadMemory({"input": "tea?"})),
-        ("save_memory", SaveMemory(inputs, outputs)),
+        ("load_memory", effects.LoadMemory({"input": "tea?"})),
+        ("save_memory", effects.SaveMemory(inputs, outputs)),
     ]
     assert [event.reply for event in events if isinstance(event, gx.Answered)][::2] == [{"notes": "nothing yet"}, None]
 
 
 def test_conversation_continues_over_runs() -> None:
-    def counting(steps: Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+    def counting(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
         return answer(str(inputs["chat_history"].count("Human")))
 
     executor = executor_of(BufferMemory(), counting)
@@ -207,7 +204,7 @@ def test_missing_input_of_the_memory_is_named() -> None:
 def test_messages_of_a_memory_survive_a_pause() -> None:
     memory = BufferMemory(as_messages=True)
     memory.history.add(Turn("I am Ada.", "Hello."))
-    model = ScriptedModel([ServerError("gone"), "Ada."])
+    model = models.ScriptedModel([ServerError("gone"), "Ada."])
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
     with pytest.raises(ServerError) as caught:
         executor.run("Who am I?")
@@ -221,8 +218,8 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
 
 
 def test_string_is_the_input_not_provided_by_memory() -> None:
-    model = ScriptedModel(["AI: hello"], repeat_last=True)
-    executor = gx.AgentExecutor(agent=create_conversational_agent(model, []), tools=[], memory=BufferMemory())
+    model = models.ScriptedModel(["AI: hello"], repeat_last=True)
+    executor = gx.AgentExecutor(agent=agents.create_conversational_agent(model, []), tools=[], memory=BufferMemory())
     assert executor.invoke("I am Ada.") == {"input": "I am Ada.", "output": "hello"}
     assert executor.run("Who am I?").output == "hello"
     assert "Human: I am Ada." in str(model.requests[-1])
@@ -242,7 +239,7 @@ def test_string_is_the_input_not_provided_by_memory() -> None:
 )
 def test_invalid_memory_is_refused(memory: Any, create: Callable[..., gx.Agent], facts: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        gx.AgentExecutor(agent=create(ScriptedModel([]), []), tools=[], memory=memory)
+        gx.AgentExecutor(agent=create(models.ScriptedModel([]), []), tools=[], memory=memory)
     assert all(fact in str(caught.value) for fact in facts)
 
 

@@ -12,16 +12,10 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.actions import Run, Steps
-from graphexec.effects import LoadMemory, SaveMemory
-from graphexec.errors import InputError
+from graphexec import actions, effects, errors, kernel, messages, models, runtime
 from graphexec.executor import LimitReached, Ready, limit_reached, parse, stopped_response
-from graphexec.kernel import rename
 from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory, MemoryNotSaved, SummaryFailed, SummaryMemory, SummaryRequested
-from graphexec.messages import ModelReply, Usage
-from graphexec.models import ScriptedModel
-from graphexec.runtime import report
 from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, act, answer, direct, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
@@ -167,12 +161,12 @@ def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: b
 def test_users_memory_nodes_are_kept() -> None:
     @gx.charged(when_spent=limit_reached)
     @gx.node
-    def recall(ready: Ready) -> gx.Asks[LoadMemory, Ready | LimitReached]:
-        loaded = yield from gx.ask(LoadMemory({"query": "mine"}))
-        return Ready(Run({**loaded, **ready.run.inputs}))
+    def recall(ready: Ready) -> gx.Asks[effects.LoadMemory, Ready | LimitReached]:
+        loaded = yield from gx.ask(effects.LoadMemory({"query": "mine"}))
+        return Ready(actions.Run({**loaded, **ready.run.inputs}))
 
     executor = make_executor(memory := Diary())
-    mine = gx.replace(executor.graph, rename(recall, "load_memory"))
+    mine = gx.replace(executor.graph, kernel.rename(recall, "load_memory"))
     assert executor.with_graph(mine).run("q").output == "done"
     assert (memory.loads, memory.saved) == (1, [SAVED])
     assert list(executor.with_graph(mine).graph.nodes) == list(executor.graph.nodes)
@@ -180,8 +174,10 @@ def test_users_memory_nodes_are_kept() -> None:
 
 def test_node_of_the_same_name_is_refused() -> None:
     executor = make_executor(BufferMemory())
-    other = behind_parse(without_memory(executor), rename(guard, "save_memory"))
-    with pytest.raises(InputError, match="a node save_memory, a name that the memory needs; rename the function"):
+    other = behind_parse(without_memory(executor), kernel.rename(guard, "save_memory"))
+    with pytest.raises(
+        errors.InputError, match="a node save_memory, a name that the memory needs; rename the function"
+    ):
         executor.with_graph(other)
 
 
@@ -200,9 +196,9 @@ def test_missing_loaded_input_is_reported(run: RunExecutor) -> None:
     class Forgetful(Diary):
         keys = ("chat_history",)
 
-    agent = gx.create_react_agent(ScriptedModel([]), [], prompt=HISTORY_PROMPT)
+    agent = gx.create_react_agent(models.ScriptedModel([]), [], prompt=HISTORY_PROMPT)
     executor = gx.AgentExecutor(agent=agent, tools=[], memory=Forgetful())
-    with pytest.raises(InputError, match="the inputs lack chat_history") as caught:
+    with pytest.raises(errors.InputError, match="the inputs lack chat_history") as caught:
         run(executor, "q")
     assert paused_at(caught.value).node == "load_memory"
 
@@ -212,7 +208,7 @@ def test_loaded_value_must_be_a_dict() -> None:
         def load(self, inputs: Mapping[str, Any], /) -> Any:
             return None
 
-    with pytest.raises(InputError, match="the memory loaded None; return a dict of inputs by name"):
+    with pytest.raises(errors.InputError, match="the memory loaded None; return a dict of inputs by name"):
         make_executor(Silent()).run("q")
 
 
@@ -226,7 +222,7 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     held = threading.Event()
     memory = Diary(loading=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
     memory.keys = ("chat_history",)
-    agent = gx.create_react_agent(ScriptedModel([]), [], prompt=HISTORY_PROMPT)
+    agent = gx.create_react_agent(models.ScriptedModel([]), [], prompt=HISTORY_PROMPT)
     limits: dict[str, Any] = {"max_execution_time": 0.3, "early_stopping_method": method}
     executor = gx.AgentExecutor(agent=agent, tools=[], memory=memory, **limits)
 
@@ -259,7 +255,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     assert (result.output, result.reason) == ("done", "finished")
     (reported,) = reports_of(heard)
     assert isinstance(reported.news, MemoryNotSaved)
-    assert isinstance(reported.effect, SaveMemory)
+    assert isinstance(reported.effect, effects.SaveMemory)
     assert 0 < reported.news.seconds < 0.45
     assert str(reported.news).endswith("seconds; the run ended without it")
     assert [event.target for event in heard if isinstance(event, gx.Moved)][-2:] == ["return_unsaved", "END"]
@@ -291,9 +287,9 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
 
 @HOW
 def test_run_is_charged_for_a_summary(run: RunExecutor) -> None:
-    model = ScriptedModel([ModelReply("They met.", usage=Usage(10, 5), cost=0.5)])
+    model = models.ScriptedModel([messages.ModelReply("They met.", usage=messages.Usage(10, 5), cost=0.5)])
     result = run(make_executor(SummaryMemory(model)), "q")
-    assert (result.usage, result.spent["tokens"], result.spent["cost"]) == (Usage(10, 5), 15 + 1, 0.5)
+    assert (result.usage, result.spent["tokens"], result.spent["cost"]) == (messages.Usage(10, 5), 15 + 1, 0.5)
     assert result.spent["model_calls"] == 2
 
 
@@ -450,13 +446,13 @@ def test_an_iteration_ends_with_the_direct_answer() -> None:
 def test_a_replaced_run_is_not_loaded_again() -> None:
     turns = make_executor(memory := Diary(), act("echo", text="a"), answer("done")).iter("q")
     for _ in turns:
-        turns.run = Run({**turns.run.inputs, "input": "other"}, Steps(turns.run.steps))
+        turns.run = actions.Run({**turns.run.inputs, "input": "other"}, actions.Steps(turns.run.steps))
     assert (memory.loads, memory.saved) == (1, [({"before": "nothing", "input": "other"}, {"output": "done"})])
     assert turns.run.inputs["before"] == "nothing"
 
 
 def test_reports_during_loading_are_delivered() -> None:
     heard: list[Any] = []
-    make_executor(Diary(loading=lambda: report("looking")), observers=[heard.append]).run("q")
+    make_executor(Diary(loading=lambda: runtime.report("looking")), observers=[heard.append]).run("q")
     (reported,) = reports_of(heard)
     assert (reported.node, reported.news) == ("load_memory", "looking")

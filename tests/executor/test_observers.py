@@ -15,15 +15,13 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, snapshot_of
-from graphexec.actions import Run, Steps
+from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, actions, runtime, snapshot_of
 from graphexec.executor import Ready, parse
-from graphexec.runtime import ObserverFailed
 from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
 from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
-from tests.semantics.endings import raising
+from tests.semantics.endings import cancel_run, raising
 
 # Seconds of a deadline that is not reached.
 LONG = 20.0
@@ -56,15 +54,15 @@ def test_every_observer_receives_every_event_once(way: str) -> None:
 class Failing:
     """An observer that records its events, and raises at those of one class."""
 
-    def __init__(self, kind: type, *, raise_error: bool = False) -> None:
+    def __init__(self, kind: type, error: type[BaseException] = OSError, *, raise_error: bool = False) -> None:
         self.raise_error = raise_error
-        self.kind = kind
+        self.kind, self.error = kind, error
         self.seen: list[Any] = []
 
     def __call__(self, event: object) -> None:
         self.seen.append(event)
         if isinstance(event, self.kind):
-            raise OSError("enough")
+            raise self.error("enough")
 
 
 @every_way
@@ -91,7 +89,7 @@ def test_ordinary_observer_ends_no_run(way: str, caplog: pytest.LogCaptureFixtur
     assert kinds(others) == [*WHOLE[:2], Reported, *WHOLE[2:]]
     report = others[2]
     assert (report.node, report.effect, report.call) == ("plan", None, others[1].call)
-    assert isinstance(report.news, ObserverFailed)
+    assert isinstance(report.news, runtime.ObserverFailed)
     assert str(report.news) == "the observer Failing failed with OSError: enough; its further errors are not reported"
     (logged,) = caplog.records
     assert (logged.name, logged.levelname) == ("graphexec", "WARNING")
@@ -120,13 +118,8 @@ def test_observer_that_fails_always_is_logged_once(caplog: pytest.LogCaptureFixt
 
 def test_interrupt_in_an_observer_ends_the_run() -> None:
     seen: list[Any] = []
-
-    def interrupt(event: object) -> None:
-        if isinstance(event, Asked):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        make_executor(interrupt, seen.append).run("q")
+        make_executor(Failing(Asked, KeyboardInterrupt), seen.append).run("q")
     assert kinds(seen) == [Entered, Failed]
 
 
@@ -220,7 +213,6 @@ def test_iterating_consumer_receives_no_failed() -> None:
 
 def test_interrupted_run_has_failed() -> None:
     seen: list[Any] = []
-
     with pytest.raises(KeyboardInterrupt) as caught:
         make_executor(seen.append, agent=raising(KeyboardInterrupt())).run("q")
     assert kinds(seen) == [Entered, Asked, Failed]
@@ -229,28 +221,14 @@ def test_interrupted_run_has_failed() -> None:
 
 def test_cancelled_run_has_failed() -> None:
     seen: list[Any] = []
-
-    async def cancel() -> None:
-        begun = asyncio.Event()
-
-        async def wait(steps: Any, inputs: Any) -> Any:
-            begun.set()
-            await asyncio.Event().wait()
-
-        task = asyncio.create_task(make_executor(seen.append, agent=wait).arun("q"))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancel())
+    cancel_run(lambda agent: make_executor(seen.append, agent=agent))
     assert kinds(seen) == [Entered, Asked, Failed]
     assert isinstance(seen[-1].error, asyncio.CancelledError)
 
 
-def close_stream(executor: gx.AgentExecutor) -> None:
+def close_stream(executor: gx.AgentExecutor, after: type = Entered) -> None:
     events = executor.stream("q")
-    next(events)
+    assert any(isinstance(event, after) for event in events)
     events.close()
 
 
@@ -271,21 +249,15 @@ def leave_iteration(executor: gx.AgentExecutor) -> None:
         (close_stream, [Entered, Failed]),
         (lambda executor: asyncio.run(aclose_stream(executor)), [Entered, Failed]),
         (leave_iteration, [*TURN, *TURN, Entered, Failed]),
+        # At its end it is done.
+        (lambda executor: close_stream(executor, Done), WHOLE),
     ],
 )
-def test_run_that_is_left_has_failed(leave: Callable[[gx.AgentExecutor], None], events: list[type]) -> None:
+def test_run_that_is_left_has_one_end(leave: Callable[[gx.AgentExecutor], None], events: list[type]) -> None:
     seen: list[Any] = []
     leave(make_executor(seen.append))
     assert kinds(seen) == events
-    assert not isinstance(seen[-1].error, Exception)
-
-
-def test_stream_closed_at_its_end_is_done() -> None:
-    seen: list[Any] = []
-    events = make_executor(seen.append).stream("q")
-    assert any(isinstance(event, Done) for event in events)
-    events.close()
-    assert kinds(seen) == WHOLE
+    assert not isinstance(getattr(seen[-1], "error", None), Exception)
 
 
 def test_failing_observers_do_not_hide_the_error() -> None:
@@ -316,7 +288,7 @@ def test_changed_iteration_has_one_end(is_async: bool) -> None:
 
     def change() -> None:
         if not turns.ended:
-            turns.run = Run(turns.run.inputs, Steps(turns.run.steps))
+            turns.run = actions.Run(turns.run.inputs, actions.Steps(turns.run.steps))
 
     if is_async:
         asyncio.run(iterate())
@@ -398,7 +370,7 @@ def test_observers_belong_to_the_executor() -> None:
     seen: list[Any] = []
     executor = make_executor(seen.append)
     # The graph, run without the executor, has no observers.
-    run_table(executor.graph, Ready(Run({"input": "q"})), executor.run_context)
+    run_table(executor.graph, Ready(actions.Run({"input": "q"})), executor.run_context)
     assert seen == []
     watched, unwatched = executor.run("q"), make_executor().run("q")
     assert (watched.ending, watched.steps) == (unwatched.ending, unwatched.steps)

@@ -19,16 +19,12 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import AgentExecutor, AgentFinish, Progress, create_tool_calling_agent
-from graphexec.errors import InputError
+from graphexec import AgentExecutor, AgentFinish, Progress, create_tool_calling_agent, errors, messages, models, runtime
 from graphexec.executor import Ready, Status
 from graphexec.executor.progress.views import LineView, NotebookView, choose_view, describe_status, progress_html
-from graphexec.messages import ModelReply
-from graphexec.models import ScriptedModel
-from graphexec.runtime import make_run_context, stream
 from tests.executor.actors import act, answer, call, echo, fail, run_by
 from tests.parameters import cases
-from tests.semantics.endings import raising
+from tests.semantics.endings import cancel_run, raising
 
 
 class Shown:
@@ -75,12 +71,12 @@ def shouting(view: Shown, agent: Any = shout) -> AgentExecutor:
 
 
 def asking(*replies: Any, progress: Progress, **options: Any) -> AgentExecutor:
-    agent = create_tool_calling_agent(ScriptedModel(replies), [echo, fail])
+    agent = create_tool_calling_agent(models.ScriptedModel(replies), [echo, fail])
     return AgentExecutor(agent=agent, tools=[echo, fail], observers=[progress], **options)
 
 
 # Two calls.
-ECHOING = ModelReply("", (call("echo", text="a"), call("echo", "c2", text="b")))
+ECHOING = messages.ModelReply("", (call("echo", text="a"), call("echo", "c2", text="b")))
 
 
 def assert_no_ticker() -> None:
@@ -133,21 +129,7 @@ def test_interrupt_ends_the_progress(error: BaseException) -> None:
 def test_cancelled_task_ends_the_progress() -> None:
     view = Shown(ticks=True)
 
-    async def scenario() -> None:
-        begun = asyncio.Event()
-
-        async def waiting(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-            begun.set()
-            await asyncio.Event().wait()
-            return answer()
-
-        task = asyncio.create_task(shouting(view, waiting).arun("?"))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    cancel_run(lambda agent: shouting(view, agent))
     assert view.lines[-1].startswith("interrupted · ")
     assert_no_ticker()
 
@@ -218,7 +200,7 @@ def test_nested_run_is_part_of_its_run() -> None:
     view = Shown()
     progress = Progress(view)
     inner = AgentExecutor(agent=shout, tools=[], observers=[progress]).as_tool("inner", "Shout.")
-    agent = create_tool_calling_agent(ScriptedModel([call("inner", input="a"), "done"]), [inner])
+    agent = create_tool_calling_agent(models.ScriptedModel([call("inner", input="a"), "done"]), [inner])
     AgentExecutor(agent=agent, tools=[inner], observers=[progress]).run("?")
     assert (view.last.ended, view.last.is_single) == (1, True)
 
@@ -240,14 +222,14 @@ def test_progress_of_a_machine_without_an_executor() -> None:
     progress = Progress(view)
     machine = gx.graph(gx.edges(finish, gx.on(AgentFinish, gx.END)), start=finish)
     for _ in range(2):
-        for event in stream(machine, Ready({}), make_run_context({})):  # type: ignore[arg-type]
+        for event in runtime.stream(machine, Ready({}), runtime.make_run_context({})):  # type: ignore[arg-type]
             progress(event)
     assert [status.finished for status in view.statuses if status.has_ended] == [1, 1]
 
 
 @cases("wrong", [print, "view", Progress, 3])
 def test_invalid_view_is_refused(wrong: Any) -> None:
-    with pytest.raises(InputError, match=r"Progress was given .*; pass an object with a method show\(status\)"):
+    with pytest.raises(errors.InputError, match=r"Progress was given .*; pass an object with a method show\(status\)"):
         Progress(wrong)
 
 
@@ -292,10 +274,10 @@ def test_exception_shows_how_many_runs_are_missing(way: str, capsys: pytest.Capt
 
 @both
 def test_run_with_invalid_inputs_is_counted(way: str, capsys: pytest.CaptureFixture[str]) -> None:
-    executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["x"]), []), tools=[])
+    executor = AgentExecutor(agent=create_tool_calling_agent(models.ScriptedModel(["x"]), []), tools=[])
     wrong: Any = [{"question": "?"}, "ok"]
     found = run_by(way, executor, wrong, progress=True, return_exceptions=True)
-    assert isinstance(found[0], InputError)
+    assert isinstance(found[0], errors.InputError)
     assert capsys.readouterr().err.startswith("2/2 runs · 1 finished · 1 failed · ")
 
 
@@ -391,7 +373,7 @@ def test_html_is_escaped() -> None:
         """Fail."""
         raise KeyError("</div><script>alert(1)</script>")
 
-    agent = create_tool_calling_agent(ScriptedModel([call("shout_news", text="a")]), [shout_news])
+    agent = create_tool_calling_agent(models.ScriptedModel([call("shout_news", text="a")]), [shout_news])
     executor = AgentExecutor(agent=agent, tools=[shout_news], observers=[Progress(view)], handle_tool_errors="raise")
     with pytest.raises(KeyError):
         executor.run("?")

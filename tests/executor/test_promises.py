@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import event, given, settings
 
-from graphexec import GraphexecError, RunResult, StoppedResponse, snapshot_of
+from graphexec import GraphexecError, RunResult, StoppedResponse, errors, kernel, snapshot_of
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
-from graphexec.errors import CertificateError, SnapshotError
-from graphexec.kernel import Done, Failed
 from graphexec.kernel.meters import GRACE
 from graphexec.testing.scripts import ScriptedError
 from tests.drivers import limit_of
@@ -20,7 +18,7 @@ from tests.executor.hostile_runs import LONG, Spending, Trail, World
 
 # The expected errors of a run: those of its model, tools and observers, and ours except for those of the engine.
 RAISES = (GraphexecError, ScriptedError)
-NEVER_RAISES = (CertificateError, SnapshotError, AssertionError)
+NEVER_RAISES = (errors.CertificateError, errors.SnapshotError, AssertionError)
 
 SLACK = 1e-6
 
@@ -80,7 +78,7 @@ def check_charges(world: World, trail: Trail) -> None:
     for meter, more in ((MODEL_CALLS, summaries), (TOOL_CALLS, 0)):
         asked = sum(one.asked[meter.name] for one in inside) + more
         assert trail.spent[meter] >= asked, meter.name
-        if all(isinstance(one.end, Done) and not one.restarts for one in inside):
+        if all(isinstance(one.end, kernel.Done) and not one.restarts for one in inside):
             assert trail.spent[meter] == asked, meter.name
 
 
@@ -92,10 +90,10 @@ def check(plan: Plan) -> World:
             raise end
         assert snapshot_of(end) is not None
     else:
-        assert isinstance(end, (RunResult, Done))
+        assert isinstance(end, (RunResult, kernel.Done))
     for trail in world.trails.values():
         check_run(world, trail)
-        if isinstance(trail.end, Failed) and isinstance(trail.end.error, NEVER_RAISES):
+        if isinstance(trail.end, kernel.Failed) and isinstance(trail.end.error, NEVER_RAISES):
             raise trail.end.error
     for one in world.durations:
         certificate = world.executors[one.number].verify().certificate
@@ -118,8 +116,8 @@ def edge_cases(world: World) -> list[str]:
         found.append("run within a run")
     found += [f"depth {max((one.depth for one in trails), default=0)}"]
     for one in trails:
-        outcome: object = one.end.outcome if isinstance(one.end, Done) else None
-        if isinstance(one.end, Failed):
+        outcome: object = one.end.outcome if isinstance(one.end, kernel.Done) else None
+        if isinstance(one.end, kernel.Failed):
             found.append(f"failed with {type(one.end.error).__name__}")
         if isinstance(outcome, StoppedResponse):
             stop = limit_of(outcome)

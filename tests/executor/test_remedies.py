@@ -19,7 +19,6 @@ import graphexec
 import graphexec as gx
 from graphexec import models
 from graphexec._mistakes import remedies
-from graphexec.errors import SignatureError
 from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.executor.creation import ExecutorOptions
 from graphexec.memory import BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory
@@ -244,7 +243,7 @@ def test_remedy_names_a_class_that_takes_the_option(option: str, name: str) -> N
 @cases("option", ["examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice"])
 def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path) -> None:
     call: Any = gx.create_agent
-    with pytest.raises(SignatureError) as raised:
+    with pytest.raises(gx.errors.SignatureError) as raised:
         call(MODEL, [echo], **{option: VALUES[option]})
     (code,) = find_calls(str(raised.value))
     assert f"{option}=..." in code
@@ -253,7 +252,7 @@ def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path)
 
 @cases("call", [gx.AgentExecutor, gx.create_agent, models.OpenAICompatible])
 def test_requests_per_minute_belong_to_a_wrapper(call: Callable[..., Any]) -> None:
-    with pytest.raises(SignatureError, match="max_rpm; wrap the model in rate_limited"):
+    with pytest.raises(gx.errors.SignatureError, match="max_rpm; wrap the model in rate_limited"):
         call(max_rpm=3)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 import itertools
@@ -15,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import agents, graph
+from graphexec import agents, graph, kernel, models
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents.langchain.xml import escape_tags
@@ -24,15 +23,13 @@ from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, ma
 from graphexec.agents.reading.text_parsing import END_TOKENS
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
-from graphexec.kernel import rename
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
-from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
-from tests.executor.actors import echo
+from tests.executor.actors import echo, run_by
 from tests.parameters import cases
 
 
-class Speaking(ScriptedModel):
+class Speaking(models.ScriptedModel):
     """A scripted model that streams its replies letter by letter."""
 
     def stream(
@@ -88,12 +85,8 @@ def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -
 
 def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
     inputs = {"input": "?", **({"chat_history": ""} if "chat_history" in make().agent.input_keys else {})}
-
-    async def collect() -> list[str]:
-        return [piece async for piece in make().astream_answer(inputs)]
-
-    found = list(make().stream_answer(inputs))
-    assert asyncio.run(collect()) == found
+    found: list[str] = run_by("stream_answer", make(), inputs)
+    assert run_by("astream_answer", make(), inputs) == found
     return found
 
 
@@ -156,7 +149,7 @@ def save_finish(finish: AgentFinish) -> AgentFinish:
     return finish
 
 
-SAVE = rename(save_finish, "save_memory")
+SAVE = kernel.rename(save_finish, "save_memory")
 WITHHOLDING, SAVING = (gx.edges(one, gx.on(AgentFinish, gx.END)) for one in (withhold, SAVE))
 
 
@@ -198,11 +191,8 @@ def test_guard_holds_a_stopped_runs_last_word() -> None:
 
 
 def test_saving_the_memory_holds_no_pieces() -> None:
-    def make() -> gx.AgentExecutor:
-        plain = executor(react, [f"Final Answer: {ANSWER}"])
-        return plain.with_graph(add_saving_node(plain.graph))
-
-    found = pieces(make)
+    plain = executor(react, [f"Final Answer: {ANSWER}"] * 3)
+    found = pieces(lambda: plain.with_graph(add_saving_node(plain.graph)))
     assert "".join(found) == ANSWER
     assert len(found) > 5
 
@@ -424,7 +414,7 @@ TAGS = [
     *("<final_answer>", "</final_answer>", "<FINAL_ANSWER >", "<tool>", "</tool>", "<tool_input>", "</tool_input>"),
     *("<observation>", "&lt;tool>", "&amp;lt;/tool >", "&amp;amp;lt;", "&", "<", ">", "tool", "amp;", "lt;", " ", "x"),
 ]
-PARTS = {
+PARTS: dict[str, tuple[Make, list[str]]] = {
     "structured": (structured, JSON_PARTS),
     "structured chat": (structured_chat, JSON_PARTS),
     "JSON chat": (json_chat, JSON_PARTS),

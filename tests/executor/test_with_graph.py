@@ -11,13 +11,11 @@ from typing import Any, cast
 import pytest
 
 import graphexec as gx
+from graphexec import effects, kernel, models
 from graphexec import executor as ex
-from graphexec.effects import CallModel, Decided
 from graphexec.errors import GraphError, InputError, MissingHandlerError, UndeclaredOutcomeError
 from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, plan
 from graphexec.executor.result import Ending
-from graphexec.kernel import bind, rename
-from graphexec.models import ScriptedModel
 from tests.executor import actors
 from tests.executor.actors import act, answer, call, echo, observations, run_executor, scripted, statuses
 from tests.parameters import cases
@@ -123,7 +121,7 @@ def say_so(reached: LimitReached) -> gx.StoppedResponse:
 def test_stopped_response_may_be_replaced() -> None:
     def executor() -> gx.AgentExecutor:
         return executor_of(
-            A, change=lambda graph: gx.replace(graph, rename(say_so, "stopped_response")), max_iterations=2
+            A, change=lambda graph: gx.replace(graph, kernel.rename(say_so, "stopped_response")), max_iterations=2
         )
 
     assert run_executor(executor).outcome.output == "2 steps are enough"
@@ -136,7 +134,7 @@ def first_only(acted: Acted) -> Acted:
 @cases("bound", [True, False])
 def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
     def executor() -> gx.AgentExecutor:
-        model = ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
+        model = models.ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
         agent = gx.create_tool_calling_agent(model, [echo])
         return executor_of(agent=agent, bound=bound, change=lambda one: gx.wrap(one, dispatch_tools, before=first_only))
 
@@ -205,9 +203,9 @@ def test_users_plan_may_replace_the_executors() -> None:
     @gx.metered(when_spent=limit_reached)
     @gx.node
     def hasty(ready: Ready) -> ex.Replied:
-        return ex.Replied(ready.run, Decided(answer("at once")))
+        return ex.Replied(ready.run, effects.Decided(answer("at once")))
 
-    result = run_executor(lambda: executor_of(A, change=lambda graph: gx.replace(graph, rename(hasty, "plan"))))
+    result = run_executor(lambda: executor_of(A, change=lambda graph: gx.replace(graph, kernel.rename(hasty, "plan"))))
     assert result.outcome.output == "at once"
     assert result.spent["model_calls"] == 0
 
@@ -228,7 +226,7 @@ def test_undeclared_outcome_is_not_followed(run: Run) -> None:
 
 
 def test_executor_runs_its_graph() -> None:
-    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(models.ScriptedModel([]), []), tools=[])
     assert [edge.target for edge in executor.graph.edges if edge.source == "plan"] == ["parse", "stopped_response"]
     assert not any("--Ready--> plan" in str(edge) for edge in executor.graph.edges if edge.source == "parse")
     handling = gx.AgentExecutor(agent=executor.agent, tools=[], handle_parsing_errors=True)
@@ -278,7 +276,7 @@ def other_echo(text: str) -> str:
 
 # They do not know their tools, so an executor of theirs may have others.
 AGENT, OTHER_AGENT = (
-    dataclasses.replace(gx.create_react_agent(ScriptedModel(["Final Answer: done"] * 9), [echo]), tools=None)
+    dataclasses.replace(gx.create_react_agent(models.ScriptedModel(["Final Answer: done"] * 9), [echo]), tools=None)
     for _ in range(2)
 )
 
@@ -293,7 +291,7 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
     "tools": ({"tools": [other_echo]}, "other tools than"),
     "fewer tools": ({"tools": []}, "other tools than"),
     "handlers": ({"handlers": {gx.AskHuman: refuse}}, "another handler of AskHuman than"),
-    "handler of the model": ({"handlers": {CallModel: refuse}}, "another handler of CallModel than"),
+    "handler of the model": ({"handlers": {effects.CallModel: refuse}}, "another handler of CallModel than"),
 }
 
 
@@ -313,14 +311,14 @@ def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
 
 
 def test_explicitly_bound_graph_runs_with_its_agent() -> None:
-    machine = embed_in_graph(bind(AGENT_EXECUTOR, AGENT, ex.Policies()))
+    machine = embed_in_graph(kernel.bind(AGENT_EXECUTOR, AGENT, ex.Policies()))
     assert outer_executor().with_graph(machine).run("q").output == "done"
     with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
         outer_executor(agent=OTHER_AGENT).with_graph(machine)
 
 
 def test_unbound_graph_runs_with_the_outer_agent() -> None:
-    model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
+    model = models.ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
     agent = gx.create_react_agent(model, [other_echo])
     executor = executor_of(agent=agent, tools=[other_echo], bound=False, change=embed_in_graph)
     assert [step.observation for step in executor.run("q").steps] == ["no"]
@@ -334,5 +332,5 @@ def test_same_function_makes_the_same_agent() -> None:
 
 def test_more_handlers_outside_replace_none() -> None:
     inner = executor_of(answer())
-    outer = executor_of(agent=inner.agent, handlers={gx.AskHuman: agree, CallModel: agree})
+    outer = executor_of(agent=inner.agent, handlers={gx.AskHuman: agree, effects.CallModel: agree})
     assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import pytest
 
 import graphexec as gx
 from graphexec.executor.result import Ending
@@ -54,6 +57,25 @@ def raising(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return fail
+
+
+def cancel_run(make: Callable[[Any], gx.AgentExecutor]) -> None:
+    """Cancel the async run of an executor of an agent that waits."""
+
+    async def scenario() -> None:
+        begun = asyncio.Event()
+
+        async def wait(steps: Any, inputs: Any) -> Any:
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(make(wait).arun("q"))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
 
 
 def unreadable(steps: Any, inputs: Any) -> Any:

@@ -12,7 +12,6 @@ import pytest
 import graphexec as gx
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool
-from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
@@ -201,7 +200,7 @@ def test_steps_can_be_edited_between_iterations() -> None:
         changed = dataclasses.replace(step, observation="edited")
         turns.run = Run(turns.run.inputs, Steps([changed]))
     assert turns.result.output == ["edited"]
-    with pytest.raises(InputError):
+    with pytest.raises(gx.errors.InputError):
         turns.run = Run({})
 
 
