@@ -211,26 +211,27 @@ def test_changed_order_is_the_violation(change: Callable[[Trace], Trace], fact: 
     assert facts_of(change(trace), proof) == [fact]
 
 
-def test_missing_token_reports_do_not_break_trace() -> None:
+def test_truncated_trace_has_one_violation() -> None:
     trace, proof = two_steps()
     # The first call is reported with tokens, the others with none.
     for spent in spendings(trace[2:]):
         spent |= {"prompt_tokens": 90, "completion_tokens": 10, "tokens": 100}
     assert facts_of(trace, proof) == []
-
-
-def test_truncated_trace_has_one_violation() -> None:
-    trace, proof = two_steps()
     for end in range(1, len(trace)):
         assert facts_of(trace[:end], proof) == ["the trace ends before the run does"]
 
 
-def test_failed_run_conforms() -> None:
+def test_failed_and_interrupted_runs_conform() -> None:
     trace, proof = two_steps()
     asked = line_of(trace, "asked", "dispatch_tools")
     result = trace[-1] | {"status": "error", "spent": trace[asked - 1]["spent"]}
     found = audit([*trace[: asked + 1], result], proof)
     assert (found.violations, found.status) == ((), "error")
+    # A run may be interrupted between two records.
+    for end in range(2, len(trace) - 1):
+        # The result has the amounts of the last entry.
+        spent = next(record["spent"] for record in reversed(trace[:end]) if record["event"] == "entered")
+        assert facts_of([*trace[:end], trace[-1] | {"status": "interrupted", "spent": spent}], proof) == []
 
 
 def test_invalid_certificate_is_reported_first() -> None:
@@ -389,14 +390,6 @@ def test_interrupted_run_conforms(error: type[BaseException], status: str, at: i
     executor = ending_with(error, at)
     found = audit(trace_of(executor), proof_of(executor))
     assert (found.violations, found.status) == ((), status)
-
-
-def test_an_interrupt_between_two_records_conforms() -> None:
-    trace, proof = two_steps()
-    for end in range(2, len(trace) - 1):
-        # The result has the amounts of the last entry.
-        spent = next(record["spent"] for record in reversed(trace[:end]) if record["event"] == "entered")
-        assert facts_of([*trace[:end], trace[-1] | {"status": "interrupted", "spent": spent}], proof) == []
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

@@ -159,8 +159,6 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
 def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
     assert bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls.number == number
-
-
-def test_reserved_model_calls_are_not_tool_calls() -> None:
-    bounds = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2))
+    # They are no tool calls.
+    bounds = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2, restarts=restarts))
     assert str(bounds.tool_calls) == "tool_calls = 2 (at most)"

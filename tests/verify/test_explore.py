@@ -634,10 +634,6 @@ def test_failure_test_fails_until_machine_is_fixed(
         run_pasted(as_test(failure(), machine=repaired))
 
 
-def test_failure_at_end_of_run_ends_with_its_result() -> None:
-    assert isinstance(shortest(GUARDED, eventually(calls_tool("delete_file"))).events[-1], Done)
-
-
 @cases("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
 @cases("kind", KINDS)
 def test_executor_failures_become_tests(kind: Kind, limits: Limits) -> None:
@@ -665,10 +661,6 @@ def test_local_definitions_have_bare_names() -> None:
     assert "Local\n" not in source
 
 
-def test_extra_choices_after_end_are_ignored() -> None:
-    assert breaks(never(left("unpack")), errands.PARCEL, Limits(), errands.Parcel(errands.CONTENTS), [REPLIED])
-
-
 PASTED = """\
 from graphexec import Limits
 from graphexec.messages import ModelReply
@@ -690,8 +682,11 @@ def test_dominates_approve_calls_tool_delete_file() -> None:
 """
 
 
-def test_failure_test_is_readable() -> None:
+def test_failures_are_written_and_replayed() -> None:
     assert as_test(shortest(SHORTCUT, DOMINATES)) == PASTED
+    assert isinstance(shortest(GUARDED, eventually(calls_tool("delete_file"))).events[-1], Done)
+    # Choices after the end are ignored.
+    assert breaks(never(left("unpack")), errands.PARCEL, Limits(), errands.Parcel(errands.CONTENTS), [REPLIED])
 
 
 # ---- states that must not be merged
@@ -829,12 +824,9 @@ def test_distinguishable_values_have_different_shapes(words: frozenset[str] | No
     assert all(hash(shape(one, words)) == hash(shape(one, words)) for one, _ in [*SAME, *DIFFERENT])
 
 
-def test_histories_do_not_change_shape() -> None:
+def test_shapes_do_not_depend_on_histories() -> None:
     assert all(shape(one, WORDS) == shape(other, WORDS) for one, other in SAME)
     assert shape("a long text", None) != shape("another one", None)
-
-
-def test_strings_are_found_anywhere_in_values() -> None:
     value = [Plain({"a": (Slotted("b"), {"c"})}), Form("d"), NESTED, Form, errands.Colour.RED, 3]
     assert texts(value) == {"a", "b", "c", "d", "word"}
 

@@ -272,12 +272,9 @@ def test_loop_without_endless_run_is_undecided() -> None:
     assert finding.witness is None
 
 
-def test_each_separate_loop_is_reported() -> None:
+def test_separate_loops_and_shortest_ones_are_reported() -> None:
     flow = flow_with(way("a", "a"), way("a", "b"), way("b", "b"), end("b"))
     assert sorted(str(one.node) for one in findings_of(flow)) == ["a", "b"]
-
-
-def test_witness_shows_a_shortest_loop() -> None:
     flow = flow_with(way("a", "b"), way("b", "c"), way("c", "a"), way("c", "c"), end("b"))
     witness = witness_of(only_finding(flow))
     assert [str(one) for one in witness.loop] == ["c --Toc--> c"]

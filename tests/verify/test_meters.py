@@ -240,15 +240,12 @@ def test_failure_test_writes_all_kinds_of_limits(limits: gx.Limits, written: str
 # ---- certificates
 
 
-def test_the_charges_of_effects_are_in_the_certificate() -> None:
+def test_charges_of_effects_are_in_certificate_and_digest() -> None:
     certificate = certificate_of(ORDERS, FIVE)
     data = json.loads(certificate.to_json())
     assert data["graphexec_certificate"] == 3
     assert data["flow"]["transitions"][0]["effect_charges"] == [[["payments", 1]]]
     assert (certificate.limits["payments"], certificate.limits["parcels"]) == (5, None)
-
-
-def test_flows_with_different_meters_have_different_digests() -> None:
     one = Transition("a", "A", "END", asks=1, most=1, effect_charges=((("gold", 2),),))
     flow = Flow("a", ("a",), (one,))
     measured = dataclasses.replace(flow, measured=("gold",))

@@ -144,11 +144,14 @@ def test_sure_steps_without_a_clock(flow: Flow, limits: Limits, state: str, sure
     assert steps(sure(flow, limits), state) == sure_steps
 
 
-def test_limit_on_cost_or_crash_may_stop_a_visit() -> None:
+def test_steps_that_are_possible_but_not_sure() -> None:
     assert steps(Product(COST, agent_limits(iterations=None, cost=0.5)), "a") == "ToEND, within"
     flow = flow_with(end("a", asks=1, **MODEL, grace=1.0), within("a", **MODEL, grace=1.0))
     limits = Limits(iterations=None, restarts=0)
     assert (steps(sure(flow, limits), "a"), steps(Product(flow, limits), "a")) == ("ToEND", "ToEND, within")
+    nothing = sure(SKIPPING, agent_limits(iterations=None, seconds=5, tool_calls=0))
+    assert steps(nothing, "a 0 1") == "Toa 0 1, within 0 1, ToEND 0 1"
+    assert sure(GRACES, NO_TIME).begin == ("a", (2,))
 
 
 @cases(
@@ -251,12 +254,6 @@ def test_sure_steps_with_a_clock(flow: Flow, begin: tuple[int, ...], state: str,
 )
 def test_one_of_the_sure_steps(flow: Flow, limits: Limits, state: str, step: str) -> None:
     assert step in steps(sure(flow, limits), state).split(", ")
-
-
-def test_skipping_visit_has_no_effect_to_wait_for() -> None:
-    nothing = sure(SKIPPING, agent_limits(iterations=None, seconds=5, tool_calls=0))
-    assert steps(nothing, "a 0 1") == "Toa 0 1, within 0 1, ToEND 0 1"
-    assert sure(GRACES, NO_TIME).begin == ("a", (2,))
 
 
 @cases("answered", [False, True])

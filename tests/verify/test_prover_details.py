@@ -83,16 +83,13 @@ def test_ranks_are_found_level_by_level(ways: list[Transition], ranks: object) -
     assert rank_nodes(sorted({one.source for one in ways}), ways, ["x", "y"]) == ranks
 
 
-def test_budgets_of_a_loop_share_one_rank_level() -> None:
+def test_levels_and_cores_of_several_loops() -> None:
     ways = [way("a", "b", "x"), way("b", "a", "y"), way("b", "b", "z")]
     ranks = rank_nodes("ab", ways, ["x", "y", "z"])
     assert isinstance(ranks, dict)
     assert [ranks[name][0] for name in "ab"] == [(1, ("x", "y", "z"))] * 2
     # Nothing is left between them, so either may come first.
     assert sorted(ranks[name][1:] for name in "ab") == [((1, ()),), ((2, ()),)]
-
-
-def test_every_core_is_reported() -> None:
     ways = [way("a", "a"), way("a", "b"), way("b", "b", "x"), way("b", "c"), way("c", "c")]
     cores = rank_nodes("abc", ways, ["x"])
     assert isinstance(cores, list)

@@ -112,15 +112,12 @@ def test_the_rounds_of_a_loop_are_counted() -> None:
     ]
 
 
-def test_refused_table_is_located_where_built() -> None:
+def test_refused_table_is_located_and_counted() -> None:
     output = text([refused()], root=ROOT)
     assert output.startswith(
         "my_agent  REFUTED  its table cannot be built\n\n  GX002 at polish: unhandled outcome  my_agent.py:7\n"
     )
     assert "polish may return Text, which no edge takes." in output
-
-
-def test_several_subjects_are_counted() -> None:
     assert text(EVERY).splitlines()[-1] == "3 machines: 1 proved, 2 refuted"
     assert (status_of(EVERY), status_of([PROVED])) == ("refuted", "proved")
 

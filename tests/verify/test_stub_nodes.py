@@ -58,6 +58,11 @@ def test_every_edge_of_the_table_is_taken() -> None:
     assert found.never_taken == ()
     (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2, fan_out=None)).never_taken
     assert str(unspent) == ("dispatch_tools --LimitReached--> stopped_response: no limit is reached at dispatch_tools")
+    found = explore_table(CLOCK, Limits(iterations=None))
+    assert found.endless is not None
+    assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
+    found = explore_table(UNROUTED, Limits())
+    assert (found.endings, found.exceptions) == ({"Expected": 1}, {"UnhandledOutcomeError": 1})
 
 
 @st.composite
@@ -94,12 +99,6 @@ def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, name: str, li
     assert len(trace) <= longest
     assert trace[-1].target == END.name
     assert all(edge.target == following.source for edge, following in pairwise(trace))
-
-
-def test_table_without_limits_has_endless_run() -> None:
-    found = explore_table(CLOCK, Limits(iterations=None))
-    assert found.endless is not None
-    assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
 
 
 @cases("limits", [agent_limits(tokens=4), agent_limits(model_calls=4)])
@@ -222,11 +221,6 @@ def test_crash_costs_at_most_one_repeated_call(restarts: int) -> None:
     assert found.longest == 10
     assert found.model_calls == 2 + restarts
     assert explore_table(ASKING_ONCE, agent_limits(model_calls=3, restarts=restarts)).model_calls == 3
-
-
-def test_missing_edge_of_draft_ends_run() -> None:
-    found = explore_table(UNROUTED, Limits())
-    assert (found.endings, found.exceptions) == ({"Expected": 1}, {"UnhandledOutcomeError": 1})
 
 
 # ---- nodes that ask for several kinds of things
