@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from graphexec import Agent, AgentAction, AgentFinish, AgentStep, callable_agent, create_react_agent
+from graphexec import Agent, AgentAction, AgentFinish, AgentStep, InputError, callable_agent, create_react_agent
 from graphexec.actions import NO_ASIDE, Aside, Run, Steps
 from graphexec.agents import create_structured_agent, create_tool_calling_agent
 from graphexec.agents.agent import remakeable
 from graphexec.effects import CallAgent, CallModel
-from graphexec.errors import InputError
 from graphexec.executor import Policies
 from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolCall, ToolMessage
 from graphexec.models import ScriptedModel

@@ -62,9 +62,6 @@ def test_values_of_known_tools_are_dummies() -> None:
         "weather": {"city": ("Oslo",), "days": (3,)},
         "final_answer": {"answer": ("Hi!",)},
     }
-
-
-def test_values_in_the_instructions_are_no_dummies() -> None:
     worked = [WorkedExample("?", (("weather", {"city": city, "days": 3}, "1"),), "") for city in ("Oslo", "Rome")]
     found = find_dummies(worked, [weather], "The user lives in ROME, and wants 3 days.")
-    assert found == {"weather": {"city": ("Oslo",)}}
+    assert found == {"weather": {"city": ("Oslo",)}}, "values in the instructions are no dummies"

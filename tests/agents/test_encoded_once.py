@@ -12,19 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import graphexec.messages as gm
 from graphexec.actions import NO_STEPS, AgentAction, AgentStep, Steps
 from graphexec.agents.tool_calling import step_turns
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Image,
-    Message,
-    Reasoning,
-    SystemMessage,
-    ToolCall,
-    ToolSpec,
-    UserMessage,
-)
 from graphexec.messages.turns import Conversation
 from graphexec.models.http import json_bodies
 from graphexec.models.http.dialect import Dialect, Sampling
@@ -36,8 +26,8 @@ from tests.models.pictures import PNG
 from tests.parameters import cases
 
 DIALECTS = [CHAT_COMPLETIONS, MESSAGES, RESPONSES]
-HEAD: tuple[Message, ...] = (SystemMessage("Be brief."), UserMessage("Go on."))
-IMAGE = Image.from_bytes(PNG)
+HEAD: tuple[gm.Message, ...] = (gm.SystemMessage("Be brief."), gm.UserMessage("Go on."))
+IMAGE = gm.Image.from_bytes(PNG)
 TEXTS = st.text(st.sampled_from('a "\\\n\u00e9\U0001f600\ud800'), max_size=4)
 
 
@@ -47,18 +37,18 @@ def replies(draw: st.DrawFn) -> list[AgentStep]:
     content, observed = draw(TEXTS), draw(st.one_of(TEXTS, st.just(IMAGE), st.just({"a": 1})))
     if draw(st.booleans()):
         return [AgentStep(AgentAction("t", "x", content), observed)]
-    calls = tuple(ToolCall(f"c{at}", "t", draw(st.sampled_from(["{}", '{"x": 1}', "{x"]))) for at in range(3))
-    thoughts = (Reasoning("Hm.", '{"type": "reasoning", "id": "r"}', "openai"),) if draw(st.booleans()) else ()
-    message = AssistantMessage(content, calls, thoughts)
+    calls = tuple(gm.ToolCall(f"c{at}", "t", draw(st.sampled_from(["{}", '{"x": 1}', "{x"]))) for at in range(3))
+    thoughts = (gm.Reasoning("Hm.", '{"type": "reasoning", "id": "r"}', "openai"),) if draw(st.booleans()) else ()
+    message = gm.AssistantMessage(content, calls, thoughts)
     answered = draw(
         st.lists(st.sampled_from(calls), unique=True, max_size=3).map(lambda several: sorted(several, key=calls.index))
     )
     return [AgentStep(AgentAction("t", {}, content, call.id, message), observed) for call in answered]
 
 
-def body(dialect: Dialect, messages: Sequence[Message]) -> Any:
+def body(dialect: Dialect, messages: Sequence[gm.Message]) -> Any:
     sampling = Sampling("m", max_tokens=9, provider="openai")
-    return json.loads(write(dialect.encode(ChatRequest(messages), sampling, stream=False)))
+    return json.loads(write(dialect.encode(gm.ChatRequest(messages), sampling, stream=False)))
 
 
 @cases("dialect", DIALECTS)
@@ -73,7 +63,7 @@ def test_shared_turns_are_encoded_as_others(dialect: Dialect, given_replies: lis
             body(dialect, Conversation(HEAD, steps, step_turns))
     order.shuffle(runs)
     for run in runs:
-        head = (*HEAD[:1], UserMessage(order.choice(["Go on.", "Stop."])))
+        head = (*HEAD[:1], gm.UserMessage(order.choice(["Go on.", "Stop."])))
         alone = [*head, *(message for turn in step_turns(Steps(list(run)), 0) for message in turn.messages)]
         conversation = Conversation(head, run, step_turns)
         assert list(conversation) == alone
@@ -91,9 +81,9 @@ def test_each_turn_is_made_and_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
         return encode(several)
 
     monkeypatch.setattr(json_bodies, "encode_items", counting)
-    steps, made = Steps(), list[Message]()
+    steps, made = Steps(), list[gm.Message]()
     for number in range(50):
-        message = AssistantMessage("", (ToolCall(str(number), "t", "{}"),))
+        message = gm.AssistantMessage("", (gm.ToolCall(str(number), "t", "{}"),))
         steps = steps.extended([AgentStep(AgentAction("t", {}, "", str(number), message), "x")])
         conversation = Conversation(HEAD, steps, step_turns)
         body(CHAT_COMPLETIONS, conversation)
@@ -104,10 +94,10 @@ def test_each_turn_is_made_and_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_changed_tools_are_encoded_again() -> None:
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
-    tools = (ToolSpec("t", "Do.", parameters),)
+    tools = (gm.ToolSpec("t", "Do.", parameters),)
     for kind in ("string", "integer"):
         parameters["properties"]["x"] = {"type": kind}
-        request = ChatRequest(HEAD, tools, schema=parameters)
+        request = gm.ChatRequest(HEAD, tools, schema=parameters)
         sent = json.loads(write(CHAT_COMPLETIONS.encode(request, Sampling("m"), stream=False)))
         assert sent["tools"][0]["function"]["parameters"]["properties"]["x"] == {"type": kind}
         assert sent["response_format"]["json_schema"]["schema"]["properties"]["x"] == {"type": kind}

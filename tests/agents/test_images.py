@@ -21,12 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import agents
+from graphexec import ModelError, agents
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
 from graphexec.agents.conversation import parse_messages
 from graphexec.agents.images import read_images
 from graphexec.agents.scratchpad import TextProtocol
-from graphexec.errors import ModelError
 from graphexec.executor import Ready
 from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, agents, tool
+from graphexec import Agent, AgentExecutor, agents, tool
 from graphexec.actions import Run
-from graphexec.agents import Agent
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, SystemMessage, UserMessage

@@ -156,6 +156,8 @@ def test_truncated_action_is_not_executed() -> None:
         read(ModelReply(f"{text}", finish_reason="length"))
     assert raised.value.observation is not None
     assert "was not carried out" in raised.value.observation
+    with pytest.raises(ParseError, match="Could not parse"):
+        reject_more("Thought: I know nothing.", ["search"])
     # The text before an invented observation is complete, and a truncated answer is an answer.
     decision = read(ModelReply(f"{text}/tmp\nObservation: do", finish_reason="length"))
     assert not isinstance(decision, AgentFinish)
@@ -218,11 +220,6 @@ PIECES = st.sampled_from(
         *(" ", "  ", "\n", "1", '"', "`", "x", "☃", ":"),
     ]
 )
-
-
-def test_text_without_decision_is_a_parse_error() -> None:
-    with pytest.raises(ParseError, match="Could not parse"):
-        reject_more("Thought: I know nothing.", ["search"])
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))

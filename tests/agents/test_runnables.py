@@ -15,17 +15,7 @@ from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot
 from graphexec.actions import NO_STEPS
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
-from tests.agents.langchain_shapes import (
-    AgentAction,
-    AIMessage,
-    Chain,
-    Invoked,
-    OutputParserException,
-    ToolAgentAction,
-    calls,
-    format_to_tool_messages,
-)
-from tests.agents.langchain_shapes import AgentFinish as Finish
+from tests.agents import langchain_shapes as lc
 from tests.executor.actors import echo, run_async, run_sync
 from tests.parameters import cases
 
@@ -36,15 +26,15 @@ def executor(chain: Any, config: Any = None, *, stream: bool = True, **settings:
     return AgentExecutor(agent=callable_agent(chain, config=config, stream=stream), tools=[echo], **settings)
 
 
-ACT = AgentAction("echo", "a", "I look.")
-DONE = Finish({"output": "done"})
+ACT = lc.AgentAction("echo", "a", "I look.")
+DONE = lc.AgentFinish({"output": "done"})
 OURS = graphexec.AgentAction("echo", "a", "I look.")
 
 
 @RUNS
 @cases("decision", [ACT, OURS, [ACT], (OURS,)])
 def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decision: Any) -> None:
-    chain = Invoked(decision, Finish({"output": "done"}, "I know."))
+    chain = lc.Invoked(decision, lc.AgentFinish({"output": "done"}, "I know."))
     finish = run(executor(chain)).ending
     assert isinstance(finish, AgentFinish)
     assert (finish.output, finish.log) == ("done", "I know.")
@@ -59,8 +49,10 @@ def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decisio
 
 @RUNS
 def test_output_parser_exception_is_a_parse_error(run: Callable[..., Any]) -> None:
-    chain = Invoked(
-        OutputParserException("what?", "Say it again.", "hm"), OutputParserException("?"), Finish({"output": 1})
+    chain = lc.Invoked(
+        lc.OutputParserException("what?", "Say it again.", "hm"),
+        lc.OutputParserException("?"),
+        lc.AgentFinish({"output": 1}),
     )
     ended = run(executor(chain, handle_parsing_errors=True))
     assert [step.status for step in ended.steps] == ["parse_error", "parse_error"]
@@ -70,18 +62,18 @@ def test_output_parser_exception_is_a_parse_error(run: Callable[..., Any]) -> No
 @cases("error", [ValueError("no"), OSError("no"), ParseError("no")])
 def test_other_errors_are_raised_unchanged(error: Exception) -> None:
     with pytest.raises(type(error), match="no") as raised:
-        executor(Invoked(error)).run("q")
+        executor(lc.Invoked(error)).run("q")
     assert raised.value is error or isinstance(error, ParseError)
 
 
-class Blocking(Invoked):
+class Blocking(lc.Invoked):
     """A runnable that can stream, but not on an event loop."""
 
     def stream(self, inputs: dict[str, Any], config: Any = None) -> Any:
         yield self.decide("stream", inputs, config)
 
 
-class Awaited(Invoked):
+class Awaited(lc.Invoked):
     """A runnable with one async method."""
 
     async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
@@ -102,9 +94,9 @@ class OnlyAwaited:
 @cases(
     ("chain", "stream", "used"),
     [
-        (Chain, True, ("stream", "astream")),
-        (Chain, False, ("invoke", "ainvoke")),
-        (Invoked, True, ("invoke", "invoke")),
+        (lc.Chain, True, ("stream", "astream")),
+        (lc.Chain, False, ("invoke", "ainvoke")),
+        (lc.Invoked, True, ("invoke", "invoke")),
         (Blocking, True, ("stream", "stream")),
         (Awaited, True, ("invoke", "ainvoke")),
         (OnlyAwaited, True, ("ainvoke", "ainvoke")),
@@ -120,7 +112,7 @@ def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str,
 def test_async_run_awaits_on_its_own_loop() -> None:
     loops: list[object] = []
 
-    class Looking(Chain):
+    class Looking(lc.Chain):
         async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
             loops.append(asyncio.get_running_loop())
             return await super().ainvoke(inputs, config)
@@ -134,15 +126,15 @@ def test_async_run_awaits_on_its_own_loop() -> None:
 
 @RUNS
 def test_streamed_chunks_are_one_decision(run: Callable[..., Any]) -> None:
-    chain = Chain(([ACT], AgentAction("echo", "b", "")), (DONE,))
+    chain = lc.Chain(([ACT], lc.AgentAction("echo", "b", "")), (DONE,))
     assert [step.observation for step in run(executor(chain)).steps] == ["a", "b"]
     with pytest.raises(AgentError, match=r"^the agent Chain yielded AgentFinish 2 times; yield one AgentFinish"):
-        run(executor(Chain((Finish({"output": "a"}), Finish({"output": "b"})))))
+        run(executor(lc.Chain((lc.AgentFinish({"output": "a"}), lc.AgentFinish({"output": "b"})))))
 
 
 @RUNS
 def test_config_reaches_every_call(run: Callable[..., Any]) -> None:
-    chain = Chain(ACT, DONE)
+    chain = lc.Chain(ACT, DONE)
     config = {"tags": ["mine"], "configurable": {"user": 1}, "metadata": {"shop": 7}}
     run(executor(chain, config), run_id="monday")
     assert [(one["tags"], one["configurable"]) for one in chain.configs] == [(["mine"], {"user": 1})] * 2
@@ -152,7 +144,7 @@ def test_config_reaches_every_call(run: Callable[..., Any]) -> None:
 
 
 def test_config_may_depend_on_the_context() -> None:
-    chain = Chain(DONE)
+    chain = lc.Chain(DONE)
     executor(chain, lambda call: {"configurable": {"session_id": call.context}}).run("q", context="ada")
     assert chain.configs[0]["configurable"] == {"session_id": "ada"}
 
@@ -161,16 +153,16 @@ def test_config_may_depend_on_the_context() -> None:
 def test_invalid_config_is_refused(wrong: Any) -> None:
     message = r"^the config is .*; give a dict such as \{'callbacks': \[...\], 'tags': \[...\]\}, or a function"
     with pytest.raises(InputError, match=message):
-        callable_agent(Chain(), config=wrong)
+        callable_agent(lc.Chain(), config=wrong)
     with pytest.raises(InputError, match=message):
-        executor(Chain(), lambda _: wrong).run("q")
+        executor(lc.Chain(), lambda _: wrong).run("q")
 
 
 @RUNS
 def test_runnable_without_a_config_is_invoked(run: Callable[..., Any]) -> None:
     class Bare:
-        def invoke(self, inputs: dict[str, Any], /) -> Finish:
-            return Finish({"output": inputs["input"]})
+        def invoke(self, inputs: dict[str, Any], /) -> lc.AgentFinish:
+            return lc.AgentFinish({"output": inputs["input"]})
 
     assert run(executor(Bare())).output == "q"
 
@@ -178,28 +170,28 @@ def test_runnable_without_a_config_is_invoked(run: Callable[..., Any]) -> None:
 # Native tool calls.
 
 
-def native(*arguments: dict[str, Any]) -> AIMessage:
+def native(*arguments: dict[str, Any]) -> lc.AIMessage:
     """A message with a call of `echo` for each of the arguments."""
     fields: dict[str, Any] = {
         "tool_calls": [{"name": "echo", "args": one, "id": f"c{number}"} for number, one in enumerate(arguments)],
         "additional_kwargs": {"signature": "s"},
         "a_field_of_its_own": 3,
     }
-    return AIMessage(content="I look.", **fields)
+    return lc.AIMessage(content="I look.", **fields)
 
 
-class ToolCalling(Chain):
+class ToolCalling(lc.Chain):
     """LangChain's tool-calling agent: it formats its steps as messages, and parses the next reply."""
 
     def decide(self, method: str, inputs: dict[str, Any], config: Any) -> Any:
-        inputs = {**inputs, "messages": format_to_tool_messages(inputs["intermediate_steps"])}
+        inputs = {**inputs, "messages": lc.format_to_tool_messages(inputs["intermediate_steps"])}
         reply = super().decide(method, inputs, config)
-        return calls(reply) if reply.tool_calls else Finish({"output": reply.content}, reply.content)
+        return lc.calls(reply) if reply.tool_calls else lc.AgentFinish({"output": reply.content}, reply.content)
 
 
 @RUNS
 def test_native_tool_calls_keep_their_classes(run: Callable[..., Any]) -> None:
-    chain = ToolCalling(native({"text": "a"}, {"text": "b"}), AIMessage(content="done"))
+    chain = ToolCalling(native({"text": "a"}, {"text": "b"}), lc.AIMessage(content="done"))
     ended = run(executor(chain))
     assert (ended.output, [step.observation for step in ended.steps]) == ("done", ["a", "b"])
     called, *results = chain.given[1]["messages"]
@@ -213,12 +205,12 @@ BLOCKS: Any = ["I ", {"type": "text", "text": "look."}, {"type": "thinking", "th
 @cases("content", ["I look.", BLOCKS])
 def test_native_tool_call_has_its_id_and_message(content: Any) -> None:
     message = native({"text": "a"}).model_copy(update={"content": content})
-    action = executor(ToolCalling(message, AIMessage(content="done"))).run("q").steps[0].action
+    action = executor(ToolCalling(message, lc.AIMessage(content="done"))).run("q").steps[0].action
     assert action.call_id == "c0"
     assert action.message == AssistantMessage("I look.", (ToolCall("c0", "echo", '{"text": "a"}'),))
 
 
-def store_crashed_run(chain: Chain) -> str:
+def store_crashed_run(chain: lc.Chain) -> str:
     """Return the JSON of a run that fails at its second decision."""
     chain.decisions.insert(1, OSError("crash"))
     with pytest.raises(OSError, match="crash") as raised:
@@ -238,7 +230,7 @@ class Steady(ToolCalling):
 
 
 def test_resumed_native_calls_keep_their_classes() -> None:
-    chain = Steady(native({"text": "a"}, {"text": "b"}), AIMessage(content="done"))
+    chain = Steady(native({"text": "a"}, {"text": "b"}), lc.AIMessage(content="done"))
     text = store_crashed_run(chain)
     resumed = executor(chain)
     assert resumed.run(Snapshot.from_json(text, resumed.graph)).output == "done"
@@ -265,13 +257,13 @@ def test_runnable_gets_data_as_they_are(returned: Any, data: Any) -> None:
         """Look."""
         return returned
 
-    chain = Invoked(ACT, DONE)
+    chain = lc.Invoked(ACT, DONE)
     AgentExecutor(agent=callable_agent(chain), tools=[look]).run("q")
     assert chain.given[1]["intermediate_steps"] == [(ACT, data)]
 
 
 def test_long_observation_is_cut_for_a_runnable() -> None:
-    chain = Invoked(AgentAction("echo", "x" * 99, ""), DONE)
+    chain = lc.Invoked(lc.AgentAction("echo", "x" * 99, ""), DONE)
     executor(chain, max_observation=10).run("q")
     assert [seen for _, seen in chain.given[1]["intermediate_steps"]] == [
         "x" * 10 + "\n[... 89 more characters were cut; ask for less]"
@@ -279,16 +271,16 @@ def test_long_observation_is_cut_for_a_runnable() -> None:
 
 
 def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    chain = Steady(native({"text": "a"}), AIMessage(content="done"))
+    chain = Steady(native({"text": "a"}), lc.AIMessage(content="done"))
     text = store_crashed_run(chain)
     resumed = executor(chain)
-    monkeypatch.delattr(sys.modules[ToolAgentAction.__module__], "ToolAgentAction")
+    monkeypatch.delattr(sys.modules[lc.ToolAgentAction.__module__], "ToolAgentAction")
     with pytest.raises(SnapshotError, match=r"langchain_shapes\.ToolAgentAction, which this program has not loaded"):
         resumed.run(Snapshot.from_json(text, resumed.graph))
 
 
 NOT_LOADED = "which this program has not loaded; import it"
-CLASS = f"{ToolAgentAction.__module__}:ToolAgentAction"
+CLASS = f"{lc.ToolAgentAction.__module__}:ToolAgentAction"
 
 
 @cases(
@@ -302,7 +294,7 @@ CLASS = f"{ToolAgentAction.__module__}:ToolAgentAction"
     ],
 )
 def test_snapshot_makes_actions_and_messages_only(stored: str, changed: str, text: str) -> None:
-    chain = Steady(native({"text": "a"}), AIMessage(content="done"))
+    chain = Steady(native({"text": "a"}), lc.AIMessage(content="done"))
     forged = store_crashed_run(chain).replace(stored, changed)
     resumed = executor(chain)
     with pytest.raises(SnapshotError, match=text):
@@ -318,7 +310,7 @@ class Planning:
     input_keys = ("input", "city")
 
     def __init__(self, *decisions: Any) -> None:
-        self.inner = Invoked(*decisions)
+        self.inner = lc.Invoked(*decisions)
 
     def plan(self, intermediate_steps: Any, callbacks: Any = None, **inputs: Any) -> Any:
         return self.inner.decide("plan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
@@ -344,7 +336,7 @@ def test_object_with_plan_is_an_agent(method: str) -> None:
 # Tokens of the models within a runnable.
 
 
-class Speaking(Chain):
+class Speaking(lc.Chain):
     """A runnable whose model streams a text and a tool call to LangChain's callbacks."""
 
     def chunks(self, method: str, inputs: dict[str, Any], config: Any) -> Any:
@@ -390,13 +382,13 @@ class Manager:
 def test_users_callbacks_are_kept() -> None:
     mine, manager = object(), Manager()
     for given, handlers in (([mine], 2), (manager, 1)):
-        chain = Chain(DONE)
+        chain = lc.Chain(DONE)
         list(executor(chain, {"callbacks": given}).stream("q", tokens=True))
         callbacks = chain.configs[0]["callbacks"]
         assert len(getattr(callbacks, "handlers", callbacks)) == handlers
     assert manager.handlers == []
     # A listener is added only for pieces.
-    chain = Chain(DONE)
+    chain = lc.Chain(DONE)
     executor(chain).run("q")
     assert "callbacks" not in chain.configs[0]
 
@@ -413,7 +405,7 @@ LOOP = "it runs a loop of its own, so it is no agent for an executor"
         (3, "return an AgentAction"),
         ([3], "return an AgentAction"),
         ("Final Answer: 3", r"end it with an output parser: prompt \| model \| ReActSingleInputOutputParser\(\)"),
-        (AIMessage(content="3"), r"end it with an output parser: prompt \| model \| ToolsAgentOutputParser\(\)"),
+        (lc.AIMessage(content="3"), r"end it with an output parser: prompt \| model \| ToolsAgentOutputParser\(\)"),
         ({"output": "x"}, LOOP),
         ({"messages": []}, LOOP),
         ({"x": 1}, "return an AgentAction"),
@@ -421,14 +413,14 @@ LOOP = "it runs a loop of its own, so it is no agent for an executor"
 )
 def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) -> None:
     with pytest.raises(AgentError, match=rf"^the agent Chain returned .*; {remedy}"):
-        executor(Chain(decision)).run("q")
+        executor(lc.Chain(decision)).run("q")
 
 
 @cases(
     ("agent", "config", "text"),
     [
-        (Chain, None, "^agent is Chain, a class; make one with create_react_agent, say, or give"),
-        (executor(Chain()), None, r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("),
+        (lc.Chain, None, "^agent is Chain, a class; make one with create_react_agent, say, or give"),
+        (executor(lc.Chain()), None, r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("),
         (lambda steps, inputs: AgentFinish({}), {"tags": []}, "config is for LangChain's runnables; a function has wh"),
     ],
 )
@@ -438,8 +430,8 @@ def test_invalid_agent_is_refused(agent: Any, config: Any, text: str) -> None:
 
 
 def test_function_of_a_runnable_decides_without_a_run() -> None:
-    chain = Chain(ACT)
-    first, second, other = callable_agent(chain), callable_agent(chain), callable_agent(Chain())
+    chain = lc.Chain(ACT)
+    first, second, other = callable_agent(chain), callable_agent(chain), callable_agent(lc.Chain())
     assert first.function == second.function != other.function
     assert hash(first.function) == hash(second.function)
     function: Any = first.function
@@ -451,7 +443,7 @@ def test_function_of_a_runnable_decides_without_a_run() -> None:
 
 
 def test_object_that_can_be_called_is_invoked() -> None:
-    class OldChain(Chain):
+    class OldChain(lc.Chain):
         def __call__(self, inputs: Any) -> Any:
             raise AssertionError("LangChain's chains are not agent functions")
 

@@ -9,22 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import graphexec.messages as gm
 from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, create_tool_calling_agent
 from graphexec.actions import Steps
 from graphexec.agents.tool_calling import read, step_turns
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Message,
-    ModelReply,
-    Reasoning,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
 from graphexec.messages.turns import Conversation
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
@@ -34,7 +24,7 @@ from tests.executor.actors import call, caller_of, echo, fail, messages, observa
 from tests.parameters import cases
 
 
-def run(*replies: ScriptedReply, **settings: Any) -> tuple[DriverResult[Ending], list[list[Message]]]:
+def run(*replies: ScriptedReply, **settings: Any) -> tuple[DriverResult[Ending], list[list[gm.Message]]]:
     """Run the script with every driver; return the result and the messages of its requests."""
     result, requests = run_and_record(
         lambda model: create_tool_calling_agent(model, [echo, fail], system="Be good."),
@@ -45,19 +35,19 @@ def run(*replies: ScriptedReply, **settings: Any) -> tuple[DriverResult[Ending],
     return result, [messages(request) for request in requests]
 
 
-HEAD = [SystemMessage("Be good."), UserMessage("q")]
+HEAD = [gm.SystemMessage("Be good."), gm.UserMessage("q")]
 
 
-def results_follow_calls(conversation: list[Message]) -> bool:
+def results_follow_calls(conversation: list[gm.Message]) -> bool:
     """Return whether the results of the calls follow each message directly and in order."""
     open_calls: list[str] = []
     for message in conversation:
-        if isinstance(message, ToolMessage):
+        if isinstance(message, gm.ToolMessage):
             if not open_calls or open_calls.pop(0) != message.call_id:
                 return False
         elif open_calls:
             return False
-        elif isinstance(message, AssistantMessage):
+        elif isinstance(message, gm.AssistantMessage):
             open_calls = [one.id for one in message.tool_calls]
     return not open_calls
 
@@ -66,20 +56,20 @@ def test_parallel_calls_are_reported_in_order() -> None:
     equal = (call("echo", "x", text="1"), call("echo", "x", text="2"))
     outcome, requests = run(equal, "done")
     assert observations(outcome) == ["1", "2"]
-    assert requests[-1][2:] == [AssistantMessage("", equal), ToolMessage("x", "1"), ToolMessage("x", "2")]
+    assert requests[-1][2:] == [gm.AssistantMessage("", equal), gm.ToolMessage("x", "1"), gm.ToolMessage("x", "2")]
     calls = (call("echo", "a", text="1"), call("fail", "b", text="2"), call("nope", "c"), call("echo", "d", text="4"))
-    outcome, requests = run(ModelReply("Let me see.", calls), "done")
+    outcome, requests = run(gm.ModelReply("Let me see.", calls), "done")
     assert outcome.outcome.output == "done"
     assert statuses(outcome) == ["ok", "error", "unknown_tool", "ok"]
     assert requests == [
         HEAD,
         [
             *HEAD,
-            AssistantMessage("Let me see.", calls),
-            ToolMessage("a", "1"),
-            ToolMessage("b", "fail failed: ValueError: no 2"),
-            ToolMessage("c", "nope is not a valid tool, try one of [echo, fail]."),
-            ToolMessage("d", "4"),
+            gm.AssistantMessage("Let me see.", calls),
+            gm.ToolMessage("a", "1"),
+            gm.ToolMessage("b", "fail failed: ValueError: no 2"),
+            gm.ToolMessage("c", "nope is not a valid tool, try one of [echo, fail]."),
+            gm.ToolMessage("d", "4"),
         ],
     ]
 
@@ -88,12 +78,12 @@ A, B = call("echo", "a", text="1"), call("echo", "b", text="2")
 
 
 @cases("calls", [(A, B), (call("echo", "same", text="1"),) * 3, (call("echo", "", text="1"),) * 3])
-def test_each_reply_is_a_separate_message(calls: tuple[ToolCall, ...]) -> None:
+def test_each_reply_is_a_separate_message(calls: tuple[gm.ToolCall, ...]) -> None:
     _, requests = run(*calls, "done")
     assert requests[-1][2:] == [
         message
         for one in calls
-        for message in (AssistantMessage("", (one,)), ToolMessage(one.id, "2" if one is B else "1"))
+        for message in (gm.AssistantMessage("", (one,)), gm.ToolMessage(one.id, "2" if one is B else "1"))
     ]
 
 
@@ -109,13 +99,13 @@ def test_each_reply_is_a_separate_message(calls: tuple[ToolCall, ...]) -> None:
     ],
 )
 def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: str) -> None:
-    calls = (call("echo", "a", text="1"), ToolCall("b", "echo", arguments))
-    outcome, requests = run(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
+    calls = (call("echo", "a", text="1"), gm.ToolCall("b", "echo", arguments))
+    outcome, requests = run(gm.ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
     assert statuses(outcome) == ["parse_error"]
     assert outcome.spent["tool_calls"] == 0
     assistant, user = requests[-1][2:]
-    assert assistant == AssistantMessage(f'Hm.\necho({{"text": "1"}})\necho({arguments})')
-    assert isinstance(user, UserMessage)
+    assert assistant == gm.AssistantMessage(f'Hm.\necho({{"text": "1"}})\necho({arguments})')
+    assert isinstance(user, gm.UserMessage)
     assert user.content.startswith("The arguments of the call to echo are not a JSON object: ")
     assert says in user.content
     assert user.content.endswith("Call it again.")
@@ -123,17 +113,17 @@ def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: st
 
 @cases(("arguments", "tool_input"), [('```json\n{"text": "a"}\n```', {"text": "a"}), ("", {}), ("{}", {})])
 def test_only_complete_arguments_are_read(arguments: str, tool_input: dict[str, str]) -> None:
-    decision = read(ModelReply("", (ToolCall("a", "echo", arguments),)))
+    decision = read(gm.ModelReply("", (gm.ToolCall("a", "echo", arguments),)))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == tool_input
     with pytest.raises(ParseError) as raised:
-        read(ModelReply("", (ToolCall("a", "echo", '{"text": "hal'),), finish_reason="length"))
+        read(gm.ModelReply("", (gm.ToolCall("a", "echo", '{"text": "hal'),), finish_reason="length"))
     assert "cut at the token limit" in str(raised.value.observation)
 
 
 @cases("content", ["42", "", "☃ \n"])
 def test_reply_without_calls_is_the_answer(content: str) -> None:
-    decision = read(ModelReply(content))
+    decision = read(gm.ModelReply(content))
     assert isinstance(decision, AgentFinish)
     assert decision.return_values == {"output": content}
 
@@ -141,23 +131,23 @@ def test_reply_without_calls_is_the_answer(content: str) -> None:
 def test_every_request_has_the_tools() -> None:
     model = ScriptedModel([call("echo", text="a"), "done"])
     caller_of(model, echo).run("q")
-    assert all(isinstance(request, ChatRequest) and request.tools == (echo.spec,) for request in model.requests)
+    assert all(isinstance(request, gm.ChatRequest) and request.tools == (echo.spec,) for request in model.requests)
 
 
 def test_dropped_steps_are_not_sent_as_calls() -> None:
-    decision = read(ModelReply("", (A, B)))
+    decision = read(gm.ModelReply("", (A, B)))
     assert not isinstance(decision, AgentFinish)
     conversation = list(Conversation((), Steps([AgentStep(decision[1], "2")]), step_turns))
-    assert conversation == [AssistantMessage("", (B,)), ToolMessage("b", "2")]
+    assert conversation == [gm.AssistantMessage("", (B,)), gm.ToolMessage("b", "2")]
     # An action of the user's is sent as text.
     custom = AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})
     sent = list(Conversation((), Steps([custom]), step_turns))
-    assert sent == [AssistantMessage("I look it up."), UserMessage('{"found":1}')]
+    assert sent == [gm.AssistantMessage("I look it up."), gm.UserMessage('{"found":1}')]
 
 
 @cases(("finish", "why"), [("length", "cut at the token limit; allow longer"), ("stop", "ask again")])
 def test_reasoning_alone_is_no_answer(finish: Any, why: str) -> None:
-    thoughts = ModelReply(" ", finish_reason=finish, reasoning=(Reasoning("Hm."),))
+    thoughts = gm.ModelReply(" ", finish_reason=finish, reasoning=(gm.Reasoning("Hm."),))
     with pytest.raises(ParseError, match=f"has reasoning, but neither an answer nor a call: .*{why}"):
         read(thoughts)
     outcome, _ = run(thoughts, "done", handle_parsing_errors=True)
@@ -165,21 +155,21 @@ def test_reasoning_alone_is_no_answer(finish: Any, why: str) -> None:
 
 
 def test_reasoning_is_sent_back_with_its_calls() -> None:
-    thoughts = (Reasoning("Hm.", '{"signature":"x"}', "anthropic"),)
-    _, requests = run(ModelReply("", (call("echo", "a", text="1"),), reasoning=thoughts), "done")
+    thoughts = (gm.Reasoning("Hm.", '{"signature":"x"}', "anthropic"),)
+    _, requests = run(gm.ModelReply("", (call("echo", "a", text="1"),), reasoning=thoughts), "done")
     sent = requests[1][2]
-    assert isinstance(sent, AssistantMessage)
+    assert isinstance(sent, gm.AssistantMessage)
     assert sent.reasoning == thoughts
 
 
 @cases("choice", ["required", "echo"])
 def test_forced_call_ends_with_the_first_call(choice: str) -> None:
-    broken = ModelReply("", (ToolCall("a", "echo", "{"),))
+    broken = gm.ModelReply("", (gm.ToolCall("a", "echo", "{"),))
     model = ScriptedModel([broken, call("echo", text="1"), call("echo", text="2"), "done"])
     agent = create_tool_calling_agent(model, [echo, fail], tool_choice=choice)
     executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_parsing_errors=True)
     assert executor.run("q").output == "done"
-    choices = [request.tool_choice for request in model.requests if isinstance(request, ChatRequest)]
+    choices = [request.tool_choice for request in model.requests if isinstance(request, gm.ChatRequest)]
     assert choices == [choice, choice, "auto", "auto"]
 
 
@@ -194,12 +184,12 @@ def test_invalid_tool_choice_is_refused(choice: Any) -> None:
 
 IDS = st.sampled_from(["", "a", "b", "c"])
 REPLIES = st.lists(IDS, min_size=1, max_size=4).map(
-    lambda ids: ModelReply("", tuple(call("echo", one, text=one) for one in ids))
+    lambda ids: gm.ModelReply("", tuple(call("echo", one, text=one) for one in ids))
 )
 
 
-@given(st.lists(REPLIES | st.just(ModelReply("", (ToolCall("a", "echo", "{"),))), max_size=6), st.data())
-def test_every_result_follows_its_call_for_any_ids(replies: list[ModelReply], data: st.DataObject) -> None:
+@given(st.lists(REPLIES | st.just(gm.ModelReply("", (gm.ToolCall("a", "echo", "{"),))), max_size=6), st.data())
+def test_every_result_follows_its_call_for_any_ids(replies: list[gm.ModelReply], data: st.DataObject) -> None:
     steps: list[AgentStep] = []
     for reply in replies:
         try:
@@ -212,5 +202,5 @@ def test_every_result_follows_its_call_for_any_ids(replies: list[ModelReply], da
         steps.extend(AgentStep(action, action.tool_input) for action in decision[dropped:])
     conversation = list(Conversation((), Steps(steps), step_turns))
     assert results_follow_calls(conversation)
-    results = [message for message in conversation if isinstance(message, ToolMessage)]
+    results = [message for message in conversation if isinstance(message, gm.ToolMessage)]
     assert len(results) == sum(step.status == "ok" for step in steps)

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from graphexec import AgentExecutor, create_agent, create_structured_agent, tool
+from graphexec import AgentExecutor, InputError, create_agent, create_structured_agent, tool
 from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
-from graphexec.errors import InputError
 from graphexec.messages import ChatRequest
 from graphexec.models import LocalModel, OpenAICompatible, ScriptedModel
 from tests.parameters import cases

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import graphexec.nodes
-from graphexec import AgentExecutor, AskHuman, Snapshot, create_tool_calling_agent, snapshot_of, tool
+from graphexec import AgentExecutor, Answered, AskHuman, Event, Snapshot, create_tool_calling_agent, snapshot_of, tool
 from graphexec.kernel.effects import members_of
-from graphexec.kernel.events import Answered, Event
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, Review, ReviewCall

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import messages
+from graphexec import InputError, ModelError, messages
 from graphexec.actions import run_of
-from graphexec.errors import InputError, ModelError
 from graphexec.models import ScriptedModel
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply

@@ -135,13 +135,10 @@ def test_run_is_stored_and_resumed_after_each_request() -> None:
 def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         escalate(ScriptedModel([]), **options)
-    with pytest.raises(InputError):
-        escalate(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
-def test_effect_has_a_public_base() -> None:
     (kind,) = escalate(ScriptedModel([])).handlers
     assert issubclass(kind, AskStronger)
+    with pytest.raises(InputError):
+        escalate(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @settings(max_examples=30, deadline=None)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Asks, GraphError, InputError, ask, create_tool_calling_agent, node
-from graphexec.actions import AgentFinish
+from graphexec import AgentExecutor, AgentFinish, Asks, GraphError, InputError, ask, create_tool_calling_agent, node
 from graphexec.effects import CallModel
 from graphexec.errors import NodeError
 from graphexec.executor import Ready

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, node
-from graphexec.errors import InputError
+from graphexec import AgentExecutor, AgentFinish, InputError, node, tool
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.nodes import handoffs
 from graphexec.testing import verify_termination
-from graphexec.tools import tool
 from tests.nodes.shelf import run_in_pieces
 from tests.nodes.test_sub_agents import asked, calls, executor_of, models_of, steps_of
 from tests.parameters import cases

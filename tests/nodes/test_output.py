@@ -194,8 +194,7 @@ class TestForms:
         turns = executor.iter("Which?")
         list(turns)
         assert turns.result.output == City(name="Paris", people=2)
-
-    def test_steps_stay_typed(self) -> None:
+        # Copies of an executor stay typed.
         executor = make(PARIS).with_limits(make(PARIS).limits)
         assert executor.with_graph(executor.graph).run("Which?").output == City(name="Paris", people=2)
         assert executor.with_handlers({}).run("Which?").output == City(name="Paris", people=2)
@@ -236,14 +235,14 @@ class TestRequests:
         assert asked.first.schema == City.model_json_schema()
         assert system_of(asked.first.messages) == "Your final answer is JSON with the fields name, people."
         assert executor.agent.kind == "tool_calling"
+        plain = gx.create_agent(ScriptedModel(["hi"]))
+        assert executor.unplug("output_type").graph.edges == plain.graph.edges
 
-    def test_schema_of_a_reply_is_an_object(self) -> None:
+    def test_schema_of_a_reply_is_an_object_or_none(self) -> None:
         asked = Asked('{"answer": [1]}')
         assert gx.create_agent(asked, output_type=list[int]).run("Which?").output == [1]
         assert asked.first.schema is not None
         assert asked.first.schema["required"] == ["answer"]
-
-    def test_text_has_no_schema(self) -> None:
         asked = Asked("hello")
         assert gx.create_agent(asked, output_type=str).run("Hi").output == "hello"
         assert asked.first.schema is None
@@ -293,11 +292,6 @@ class TestRequests:
 def test_invalid_types_are_refused(mistake: Callable[[], object], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):
         mistake()
-
-
-def test_unplug_restores_the_machine() -> None:
-    plain = gx.create_agent(ScriptedModel(["hi"]))
-    assert plain.plug(output_type(City)).unplug("output_type").graph.edges == plain.graph.edges
 
 
 JSON = st.recursive(
