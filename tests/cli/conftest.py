@@ -1,12 +1,13 @@
-"""The environment of commands, and a folder with machines."""
+"""The environment of commands, a folder with machines, and weights that cannot be downloaded."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from graphexec.errors import WeightsError
+from graphexec.models.local import weights
 from tests.cli.machines_of_mine import FILES, lay_out
 from tests.cli.terminals import OURS
 
@@ -19,11 +20,17 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[re
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    lay_out(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for name in FILES:
-        # Forget the imports of a command afterwards.
-        monkeypatch.setitem(sys.modules, name, sys)
-        monkeypatch.delitem(sys.modules, name)
-    return tmp_path
+    return lay_out(tmp_path, monkeypatch, FILES)
+
+
+@pytest.fixture
+def pulled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the requested weights; each download fails."""
+    names: list[str] = []
+
+    def pull(name: str) -> Path:
+        names.append(name)
+        raise WeightsError("there is no net")
+
+    monkeypatch.setattr(weights, "pull", pull)
+    return names

@@ -41,7 +41,6 @@ def answer_text(answer: str) -> str:
 
 
 def native_tool_call(tool: str, **arguments: Any) -> dict[str, Any]:
-    """Return a message with a native tool call."""
     function = {"name": tool, "arguments": json.dumps(arguments)}
     return {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
 
@@ -87,12 +86,8 @@ def serving(replies: Sequence[Reply]) -> Generator[Conversation]:
                 reply = Response(200, completion_of(reply, body["model"]))
             content = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
             self.send_response(reply.status)
-            headers = {
-                "content-type": "application/json",
-                "content-length": str(len(content.encode())),
-                **reply.headers,
-            }
-            for name, value in headers.items():
+            length = {"content-length": str(len(content.encode()))}
+            for name, value in {"content-type": "application/json", **length, **reply.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content.encode())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 # The user's modules, by name.
 FILES = {
@@ -97,7 +101,12 @@ class Company:
 }
 
 
-def lay_out(folder: Path) -> None:
-    """Write the files into a folder."""
-    for name, text in FILES.items():
+def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch, modules: Mapping[str, str]) -> Path:
+    """Go into a folder with these modules; forget afterwards that a command has imported them."""
+    for name, text in modules.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
+        monkeypatch.setitem(sys.modules, name, sys)
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    return folder

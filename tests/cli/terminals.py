@@ -35,14 +35,11 @@ OURS = {"FORCE_COLOR", "NO_COLOR", "COLUMNS", "OPENAI_API_KEY", "OPENAI_BASE_URL
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal."""
-
     def isatty(self) -> bool:
         return True
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a subprocess."""
     return {**{name: value for name, value in os.environ.items() if name not in OURS}, **more}
 
 
@@ -73,7 +70,6 @@ def refused(*arguments: str) -> str:
 
 
 def program(*arguments: str, cwd: Path | None = None, **more: str) -> Ended:
-    """Run a command as a subprocess, to its end."""
     ended = subprocess.run(
         [*ARGUMENTS, *arguments],
         capture_output=True,
@@ -109,7 +105,6 @@ class Program:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill the subprocess and close its pipes."""
         self.process.kill()
         self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
@@ -147,7 +142,6 @@ class Program:
         return self.end()
 
     def end(self) -> Ended:
-        """Wait for the end."""
         assert self.process.stdout is not None
         code = self.process.wait(PATIENCE)
         out = self.process.stdout.read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from graphexec.models import OpenAICompatible, ScriptedModel
 from graphexec.models.local import weights
 from graphexec.models.provider_names import is_own_server
 from tests.cli.conversations import Reply, Response, Silence, native_tool_call, serving
+from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import command
 from tests.executor.actors import echo
 from tests.parameters import cases
@@ -52,7 +52,6 @@ def fails_with(variable: str, value: str, *arguments: str) -> Case:
 
 
 def refused(status: int, body: Any = "", *options: str) -> Case:
-    """A question that a server refuses."""
     asking = ("run", "q", "--model", "m", "--base-url", "{url}", "--agent", "tool_calling", "--retries", "0")
     return Case((*asking, *options), Response(status, body), code=1)
 
@@ -69,125 +68,103 @@ def stopped(*options: str) -> Case:
 NOWHERE = "http://127.0.0.1:9/v1"
 TALK = ("run", "q", "--model", "m", "--base-url", NOWHERE, "--agent", "tool_calling")
 
-CASES: dict[str, Case] = {
-    # The model's name and address.
-    "unknown model": fails("run", "q", "--model", "gtp-5"),
-    "unknown provider": fails("run", "q", "--model", "opnai:gpt-5"),
-    "model without name": fails("run", "q", "--model", "openai:"),
-    "only a provider": fails("run", "q", "--model", "groq"),
-    "local tag": fails("run", "q", "--model", "mistral:7b"),
-    "bare llama": fails("run", "q", "--model", "llama3.2"),
-    "unknown weights": fails("run", "q", "--model", "local:smolm"),
-    "azure": fails("run", "q", "--model", "azure:gpt-5"),
-    "bedrock": fails("run", "q", "--model", "bedrock:nova"),
-    "vertex": fails("run", "q", "--model", "vertexai:gemini-2.5-pro"),
-    "bedrock name": fails("run", "q", "--model", "us.anthropic.claude-sonnet-4-20250514-v1:0"),
-    "address as model": fails("run", "q", "--model", "http://127.0.0.1/v1"),
-    "empty model": fails("run", "q", "--model", ""),
-    "slash": fails("run", "q", "--model", "openai/gpt-5-mini"),
-    "address without scheme": fails("run", "q", "--model", "m", "--base-url", "127.0.0.1:9"),
-    "address without model": fails("run", "q", "--base-url", "http://127.0.0.1:9/v1"),
-    "no such weights file": fails("run", "q", "--gguf", "no.gguf"),
-    "invalid weights file": fails("run", "q", "--gguf", "notes.txt", code=1),
-    "two models": fails("run", "q", "--gguf", "notes.txt", "--model", "m"),
-    "local retries": fails("run", "q", "--model", "local", "--retries", "1"),
-    # Keys.
-    "missing key": fails("run", "q", "--model", "openai:gpt-5-mini", code=1),
-    "missing key of Anthropic": fails("run", "q", "--model", "anthropic:claude-sonnet-4-5", code=1),
-    "missing key of Groq": fails("run", "q", "--model", "groq:llama-3.3-70b", code=1),
-    "blank in key": fails_with("OPENAI_API_KEY", "a b", "--model", "gpt-5-mini"),
-    "invalid address": fails_with("OPENAI_BASE_URL", "here", "--model", "m"),
-    # Servers.
-    "refused key": refused(401, error("Incorrect API key provided")),
-    "forbidden": refused(403, error("no")),
-    "unknown model at the server": refused(404, error("no such model", code="model_not_found")),
-    "bad request": refused(400, error("temperature is too high")),
-    "bad request with image": refused(400, error("bad"), "--image", "https://example.org/a.png"),
-    "image refused": refused(400, error("images are not supported"), "--image", "https://example.org/a.png"),
-    "too many requests": refused(429, error("slow down")),
-    "no quota": refused(429, error("no quota", code="insufficient_quota")),
-    "server failed": refused(500, error("oops")),
-    "overflow": refused(400, error("maximum context length is 10 tokens", code="context_length_exceeded")),
-    "redirect": refused(302, ""),
-    "not JSON": refused(200, "<html>"),
-    "no choices": refused(200, {"choices": []}),
-    "error in reply": refused(200, error("broken")),
-    "no connection": Case((*TALK, "--retries", "0"), code=1),
-    "no connection to Ollama": fails_with("OLLAMA_BASE_URL", NOWHERE, "--model", "ollama:qwen3", "--retries", "0"),
-    "timeout": replace(refused(0, "", "--timeout", "0.2"), reply=Silence()),
-    # Limits.
-    "iterations": stopped("--max-iterations", "1"),
-    "no iterations": stopped("--max-iterations", "0"),
-    "model calls": stopped("--max-model-calls", "1"),
-    "tool calls": stopped("--max-tool-calls", "0"),
-    "tokens": stopped("--max-tokens", "5"),
-    "seconds": stopped("--max-seconds", "0"),
-    "fan-out": stopped("--limit", "fan_out=0"),
-    "negative limit": fails(*TALK, "--limit", "tokens=-1"),
-    "fraction": fails(*TALK, "--limit", "iterations=1.5"),
-    "infinite": fails(*TALK, "--limit", "seconds=inf"),
-    "no limit": fails(*TALK, "--limit", "iterations=none"),
-    "unknown limit": fails(*TALK, "--limit", "token=5"),
-    "limit without value": fails(*TALK, "--limit", "tokens"),
-    "cost of nothing": fails(*TALK, "--limit", "cost=0"),
-    "cost without price": Case((*TALK, "--limit", "cost=1")),
-    "set twice": fails(*TALK, "--limit", "tokens=5", "--max-tokens", "5"),
-    # Settings of the agent.
-    "examples": fails(*TALK, "--example", "q => a"),
-    "example": fails("run", "q", "--agent", "structured", "--example", "q"),
-    "memory of react": fails("run", "q", "--agent", "react", "--memory", "talk.jsonl"),
-    "memory is a folder": fails(*TALK, "--memory", "."),
-    "memory in no folder": fails(*TALK, "--memory", "no/talk.jsonl"),
-    "memory has another name": fails(*TALK, "--memory", "x" * 300),
-    "memory is not a conversation": fails(*TALK, "--memory", "notes.txt"),
-    "cache in no folder": fails(*TALK, "--cache", "no/replies.db"),
-    "cache in memory": fails(*TALK, "--cache", ":memory:"),
-    "cache is not a database": fails(*TALK, "--cache", "notes.txt"),
-    "image is not there": fails(*TALK, "--image", "no.png"),
-    "image is text": fails(*TALK, "--image", "notes.txt"),
-    "tools are not there": fails(*TALK, "--tools", "nowhere:tool"),
-    "tools without object": fails(*TALK, "--tools", "mine:"),
-    "tools with a comma": fails(*TALK, "--tools", "mine:a,mine:b"),
-    "record in no folder": fails(*TALK, "--record", "no/trace.jsonl"),
-    "certificate in no folder": fails(*TALK, "--certificate", "no/proof.json"),
-    # Words.
-    "no question": fails("run"),
-    "empty question": fails("run", ""),
-    "two words": fails("run", "two", "words"),
-    "no such file": fails("run", "nowhere.py:executor", "q"),
-    "no such executor": fails("run", "mine.py:executr", "q"),
-    "not an executor": fails("run", "mine.py:number", "q"),
-    "a graph": fails("run", "mine.py:machine", "q"),
-    "option of the agent": fails("run", "mine.py:executor", "q", "--model", "m"),
-    "input": fails("run", "q", "--input", "a=b"),
-    # Options of other programs.
-    **{f"option {name}": fails("run", "q", name, "x") for name in ("-m", "--provider", "--api-key", "--system-prompt")},
-    **{f"option {name}": fails("run", "q", name, "x") for name in ("--prompt", "--tool", "--images", "--max-steps")},
-    **{f"option {name}": fails("run", "q", name) for name in ("--stream", "--verbose")},
-    # The other commands.
-    "check nothing": fails("check", "nowhere"),
-    "check a folder": fails("check", "."),
-    "check with ignore": fails("check", "mine:machine", "--ignore", "GX027"),
-    "check with own limits": fails("check", "mine:executor", "--max-iterations", "3"),
-    "check with a wrong limit": fails("check", "mine:machine", "--limit", "tokens"),
-    "check with a negative limit": fails("check", "mine:machine", "--limit", "tokens=-1"),
-    "check two with a certificate": fails("check", "mine:machine", "mine:executor", "--certificate", "proof.json"),
-    "draw nothing": fails("draw", "mine:nothing"),
-    "draw to no suffix": fails("draw", "mine:machine", "-o", "machine"),
-    "draw no run": fails("draw", "--run", "no.jsonl"),
-    "view nothing": fails("view", "no.jsonl"),
-    "view no trace": fails("view", "notes.txt"),
-    "view twice": fails("view", "notes.txt", "--timeline", "--sequence"),
-    "view a port": fails("view", "notes.txt", "--port", "80"),
-    "view live stdin": fails("view", "-", "--live"),
-    "audit nothing": fails("audit", "no.jsonl", "no.json"),
-    "audit no trace": fails("audit", "notes.txt", "notes.txt"),
-    "export nothing": fails("export", "mine:nothing", "--format", "tla"),
-    "diff nothing": fails("diff", "mine:machine", "mine:nothing"),
-    "pull nothing": fails("models", "pull", "smollm3", code=1),
-    "unknown command": fails("ask", "q"),
-    "unknown command of models": fails("models", "download"),
+MODELS = [
+    *(
+        "gtp-5",
+        "opnai:gpt-5",
+        "openai:",
+        "groq",
+        "mistral:7b",
+        "llama3.2",
+        "local:smolm",
+        "azure:gpt-5",
+        "bedrock:nova",
+    ),
+    *("vertexai:gemini-2.5-pro", "us.anthropic.claude-sonnet-4-20250514-v1:0", "http://127.0.0.1/v1", ""),
+    "openai/gpt-5-mini",
+]
+# Options of a question to a server, with values that are refused.
+OPTIONS = {
+    "--limit": ["tokens=-1", "iterations=1.5", "seconds=inf", "iterations=none", "token=5", "tokens", "cost=0"],
+    "--example": ["q => a"],
+    "--memory": [".", "no/talk.jsonl", "x" * 300, "notes.txt"],
+    "--cache": ["no/replies.db", ":memory:", "notes.txt"],
+    "--image": ["no.png", "notes.txt"],
+    "--tools": ["nowhere:tool", "mine:", "mine:a,mine:b"],
+    "--record": ["no/trace.jsonl"],
+    "--certificate": ["no/proof.json"],
 }
+OF_OTHERS = [*("-m", "--provider", "--api-key", "--system-prompt", "--prompt", "--tool", "--images", "--max-steps")]
+LIMITS = [
+    *("--max-iterations=1", "--max-iterations=0", "--max-model-calls=1", "--max-tool-calls=0", "--max-tokens=5"),
+    *("--max-seconds=0", "--limit=fan_out=0"),
+]
+IMAGE = ("--image", "https://example.org/a.png")
+
+CASES: list[Case] = [
+    # The model's name, its address and its weights.
+    *(fails("run", "q", "--model", name) for name in MODELS),
+    fails("run", "q", "--model", "m", "--base-url", "127.0.0.1:9"),
+    fails("run", "q", "--base-url", NOWHERE),
+    fails("run", "q", "--gguf", "no.gguf"),
+    fails("run", "q", "--gguf", "notes.txt", code=1),
+    fails("run", "q", "--gguf", "notes.txt", "--model", "m"),
+    fails("run", "q", "--model", "local", "--retries", "1"),
+    # Keys.
+    fails("run", "q", "--model", "openai:gpt-5-mini", code=1),
+    fails("run", "q", "--model", "anthropic:claude-sonnet-4-5", code=1),
+    fails("run", "q", "--model", "groq:llama-3.3-70b", code=1),
+    fails_with("OPENAI_API_KEY", "a b", "--model", "gpt-5-mini"),
+    fails_with("OPENAI_BASE_URL", "here", "--model", "m"),
+    # Servers.
+    refused(401, error("Incorrect API key provided")),
+    refused(403, error("no")),
+    refused(404, error("no such model", code="model_not_found")),
+    refused(400, error("temperature is too high")),
+    refused(400, error("bad"), *IMAGE),
+    refused(400, error("images are not supported"), *IMAGE),
+    refused(429, error("slow down")),
+    refused(429, error("no quota", code="insufficient_quota")),
+    refused(500, error("oops")),
+    refused(400, error("maximum context length is 10 tokens", code="context_length_exceeded")),
+    refused(302, ""),
+    refused(200, "<html>"),
+    refused(200, {"choices": []}),
+    refused(200, error("broken")),
+    Case((*TALK, "--retries", "0"), code=1),
+    fails_with("OLLAMA_BASE_URL", NOWHERE, "--model", "ollama:qwen3", "--retries", "0"),
+    replace(refused(0, "", "--timeout", "0.2"), reply=Silence()),
+    # Limits, and settings of the agent.
+    *(stopped(option) for option in LIMITS),
+    *(fails(*TALK, option, value) for option, values in OPTIONS.items() for value in values),
+    Case((*TALK, "--limit", "cost=1")),
+    fails(*TALK, "--limit", "tokens=5", "--max-tokens", "5"),
+    fails("run", "q", "--agent", "structured", "--example", "q"),
+    fails("run", "q", "--agent", "react", "--memory", "talk.jsonl"),
+    # Questions, targets, and options of other programs.
+    *(fails("run", *words) for words in ([], [""], ["two", "words"], ["nowhere.py:executor", "q"])),
+    fails("run", "mine.py:executor", "q", "--model", "m"),
+    *(fails("run", f"mine.py:{name}", "q") for name in ("executr", "number", "machine")),
+    fails("run", "q", "--input", "a=b"),
+    *(fails("run", "q", name, "x") for name in OF_OTHERS),
+    *(fails("run", "q", name) for name in ("--stream", "--verbose")),
+    # The other commands.
+    *(fails("check", target) for target in ("nowhere", ".")),
+    fails("check", "mine:machine", "--ignore", "GX027"),
+    fails("check", "mine:executor", "--max-iterations", "3"),
+    *(fails("check", "mine:machine", "--limit", limit) for limit in ("tokens", "tokens=-1")),
+    fails("check", "mine:machine", "mine:executor", "--certificate", "proof.json"),
+    *(fails("draw", *words) for words in (["mine:nothing"], ["mine:machine", "-o", "machine"], ["--run", "no.jsonl"])),
+    *(fails("view", *words) for words in (["no.jsonl"], ["notes.txt"], ["-", "--live"])),
+    fails("view", "notes.txt", "--timeline", "--sequence"),
+    fails("view", "notes.txt", "--port", "80"),
+    *(fails("audit", *files) for files in (["no.jsonl", "no.json"], ["notes.txt", "notes.txt"])),
+    fails("export", "mine:nothing", "--format", "tla"),
+    fails("diff", "mine:machine", "mine:nothing"),
+    fails("models", "pull", "smollm3", code=1),
+    fails("models", "download"),
+    fails("ask", "q"),
+]
 
 MINE = """
 from graphexec import AgentExecutor, AgentFinish
@@ -217,29 +194,16 @@ PYTHON = re.compile(
 
 
 def options_of(arguments: tuple[str, ...]) -> set[str]:
-    """Return the options of the command of these arguments."""
     first, *rest = arguments or ("",)
     found: Any = load_command(first) if first in COMMANDS else get_command(app)
     for word in rest:
         found = getattr(found, "commands", {}).get(word, found)
-    return {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)} | {
-        "-h",
-        "--help",
-    }
+    return {"-h", "--help"}.union(*((*one.opts, *one.secondary_opts) for one in found.params))
 
 
-def write_mine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Go into a folder with a user's module."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    Path("mine.py").write_text(MINE, encoding="utf-8")
-
-
-@cases("name", CASES)
-def test_errors_name_options_of_their_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = CASES[name]
-    write_mine(monkeypatch, tmp_path)
+@cases("case", CASES)
+def test_errors_name_options_of_their_command(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out(tmp_path, monkeypatch, {"mine": MINE})
     Path("notes.txt").write_text("milk, eggs\n" * 9, encoding="utf-8")
     for variable in ("ANTHROPIC_API_KEY", "GROQ_API_KEY", "OLLAMA_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
@@ -355,10 +319,8 @@ def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
     assert replace_limit_code(remedy) == expected
 
 
-def test_check_names_options_for_graphs_and_python_for_executors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_mine(monkeypatch, tmp_path)
+def test_check_names_options_for_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out(tmp_path, monkeypatch, {"mine": MINE})
     ended = command("check", "mine:executor", "mine:machine")
     assert ended.code == 0
     of_executor, of_machine = ended.out.split("mine:machine  ")

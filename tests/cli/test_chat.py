@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -92,9 +93,8 @@ class Session:
         out: io.StringIO | None = None,
     ) -> None:
         self.model = model or Streaming(replies)
-        self.executor = executor or gx.AgentExecutor(
-            agent=gx.create_structured_agent(self.model, [double], rules=()), tools=[double], handle_parsing_errors=True
-        )
+        agent = gx.create_structured_agent(self.model, [double], rules=())
+        self.executor = executor or gx.AgentExecutor(agent=agent, tools=[double], handle_parsing_errors=True)
         self.out, self.err = out or io.StringIO(), io.StringIO() if out is None else Terminal()
         named = NamedExecutor(self.executor, "scripted", "structured")
         self.chat = Chat(named, make_earlier_turns(self.executor, file), self.out, self.err, quiet=quiet)
@@ -105,7 +105,6 @@ class Session:
 
     @property
     def printed(self) -> str:
-        """The answers, without styles."""
         return re.sub(r"\x1b\[[0-?]*[@-~]", "", self.out.getvalue())
 
     @property
@@ -115,7 +114,6 @@ class Session:
         return "\n".join(line.rstrip() for line in plain.splitlines())
 
     def requested(self, number: int) -> str:
-        """Return the request of this number as text."""
         return str(self.model.requests[number])
 
 
@@ -142,15 +140,12 @@ LONG = answer_text("A somewhat longer answer.")
 DOUBLED = [tool_call_text("double", number=2), answer_text("It is 4.")]
 
 
-def test_next_turn_knows_the_earlier_ones() -> None:
+def test_next_turn_knows_the_earlier_ones(tmp_path: Path) -> None:
     session = Session([HELLO, KNOWN], out=Pieces())
     assert session.say("My name is Ada.", "What is my name?") == 0
     assert session.out.getvalue() == "Hello, Ada.\nYour name is Ada.\n"
     assert "My name is Ada." in session.requested(1)
     assert "Hello, Ada." in session.requested(1)
-
-
-def test_next_chat_continues_the_file(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     Session([HELLO], file=file).say("My name is Ada.")
     assert FileHistory(file).turns() == (Turn("My name is Ada.", "Hello, Ada."),)
@@ -161,7 +156,7 @@ def test_next_chat_continues_the_file(tmp_path: Path) -> None:
     assert len(inputs_in(file)) == 2
 
 
-def test_executor_keeps_its_own_memory(tmp_path: Path) -> None:
+def test_agents_remember_in_their_own_way(tmp_path: Path) -> None:
     model, memory = Streaming([HELLO, KNOWN]), BufferMemory(as_messages=True)
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
     session = Session(executor=executor)
@@ -170,16 +165,10 @@ def test_executor_keeps_its_own_memory(tmp_path: Path) -> None:
     assert str(model.requests[1]).count("My name is Ada.") == 1
     session.say("/clear")
     assert memory.history.turns() == ()
-
-
-def test_agent_without_history_has_no_memory(tmp_path: Path) -> None:
     executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), [double]), tools=[double])
     assert make_earlier_turns(executor, None) == EarlierTurns("input")
     with pytest.raises(UsageError, match="--memory: the react agent takes no earlier messages; leave it out"):
         make_earlier_turns(executor, tmp_path / "talk.jsonl")
-
-
-def test_function_agent_gets_the_conversation() -> None:
     seen: list[Mapping[str, Any]] = []
 
     def agent(_steps: object, inputs: dict[str, Any]) -> gx.AgentFinish:
@@ -202,9 +191,6 @@ def test_answer_is_printed_while_it_comes() -> None:
     out.on_write = seen.set
     assert Session(model=Streaming([LONG], seen), out=out).say("What is it?") == 0
     assert out.getvalue() == "A somewhat longer answer.\n"
-
-
-def test_output_is_made_for_the_terminal() -> None:
     call = ModelReply("Let me see what this is.", (ToolCall("1", "double", '{"number": 2}'),))
     agent = gx.create_tool_calling_agent(Streaming([call, "It is 4."]), [double])
     session = Session(executor=gx.AgentExecutor(agent=agent, tools=[double]), out=Pieces())
@@ -261,13 +247,19 @@ def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
     assert inputs_in(file) == ["My name is Ada.", "What is my name?"]
 
 
-def test_ctrl_c_interrupts_the_answer_and_not_the_chat(tmp_path: Path) -> None:
+def test_ctrl_c_interrupts_the_answer_and_not_the_chat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "talk.jsonl"
     session = Session([KeyboardInterrupt(), KNOWN], file=file, out=Pieces())
     hold_chat(session.chat, reader_of(["Say it.", "And now?", "/quit", "never read"]))
     assert session.out.getvalue() == "Your name is Ada.\n"
     assert "Interrupted after 0 steps; this turn is not remembered" in session.notes
     assert inputs_in(file) == ["And now?"]
+    session = Session([HELLO], out=Pieces())
+    hold_chat(session.chat, reader_of([KeyboardInterrupt(), "Hello"]))
+    assert session.out.getvalue() == "Hello, Ada.\n"
+    assert "(Ctrl-D or /quit leaves)" in capsys.readouterr().err
+    session = Session([KeyboardInterrupt(), HELLO])
+    assert (session.say("one", "two"), session.out.getvalue()) == (130, "")
 
 
 def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
@@ -287,32 +279,18 @@ def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
     assert "What is it?" not in session.requested(1)
 
 
-def test_ctrl_c_between_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session([HELLO], out=Pieces())
-    hold_chat(session.chat, reader_of([KeyboardInterrupt(), "Hello"]))
-    assert session.out.getvalue() == "Hello, Ada.\n"
-    assert "(Ctrl-D or /quit leaves)" in capsys.readouterr().err
-    session = Session([KeyboardInterrupt(), HELLO])
-    assert (session.say("one", "two"), session.out.getvalue()) == (130, "")
-
-
-def test_unsaved_turn_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session = Session([HELLO, KNOWN], file=tmp_path / "talk.jsonl")
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileHistory, "add", refuse)
         assert session.say("one") == 1
     assert session.out.getvalue() == "Hello, Ada.\n"
     assert "this turn is not remembered" in capsys.readouterr().err
     assert session.say("two") == 0
-
-
-def test_damaged_file_does_not_end_the_chat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "talk.jsonl"
     session = Session([HELLO, KNOWN], file=file)
     assert session.say("one") == 0
@@ -369,7 +347,9 @@ def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
     assert "Proved: every run ends" in text
 
 
-def test_page_of_the_last_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_of_runs_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = Session([HELLO])
     assert session.say("/page") == 2
     assert capsys.readouterr().err == "graphexec: /page: there is no run yet; ask something first\n"
@@ -384,13 +364,15 @@ def test_page_of_the_last_run_is_written(tmp_path: Path, capsys: pytest.CaptureF
             assert "My name is Ada." in page.read_text(encoding="utf-8")
     finally:
         temporary.unlink()
-
-
-def test_page_may_open_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     visited: list[str] = []
     monkeypatch.setattr("webbrowser.open", visited.append)
     Session([HELLO]).say("Hello", f"/page {tmp_path / 'run.html'} --open")
     assert visited == [(tmp_path / "run.html").as_uri()]
+    session, printed = Session([HELLO]), io.BytesIO()
+    session.chat.out = io.TextIOWrapper(printed, encoding="ascii", errors="backslashreplace")
+    page = tmp_path / "größe.html"
+    assert session.say("Hello", f"/page {page}") == 0
+    assert os.fsdecode(printed.getvalue()).splitlines()[-1] == str(page)
 
 
 @cases(("reply", "reason"), [(ValueError("broken"), "broken"), (KeyboardInterrupt(), "interrupted")])
@@ -399,14 +381,6 @@ def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException, reas
     session.say("Hello")
     assert session.say(f"/page {page}") == 0
     assert reason in page.read_text(encoding="utf-8")
-
-
-def test_path_of_a_page_is_that_of_the_file_system(tmp_path: Path) -> None:
-    session, printed = Session([HELLO]), io.BytesIO()
-    session.chat.out = io.TextIOWrapper(printed, encoding="ascii", errors="backslashreplace")
-    page = tmp_path / "größe.html"
-    assert session.say("Hello", f"/page {page}") == 0
-    assert os.fsdecode(printed.getvalue()).splitlines()[-1] == str(page)
 
 
 BOUND = "iterations = 15 (exact)"
@@ -467,16 +441,13 @@ def test_invalid_limits_change_nothing(capsys: pytest.CaptureFixture[str], assig
     assert (printed.count("\n"), printed.startswith("graphexec: "), error in printed) == (1, True, True)
 
 
-def test_tools_and_quit() -> None:
+def test_tools_clear_and_quit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session = Session()
     assert session.say("/tools") == 0
     lines = [line.strip() for line in session.out.getvalue().splitlines()]
     assert lines == ["double(number: integer)", "Double a number."]
     session = Session()
     assert (session.say("/quit", "never asked"), session.model.requests) == (0, [])
-
-
-def test_clear_forgets_and_empties_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "talk.jsonl"
     session = Session([HELLO, KNOWN], file=file)
     assert session.say("My name is Ada.", "/clear", "What is my name?") == 0
@@ -547,7 +518,6 @@ def test_narrow_terminals_lose_nothing(monkeypatch: pytest.MonkeyPatch, columns:
 
 
 def chat(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str], *arguments: str) -> Ended:
-    """Run the command with these lines on its standard input."""
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
     return command("chat", *arguments)
 
@@ -555,16 +525,13 @@ def chat(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str], *arguments: str)
 TALK, TALKED = ["My name is Ada.", "What is my name?"], "Hello, Ada.\nYour name is Ada.\n"
 
 
-def test_piped_lines_are_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piped_lines_are_turns_with_the_options_of_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with serving([HELLO, KNOWN]) as server:
         ended = chat(monkeypatch, TALK, "--model", "test", "--base-url", server.url)
         assert chat(monkeypatch, [], "--model", "test", "--base-url", server.url) == Ended(0, "", "")
     assert ended == Ended(0, TALKED, "")
     assert "My name is Ada." in json.dumps(server.asked[1])
     assert len(server.asked) == 2
-
-
-def test_options_of_run_apply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mine, file = tmp_path / "mine.py", tmp_path / "talk.jsonl"
     mine.write_text('def twice(number: int) -> int:\n    """Double."""\n    return 2 * number\n', encoding="utf-8")
     options = ("--memory", str(file), "--max-iterations", "1", "--tools", f"{mine}:twice")
@@ -600,22 +567,16 @@ def mine(tmp_path: Path) -> Path:
     return file
 
 
-def test_own_executor_gets_a_memory(monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path) -> None:
+def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     ended = chat(monkeypatch, TALK, f"{mine}:bare", "--memory", str(file), "--max-iterations", "4")
     assert ended == Ended(0, TALKED, "")
     assert FileHistory(file).turns()[1] == Turn("What is my name?", "Your name is Ada.")
-
-
-def test_own_memory_stays(monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path) -> None:
     ended = chat(monkeypatch, ["My name is Ada.", "/machine"], f"{mine}:own")
     assert (ended.code, ended.err) == (0, "")
     assert "save_memory" in ended.out
     error = f"graphexec: --memory: {mine}:own has its own memory; leave it out, or change {mine}:own\n"
     assert command("chat", f"{mine}:own", "--memory", str(tmp_path / "talk.jsonl")) == Ended(2, "", error)
-
-
-def test_other_inputs_come_with_each_message(monkeypatch: pytest.MonkeyPatch, mine: Path) -> None:
     assert chat(monkeypatch, TALK, f"{mine}:formal", "--input", "tongue=Latin") == Ended(0, TALKED, "")
     assert "--input " in refused("chat", f"{mine}:formal")
 
@@ -637,24 +598,18 @@ NOT_TARGET = "is not an executor such as my_agent.py:executor; write messages at
         (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent"),
     ],
 )
-def test_wrong_usage_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, mine: Path, arguments: list[str], expected: str
-) -> None:
-    monkeypatch.chdir(mine.parent)
-    ended = chat(monkeypatch, [], *arguments)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert ended.err.startswith("graphexec: ")
-    assert expected in ended.err
+def test_wrong_usage_is_one_line(mine: Path, arguments: list[str], expected: str) -> None:
+    with contextlib.chdir(mine.parent):
+        error = refused("chat", *arguments)
+    assert error.startswith("graphexec: ")
+    assert expected in error
 
 
-def test_missing_key_is_reported_before_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_models_end_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     ended = chat(monkeypatch, ["one", "two"], "--model", "anthropic:claude-sonnet-4-5")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "ANTHROPIC_API_KEY" in ended.err
-
-
-def test_failing_model_does_not_end_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = ("--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
     ended = chat(monkeypatch, ["one", "two"], "--model", "test", *nowhere)
     assert (ended.code, ended.out, ended.err.count("graphexec: ")) == (1, "", 2)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from graphexec.memory import FileHistory
-from tests.cli.conversations import Reply, Silence, answer_text, serving, tool_call_text
+from tests.cli.conversations import Conversation, Reply, Silence, answer_text, serving, tool_call_text
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
 from tests.parameters import cases
 
@@ -25,9 +25,7 @@ PROMPT = "> "
 # Seconds until a person presses Ctrl-C again.
 AGAIN = 3.0
 # Makes the standard input the terminal that sends Ctrl-C, and becomes the program.
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
+TAKE = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 # Styles, cursor movements, and the mode of pasting.
 SEQUENCES = re.compile(r"\x1b\[[0-?]*[@-~]")
 
@@ -41,7 +39,7 @@ class TerminalSession:
         self._seen = 0
         self._read = b""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", TAKE_TERMINAL, *ARGUMENTS, *arguments],
+            [sys.executable, "-c", TAKE, *ARGUMENTS, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -57,7 +55,6 @@ class TerminalSession:
         return text.replace("\r\n", "\n")
 
     def type(self, keys: str) -> None:
-        """Press keys."""
         os.write(self._master, keys.encode())
 
     def until(self, text: str) -> str:
@@ -82,13 +79,15 @@ class TerminalSession:
         raise AssertionError(f"{text!r} was not printed, but {self.screen[self._seen :]!r}")
 
     def end(self) -> int:
-        """Wait for the end, and return the exit code."""
         while self._pump():
             pass
         return self.process.wait(PATIENCE)
 
+    def leave(self, keys: str) -> None:
+        self.type(keys)
+        assert self.end() == 0
+
     def close(self) -> None:
-        """Kill the program if it is still there."""
         self.process.kill()
         self.process.wait(PATIENCE)
         os.close(self._master)
@@ -106,24 +105,20 @@ class TerminalSession:
 
 
 @contextmanager
-def chatting(replies: list[Reply], *arguments: str, **more: str) -> Generator[TerminalSession]:
+def chatting(replies: list[Reply], *arguments: str, **more: str) -> Generator[tuple[TerminalSession, Conversation]]:
     """A chat with a server that gives these replies."""
     with serving(replies) as server:
         session = TerminalSession("chat", "--model", "test", "--base-url", server.url, *arguments, **more)
         try:
-            yield session
+            yield session, server
         finally:
             session.close()
 
 
 def test_conversation_with_commands(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
-    replies: list[Reply] = [
-        tool_call_text("calculator", expression="2 * 2"),
-        answer_text("It is 4."),
-        answer_text("8."),
-    ]
-    with chatting(replies, "--memory", str(file)) as chat:
+    replies = [tool_call_text("calculator", expression="2 * 2"), answer_text("It is 4."), answer_text("8.")]
+    with chatting([*replies], "--memory", str(file)) as (chat, _):
         chat.until("Write a message, or /help for the commands. Ctrl-D leaves.\n> ")
         chat.type("What is 2 * 2?\n")
         chat.until('calculator(expression="2 * 2") \N{RIGHTWARDS ARROW} 4\n')
@@ -135,39 +130,32 @@ def test_conversation_with_commands(tmp_path: Path) -> None:
         chat.until("... ")
         chat.type("that?\n")
         chat.until("8.\n> ")
-        chat.type("\x04")
-        assert chat.end() == 0
+        chat.leave("\x04")
     assert [turn.input for turn in FileHistory(file).turns()] == ["What is 2 * 2?", "And twice \nthat?"]
-    with chatting([], "--memory", str(file)) as chat:
+    with chatting([], "--memory", str(file)) as (chat, _):
         chat.until(f"Continues the conversation in {file}: 2 turns.")
         chat.until(PROMPT)
-        chat.type("/quit\n")
-        assert chat.end() == 0
+        chat.leave("/quit\n")
 
 
 def test_ctrl_c_interrupts_the_answer_and_not_the_chat() -> None:
-    with serving([Silence(), answer_text("Here.")]) as server:
-        chat = TerminalSession("chat", "--model", "test", "--base-url", server.url)
-        try:
-            chat.until(PROMPT)
-            chat.type("Are you there?\n")
-            assert server.waiting.wait(PATIENCE)
-            chat.interrupt_until("Interrupted after 0 steps; this turn is not remembered\n> ")
-            chat.type("half a line")
-            chat.until("half a line")
-            chat.interrupt_until("(Ctrl-D or /quit leaves)\n> ")
-            chat.type("And now?\n")
-            chat.until("Here.\n> ")
-            chat.type("\x04")
-            assert chat.end() == 0
-        finally:
-            chat.close()
+    with chatting([Silence(), answer_text("Here.")]) as (chat, server):
+        chat.until(PROMPT)
+        chat.type("Are you there?\n")
+        assert server.waiting.wait(PATIENCE)
+        chat.interrupt_until("Interrupted after 0 steps; this turn is not remembered\n> ")
+        chat.type("half a line")
+        chat.until("half a line")
+        chat.interrupt_until("(Ctrl-D or /quit leaves)\n> ")
+        chat.type("And now?\n")
+        chat.until("Here.\n> ")
+        chat.leave("\x04")
     assert "Are you there?" not in str(server.asked[1])
     assert "half a line" not in str(server.asked[1])
 
 
 def test_pasted_lines_and_earlier_lines() -> None:
-    with chatting([answer_text("One."), answer_text("Two."), answer_text("Three.")]) as chat:
+    with chatting([answer_text("One."), answer_text("Two."), answer_text("Three.")]) as (chat, _):
         chat.until(PROMPT)
         chat.type("first\nsecond\n")
         chat.until("One.\n")
@@ -175,42 +163,31 @@ def test_pasted_lines_and_earlier_lines() -> None:
         # The arrow up brings the last line back.
         chat.type("\x1b[A\n")
         chat.until("Three.\n> ")
-        chat.type("/quit\n")
-        assert chat.end() == 0
+        chat.leave("/quit\n")
 
 
 @cases("more", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"}])
 def test_plain_terminals(more: dict[str, str]) -> None:
-    with chatting([answer_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}")], **more) as chat:
+    with chatting([answer_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}")], **more) as (chat, _):
         chat.until(PROMPT)
-        chat.type("na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve\n")
-        chat.until("caf")
-        chat.until(PROMPT)
-        chat.type("/limits\n")
-        chat.until("this is proved")
-        chat.until(PROMPT)
-        chat.type("/machine\n")
-        chat.until("Proved")
-        chat.until(PROMPT)
-        chat.type("\x04")
-        assert chat.end() == 0
+        for line, printed in (("na\u00efve", "caf"), ("/limits", "this is proved"), ("/machine", "Proved")):
+            chat.type(f"{line}\n")
+            chat.until(printed)
+            chat.until(PROMPT)
+        chat.leave("\x04")
         assert "Traceback" not in chat.screen
 
 
 @cases("waits", [True, False])
 def test_sigterm_ends_the_chat(waits: bool) -> None:
-    with serving([Silence()]) as server:
-        chat = TerminalSession("chat", "--model", "test", "--base-url", server.url)
-        try:
-            chat.until(PROMPT)
-            if waits:
-                chat.type("Are you there?\n")
-                assert server.waiting.wait(PATIENCE)
-            chat.process.terminate()
-            chat.until("Terminated by SIGTERM" if waits else "SIGTERM")
-            assert chat.end() == 143
-        finally:
-            chat.close()
+    with chatting([Silence()]) as (chat, server):
+        chat.until(PROMPT)
+        if waits:
+            chat.type("Are you there?\n")
+            assert server.waiting.wait(PATIENCE)
+        chat.process.terminate()
+        chat.until("Terminated by SIGTERM" if waits else "SIGTERM")
+        assert chat.end() == 143
 
 
 def test_bytes_from_a_pipe_are_utf_8_in_any_locale() -> None:
@@ -231,11 +208,7 @@ def test_bytes_from_a_pipe_are_utf_8_in_any_locale() -> None:
 def test_no_standard_input_is_no_turn() -> None:
     # A server, because the weights of the local model may not have been downloaded yet, of which one is told.
     with serving([]) as server:
-        ended = subprocess.run(
-            ["sh", "-c", 'exec "$@" <&-', "sh", *ARGUMENTS, "chat", "--model", "test", "--base-url", server.url],
-            capture_output=True,
-            check=False,
-            env=environment(),
-            timeout=PATIENCE,
-        )
+        chat = [*ARGUMENTS, "chat", "--model", "test", "--base-url", server.url]
+        closed = ["sh", "-c", 'exec "$@" <&-', "sh", *chat]
+        ended = subprocess.run(closed, capture_output=True, check=False, env=environment(), timeout=PATIENCE)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")

@@ -83,17 +83,34 @@ def test_report_has_verdict_bounds_and_findings(arguments: list[str], code: int,
     assert ("GX" in ended.out) is (code > 0)
 
 
-def test_module_means_all_its_machines_once() -> None:
+def test_modules_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = command("check", "agents.py", "writing")
     names = [line.split()[0] for line in ended.out.splitlines() if line.startswith(("agents", "writing"))]
     assert names == ["agents.py:executor", "agents.py:patient", "writing:WRITER", "writing:PERFECTIONIST"]
     assert (ended.code, ended.out.splitlines()[-1]) == (1, "4 machines: 3 proved, 1 refuted")
+    module = ModuleType("sourceless")
+    monkeypatch.setattr(module, "machine", WRITER, raising=False)
+    module.__file__ = None
+    monkeypatch.setitem(sys.modules, "sourceless", module)
+    ended = command("check", "sourceless")
+    assert (ended.code, ended.out.split()[0]) == (0, "sourceless:machine")
+    module.__file__ = "gone.py"
+    assert command("check", "sourceless").code == 0
 
 
-def test_options_set_the_limits_of_a_graph() -> None:
+def test_json_has_limits_and_places() -> None:
     ended = command("check", "writing:WRITER", "--max-iterations", "2", *limits("revisions=1"), "--format", "json")
     (target,) = json.loads(ended.out)["targets"]
     assert (target["limits"]["iterations"], target["limits"]["budgets"]) == (2, {"revisions": 1})
+
+    def places(target: str, *limits: str) -> dict[str, int]:
+        (report,) = json.loads(command("check", target, *limits, "--format", "json").out)["targets"]
+        assert {one["place"]["file"] for one in report["findings"]} == {"endless.py"}
+        return {one["code"]: one["place"]["line"] for one in report["findings"]}
+
+    assert places("endless.py:extended", "--limit", "fan_out=none") == {"GX015": 5, "GX013": 13}
+    assert set(places("endless.py:executor").values()) == {16}
+    assert set(places("endless.py:Company.second").values()) == {21}
 
 
 @cases("how", ["text", "json", "sarif"])
@@ -181,32 +198,10 @@ def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
     assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
 
 
-def test_module_without_source_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("sourceless")
-    monkeypatch.setattr(module, "machine", WRITER, raising=False)
-    module.__file__ = None
-    monkeypatch.setitem(sys.modules, "sourceless", module)
-    ended = command("check", "sourceless")
-    assert (ended.code, ended.out.split()[0]) == (0, "sourceless:machine")
-    module.__file__ = "gone.py"
-    assert command("check", "sourceless").code == 0
-
-
 @cases("name", ["graphexec.executor:AGENT_EXECUTOR", "graphexec.executor.table:AGENT_EXECUTOR"])
 def test_package_may_import_machines_from_its_modules(name: str) -> None:
     ended = command("check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
     assert name in [one["target"] for one in json.loads(ended.out)["targets"]]
-
-
-def test_findings_have_source_locations() -> None:
-    def places(target: str, *limits: str) -> dict[str, int]:
-        (report,) = json.loads(command("check", target, *limits, "--format", "json").out)["targets"]
-        assert {one["place"]["file"] for one in report["findings"]} == {"endless.py"}
-        return {one["code"]: one["place"]["line"] for one in report["findings"]}
-
-    assert places("endless.py:extended", "--limit", "fan_out=none") == {"GX015": 5, "GX013": 13}
-    assert set(places("endless.py:executor").values()) == {16}
-    assert set(places("endless.py:Company.second").values()) == {21}
 
 
 @cases(

@@ -1,16 +1,24 @@
-"""The other commands, the help, and lazy imports."""
+"""The other commands, the pieces that are listed, the help, which is enough for a day of work, and lazy imports."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from graphexec.cli.commands import COMMANDS, load_command
+from graphexec.cli.nodes import Listed, find_pieces
+from graphexec.cli.samples import make_sample, plug_sample
+from graphexec.draw import draw
 from graphexec.models.local.weights import CATALOGUE, DEFAULT
+from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import command, environment, refused
+from tests.cli.test_advice import OPTION, options_of
+from tests.cli.test_locales import LEAVES
 from tests.parameters import cases
 
 MACHINES = """
@@ -28,9 +36,8 @@ number = 5
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=False, text=True, env=environment(), timeout=60
-    )
+    arguments = [sys.executable, "-c", code]
+    return subprocess.run(arguments, capture_output=True, check=False, text=True, env=environment(), timeout=60)
 
 
 TABLE = "graphexec.executor.table"
@@ -53,11 +60,9 @@ TABLE = "graphexec.executor.table"
 def test_invalid_target_is_one_line_and_exits_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ) -> None:
-    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "gadgets.py").touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    lay_out(tmp_path, monkeypatch, {"machines_of_mine": MACHINES})
     assert expected in refused("draw", *arguments)
 
 
@@ -138,19 +143,15 @@ def test_first_help_loads_no_command(arguments: list[str]) -> None:
     assert loaded == {"commands", "exit_codes", "startup", "terminal"}
 
 
-def test_import_and_version_load_nothing_heavy() -> None:
+def test_version_and_help_of_run_load_nothing_heavy() -> None:
     modules = modules_of("--version")
     assert modules & HEAVY == set()
     assert not [name for name in modules if name.startswith("early:")], "the package imports the command line"
-
-
-def test_help_of_run_loads_neither_models_nor_clients() -> None:
     assert modules_of("run", "--help") & {"httpx", "xllamacpp", "graphexec.models"} == set()
 
 
 def test_check_loads_neither_drawing_nor_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+    lay_out(tmp_path, monkeypatch, {"machines_of_mine": MACHINES})
     modules = modules_of("check", "machines_of_mine.py:Company.executor")
     assert "graphexec.verify.proof.prove" in modules
     unneeded = {f"graphexec.{room}" for room in ("draw", "live", "memory", "models", "nodes")}
@@ -174,6 +175,7 @@ BEGINNERS = [
     (["What is 2+2?"], "No such command 'What is 2+2?'; to ask a question, write graphexec run \"What is 37 * 48?\""),
     (["darw"], "darw"),
     (["darw"], "graphexec --help"),
+    (["nodes", "limit_tol"], "there is no piece limit_tol; did you mean limit_tool"),
     (["ask"], 'to ask a question, write graphexec run "What is 37 * 48?"'),
     (["trace", "trace.jsonl"], "No such command 'trace'; did you mean view?; see graphexec --help"),
     (["help"], "No such command 'help'; see graphexec --help"),
@@ -201,3 +203,155 @@ BEGINNERS = [
 @cases(("arguments", "expected"), BEGINNERS)
 def test_beginners_mistake_gets_the_remedy(arguments: list[str], expected: str) -> None:
     assert expected in refused(*arguments)
+
+
+# ---- help
+
+
+# A command line in a help text, up to a comment, another command, or the end of the line.
+EXAMPLE = re.compile(r"graphexec ((?:models )?\w+)([^;#|`]*)")
+WITH_TARGETS = ("run", "chat", "check", "draw", "export", "diff", "replay")
+
+
+def help_of(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
+    # Wide enough for every line.
+    monkeypatch.setenv("COLUMNS", "400")
+    ended = command(*name.split(), "--help")
+    assert ended.code == 0
+    return ended.out
+
+
+@cases("name", ["", *LEAVES])
+def test_examples_name_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    shown = help_of(monkeypatch, name)
+    epilog = shown.rpartition("╯")[2]
+    assert epilog.strip()
+    for of_command, rest in EXAMPLE.findall(epilog):
+        if of_command != "COMMAND":
+            assert of_command in LEAVES
+            assert set(OPTION.findall(re.sub(r'"[^"]*"', "", rest))) <= options_of(tuple(of_command.split())), rest
+
+
+@cases("name", WITH_TARGETS)
+def test_help_says_that_the_file_of_a_target_is_run(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert "imported, and so run" in help_of(monkeypatch, name)
+
+
+def test_every_command_with_a_target_is_listed() -> None:
+    targets = {name for name, one in LEAVES.items() if any(":object" in str(p.help) for p in one.params if p.help)}
+    assert targets - {"run", "chat"} == set(WITH_TARGETS) - {"run", "chat"}
+
+
+@cases(
+    "task",
+    [
+        'graphexec run "What is 37 * 48?"',
+        'graphexec run my_agent.py:executor "',
+        "graphexec chat --memory talk.jsonl",
+        "graphexec view trace.jsonl",
+        "graphexec check my_agent.py",
+        "A run that a limit stops exits with 3",
+        "graphexec COMMAND --help",
+    ],
+)
+def test_first_help_has_an_example_of_each_task(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    assert task in help_of(monkeypatch, "")
+
+
+def test_options_of_the_built_in_agent_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = help_of(monkeypatch, "run")
+    for name in (
+        "--system",
+        "--temperature",
+        "--timeout",
+        "--max-tokens",
+        "--max-reply-tokens",
+        "--example",
+        "--limit",
+    ):
+        assert re.search(rf"{name} +\S+ +\S", shown), name
+    assert "[TARGET] QUESTION" in shown
+    assert "--example" in shown
+    assert "- reads it from standard input" in shown
+
+
+# ---- nodes
+
+
+MODULE = '''
+from graphexec.executor import Acted
+from graphexec.kernel import node
+from graphexec.nodes import Piece
+
+
+@node
+def check_words(acted: Acted) -> Acted:
+    return acted
+
+
+def polite(times: int = 2) -> Piece:
+    """Ask politely.
+
+    More about it.
+    """
+    return Piece("polite", (check_words,))
+
+
+def patient(waits: complex) -> Piece:
+    """Wait for an answer."""
+    return Piece("patient", (check_words,))
+'''
+ENTRY_POINTS = """[graphexec.nodes]
+polite = manners:polite
+patient = manners:patient
+rude = manners:missing
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "manners.py").write_text(MODULE)
+    info = tmp_path / "manners-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: manners\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+
+@pytest.mark.usefixtures("package")
+def test_nodes_of_the_shelf_and_of_packages_are_listed() -> None:
+    ended = command("nodes")
+    rows = {row.split("\t")[0]: row.split("\t")[1:] for row in ended.out.splitlines()}
+    assert (ended.code, ended.err) == (0, "")
+    assert rows["limit_tool"][:3] == ["graphexec", "Acted", "tool, calls, name='limit_tool'"]
+    assert "calls" in rows["limit_tool"][3]
+    assert rows["no_dummies"][1] == "Replied, Acted"
+    assert [name for name, row in rows.items() if not row[1]] == ["patient", "rude"]
+    assert rows["polite"] == ["manners", "Acted", "times=2", "Ask politely."]
+    broken = "cannot be loaded: AttributeError: module 'manners' has no attribute 'missing'"
+    assert rows["rude"] == ["manners", "", "", broken]
+
+
+POLITE = ("polite(times=2)", "from manners", "More about it.", "┌┈ polite", "Proved: every run ends, after at")
+
+
+@pytest.mark.usefixtures("package")
+@cases(
+    ("name", "facts"),
+    [("polite", POLITE), ("rude", ["cannot be loaded: AttributeError"]), ("patient", ["Its arguments are your own"])],
+)
+def test_one_piece_is_described_and_drawn(name: str, facts: Sequence[str]) -> None:
+    ended = command("nodes", name)
+    assert (ended.code, ended.err) == (0, "")
+    for fact in facts:
+        assert fact in ended.out
+    assert "Traceback" not in ended.out
+
+
+@cases("one", [one for one in find_pieces() if one.package == "graphexec"])
+def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
+    """Its classes and its picture need a sample for the arguments that the function wants."""
+    piece = make_sample(one.name, one.made_by)
+    assert piece is not None
+    assert piece.takes or piece.rule
+    assert f"┌┈ {piece.name}" in draw(plug_sample(piece).verify(), "text", pieces="boxes")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import get_args
@@ -18,6 +17,7 @@ from graphexec.cli.drawing import Format
 from graphexec.cli.startup import enter
 from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
 from graphexec.executor import AGENT_EXECUTOR
+from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Terminal, command, environment, refused
 from tests.cli.test_commands import MACHINES, python
 from tests.cli.traced import TRACE, record_run
@@ -29,11 +29,8 @@ PROVED = AGENT_EXECUTOR.verify(Limits())
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
     (tmp_path / TRACE).write_text(record_run(), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    return tmp_path
+    return lay_out(tmp_path, monkeypatch, {"machines_of_mine": MACHINES})
 
 
 @cases("how", FORMATS)
@@ -84,6 +81,11 @@ def test_runs_are_drawn_over_their_machine(folder: Path) -> None:
     assert "2 runs: 2 answered" in command("draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
     assert command("draw", "--run", TRACE, "-o", "run.html").code == 0
     assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
+    start, _, rest = record_run().partition("\n")
+    known = {name: one for name, one in json.loads(start).items() if name != "limits"}
+    (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
+    drawn = command("draw", "machines_of_mine:Company.executor", "--run", "old.jsonl").out
+    assert draw(PROVED, "mermaid").partition("Proved")[2].partition("\n")[0] in drawn
 
 
 LONG = "long.jsonl"
@@ -113,14 +115,6 @@ def test_runs_with_different_limits_share_no_proof(target: tuple[str, ...]) -> N
     assert "2 runs: 2 answered" in drawn
     for one in ("Proved", " of 100 iterations", " of 15 iterations"):
         assert one not in drawn
-
-
-def test_run_without_limits_uses_those_of_the_executor(folder: Path) -> None:
-    start, _, rest = record_run().partition("\n")
-    known = {name: one for name, one in json.loads(start).items() if name != "limits"}
-    (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
-    drawn = command("draw", "machines_of_mine:Company.executor", "--run", "old.jsonl").out
-    assert draw(PROVED, "mermaid").partition("Proved")[2].partition("\n")[0] in drawn
 
 
 @cases("place", ["nowhere/machine.svg", "folder.svg"])
@@ -154,10 +148,7 @@ def test_file_is_replaced_atomically(folder: Path) -> None:
         (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
         (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
         (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
-        (
-            RETRIED,
-            "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that ran",
-        ),
+        (RETRIED, "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that "),
     ],
 )
 def test_drawing_errors_are_one_line_and_exit_2(folder: Path, arguments: list[str], expected: str) -> None:
@@ -166,9 +157,7 @@ def test_drawing_errors_are_one_line_and_exit_2(folder: Path, arguments: list[st
 
 
 def test_missing_graphviz_is_one_line() -> None:
-    ended = python(
-        "import sys; sys.modules['pygraphviz'] = None; sys.argv[1:] = ['draw', '--format', 'svg']\n"
-        "from graphexec.cli import main; main()"
-    )
+    lacking = "import sys; sys.modules['pygraphviz'] = None; sys.argv[1:] = ['draw', '--format', 'svg']"
+    ended = python(f"{lacking}\nfrom graphexec.cli import main; main()")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert "graphexec-agents[draw]" in ended.stderr

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree as ET
@@ -17,6 +18,7 @@ import pytest
 from graphexec.cli import commands
 from graphexec.cli.startup import enter
 from graphexec.cli.terminal import encodable, make_writable
+from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
 from tests.parameters import cases
 
@@ -52,43 +54,30 @@ ENCODINGS = ["ascii", "latin-1", "cp1252"]
 DATA = {"json", "sarif", "github", "mermaid", "mermaid-state", "dot", "svg", "html", "markdown", "promela", "tla"}
 
 # The arguments of each command, by its name; each is run with every format that it has.
-COMMANDS: Mapping[str, list[list[str]]] = {
+COMMANDS: Mapping[str, Sequence[str]] = {
     "run": [
-        ["mine.py:executor", "wie groß → ?"],
-        ["mine.py:executor", "wie groß → ?", "--json"],
-        ["mine.py:executor", "wie groß → ?", "--quiet"],
-        ["mine.py:größe", "wie groß?"],
-        ["größe.py:executor", "wie groß?"],
-        ["größe.py:executor", "wie groß?", "--json"],
+        *(f"mine.py:executor 'wie groß → ?'{option}" for option in ("", " --json", " --quiet")),
+        *("mine.py:größe 'wie groß?'", "größe.py:executor 'wie groß?'", "größe.py:executor 'wie groß?' --json"),
     ],
-    "chat": [["größe.py:executor"]],
-    "check": [["mine.py"], ["mine.py:maschine"], ["größe.py:executor"], ["mine.py:größe"]],
-    "draw": [["mine.py:maschine"], ["mine.py:executor", "--run", "spur.jsonl"], ["größe.py:executor"]],
+    "chat": ["größe.py:executor"],
+    "check": ["mine.py", "mine.py:maschine", "größe.py:executor", "mine.py:größe"],
+    "draw": ["mine.py:maschine", "mine.py:executor --run spur.jsonl", "größe.py:executor"],
     "view": [
-        ["spur.jsonl", "--no-open"],
-        ["spur.jsonl", "--no-open", "-o", "größe.html"],
-        ["spur.jsonl", "--timeline"],
-        ["spur.jsonl", "--sequence"],
-        ["größe.jsonl"],
-        ["-", "--timeline"],
+        *("spur.jsonl --no-open", "spur.jsonl --no-open -o größe.html", "spur.jsonl --timeline"),
+        *("spur.jsonl --sequence", "größe.jsonl", "- --timeline"),
     ],
-    "replay": [
-        ["spur.jsonl", "größe.py:executor"],
-        ["spur.jsonl", "größe.py:executor", "--at", "1", "--reply", "größer"],
-        ["größe.jsonl"],
-    ],
-    "audit": [["spur.jsonl", "beweis.json"], ["größe.jsonl", "beweis.json"]],
-    "export": [["mine.py:maschine"], ["größe.py:executor"]],
-    "diff": [["mine.py:maschine", "mine.py:executor"], ["mine.py:maschine", "größe.py:executor"]],
-    "nodes": [[], ["critic"]],
-    "models": [[]],
-    "models list": [[]],
-    "models pull": [["größe"]],
+    "replay": [f"spur.jsonl größe.py:executor{option}" for option in ("", " --at 1 --reply größer")] + ["größe.jsonl"],
+    "audit": ["spur.jsonl beweis.json", "größe.jsonl beweis.json"],
+    "export": ["mine.py:maschine", "größe.py:executor"],
+    "diff": ["mine.py:maschine mine.py:executor", "mine.py:maschine größe.py:executor"],
+    "nodes": ["", "critic"],
+    "models": [""],
+    "models list": [""],
+    "models pull": ["größe"],
 }
 
 
 def leaves() -> Iterator[tuple[str, Any]]:
-    """Yield every command of the program with its name."""
     for name in commands.COMMANDS:
         found = commands.load_command(name)
         yield name, found
@@ -109,7 +98,7 @@ def formats_of(name: str) -> list[str]:
 
 
 MATRIX = [
-    (name, arguments, wanted)
+    (name, shlex.split(arguments), wanted)
     for name, several in COMMANDS.items()
     if name in LEAVES
     for arguments in several
@@ -119,13 +108,7 @@ MATRIX = [
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for name in ("mine", "größe"):
-        monkeypatch.setitem(sys.modules, name, sys)
-        monkeypatch.delitem(sys.modules, name)
-    Path("mine.py").write_text(MINE, encoding="utf-8")
-    Path("größe.py").write_text(MINE, encoding="utf-8")
+    lay_out(tmp_path, monkeypatch, {"mine": MINE, "größe": MINE})
 
 
 @pytest.fixture

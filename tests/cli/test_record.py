@@ -1,21 +1,42 @@
-"""`graphexec run --record`: the records of a run in a file."""
+"""`graphexec run --record` and `--json` write exactly the documented fields, and `graphexec audit` reads them."""
 
 from __future__ import annotations
 
 import errno
+import io
+import json
 import os
+import re
 import subprocess
+import sys
+from collections import ChainMap, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import graphexec as gx
+from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.cli import records
-from tests.cli.conversations import Silence, serving
-from tests.cli.terminals import ARGUMENTS, PATIENCE, Program, command, environment
+from graphexec.cli.runs.loop import RunSetup, follow
+from graphexec.draw import Recorder
+from graphexec.draw.runs.records import __doc__ as description
+from graphexec.effects import CallModel, CallTool, ToolResult
+from graphexec.executor import Ready
+from graphexec.kernel.effects import CallContext, DetachedScope
+from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, UserMessage
+from graphexec.models import ScriptedModel, cached
+from graphexec.models.scripted import ScriptedReply
+from graphexec.verify.audit.audit import audit
+from tests.cli.conversations import Silence, answer_text, serving, tool_call_text
+from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, refused
 from tests.cli.test_run import SOLVED, asking, run
 from tests.cli.test_run import records as records_of
+from tests.draw.debugged import two_agents
 from tests.traces import read_trace
+from tests.verify.traces import Trace, acting, proof_of, trace_of
 
 
 @pytest.fixture
@@ -44,15 +65,12 @@ def test_record_is_the_json_output(file: Path) -> None:
     assert (read(file)[0]["heartbeat"], "heartbeat" in both[0]) == (2, False)
 
 
-def test_unwritable_record_file_is_reported_before_the_run(tmp_path: Path) -> None:
+def test_file_is_written_from_the_beginning(tmp_path: Path, file: Path) -> None:
     with serving(SOLVED) as server:
         ended = command(*asking(server, "--record", str(tmp_path)))
         assert server.asked == []
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert f"graphexec: {tmp_path} cannot be written: " in ended.err
-
-
-def test_records_are_written_during_the_run(file: Path) -> None:
     with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
         assert server.waiting.wait(60)
         assert [record["event"] for record in read(file)] == ["start", "entered", "asked"]
@@ -89,7 +107,6 @@ class FullDisk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
-    """The file of --record."""
     full = FullDisk(0)
     monkeypatch.setattr(records, "open_for_writing", {Path("run.jsonl"): full}.__getitem__)
     return full
@@ -161,3 +178,221 @@ def test_full_stdout_fails_after_the_run(file: Path) -> None:
 @needs_full
 def test_answer_that_cannot_be_printed_is_an_error() -> None:
     assert run_into("stdout", "--quiet") == (1, "", "graphexec: OSError: [Errno 28] No space left on device\n")
+
+
+# ---- the documented fields
+
+
+SUM = ModelReply(
+    "",
+    (ToolCall("1", "double", '{"number": 2}'),),
+    Usage(10, 1, 5),
+    "tool_calls",
+    reasoning=(Reasoning("Twice."), Reasoning("", "{}"), Reasoning("So 4.")),
+)
+ANSWER = ModelReply("It is 4.", usage=Usage(20, 2))
+
+
+@gx.tool
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+def executing(*replies: ScriptedReply, max_iterations: int = 15) -> gx.AgentExecutor:
+    """Return an executor with a scripted, cached model."""
+    model = cached(ScriptedModel(replies))
+    agent = gx.create_tool_calling_agent(model, [double])
+    limits: dict[str, Any] = {"max_iterations": max_iterations, "early_stopping_method": "generate", "max_fan_out": 2}
+    return gx.AgentExecutor(agent=agent, tools=[double], **limits)
+
+
+def inventing() -> gx.AgentExecutor:
+    """Return an executor whose model invents an observation, which stays unread."""
+    model = ScriptedModel(["Action: double\nAction Input: 2\nObservation: 5", "Final Answer: It is 4."])
+    return gx.AgentExecutor(agent=gx.create_react_agent(model, [double]), tools=[double])
+
+
+def write_records(executor: gx.AgentExecutor) -> Trace:
+    out = io.StringIO()
+    follow(RunSetup("What is 2 * 2?", executor, "scripted", "tool_calling"), [records.Records(out)])
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+@dataclass(frozen=True)
+class Measure(gx.Effect[float]):
+    where: str
+
+    @property
+    def provider_id(self) -> str:
+        return "call_7"
+
+
+def asked_otherwise() -> list[dict[str, Any]]:
+    """Return records of effects that the standard machine does not request."""
+    recorder = Recorder(
+        executing(ANSWER).verify(),
+        parameters={"seed": 1},
+        heartbeat=2,
+        parent={"trace": "a", "run": "b", "step": 1},
+        clock=lambda: 5.0,
+    )
+    recorder.alive()
+    asked = [UserMessage("What is this?", (Image("https://images.example/1.png"),))]
+    shown = CallModel(ChatRequest(asked, schema={"type": "string"}))
+    failed = ToolResult("failed", "error", True, "fail", "KeyError", "Traceback (most recent call last):")
+    replies: list[tuple[gx.Effect[Any], object]] = [(gx.AskHuman("Go on?"), 1.0), (Measure("here"), 1.0), (shown, 1.0)]
+    for sequence, (effect, reply) in enumerate([*replies, (CallTool("double", "2"), failed)], 1):
+        call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)
+        call.charged = {"model_calls": 1}
+        recorder(gx.Asked("plan", effect, call))
+        recorder(gx.Reported("plan", effect, "at it", call))
+        recorder(gx.Answered("plan", effect, reply, 2.0, gx.Spent(), call))
+        recorder(gx.Reported("plan", effect, ReplyDelta(reasoning="Hm."), call))
+    unread = AgentStep(AgentAction("_Exception", "no JSON"), "no JSON", "parse_error")
+    recorder(gx.Moved("parse", Ready(Run({}, Steps([unread]))), "plan"))
+    recorder.failure(KeyError("x"), "plan", 2.0)
+    return [*recorder.records]
+
+
+def documented_fields() -> dict[str, set[str]]:
+    """Return the documented fields of each record and of the objects in it."""
+    items = re.findall(r"^- `(\w+)`(?: \([^)]*\))?(?:, each)?: (.*(?:\n  .*)*)", description or "", re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", text))) for name, text in items}
+
+
+# Any: JSON.
+def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a record with the name of its event, and the objects in it with the names of their fields."""
+    name = record.pop("event")
+    yield name, record
+    for field in ("limits", "spent", "limit", "error", "call", "parent"):
+        if record.get(field) is not None:
+            yield field, record[field]
+    for field in ("effects", "replies", "steps"):
+        for one in record.get(field, ()):
+            yield field, one
+            for call in one.get("tool_calls", ()):
+                yield "tool_calls", call
+            if "request" in one:
+                yield "request", one["request"]
+            if "prompt" in one:
+                yield "prompt", dict(ChainMap(one["prompt"], *one["prompt"]["messages"]))
+
+
+def test_documentation_lists_exactly_the_written_fields() -> None:
+    again = executing(SUM, ANSWER)
+    runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
+    runs.append(inventing())
+    found: dict[str, set[str]] = defaultdict(set)
+    embedding = [dict(record) for record in two_agents().records]
+    for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise() + embedding:
+        for name, fields in parts(record):
+            found[name] |= {*fields}
+            # Only these objects differ between effects, and only some calls have these fields.
+            some = {
+                *("provider_id", "within", "cached_tokens", "reasoning", "unread", "call", "run", "steps", "traceback"),
+                *("heartbeat", "parent", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"),
+                *("budgets", "task"),
+            }
+            assert name in ("effects", "replies", "prompt", "request") or found[name] - some == {*fields} - some
+    assert found == documented_fields()
+
+
+def test_records_have_replies_and_the_last_word() -> None:
+    records = write_records(executing(SUM, ANSWER))
+    thought, answer = [record["replies"][0] for record in records if "replies" in record and "content" in str(record)]
+    assert (thought["reasoning"], thought["cached_tokens"]) == ("Twice.\n\nSo 4.", 5)
+    assert not {"reasoning", "cached_tokens"} & {*answer}
+    assert [record["spent"].get("cached_tokens") for record in records if "spent" in record][-1] == 5
+    executor = executing(SUM, "About 4.", max_iterations=1)
+    trace = write_records(executor)
+    assert audit(trace, proof_of(executor)).conforms
+    result = trace[-1]
+    assert (result["status"], result["exit_code"], result["output"]) == ("stopped", 3, "About 4.")
+    assert result["limit"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1, "outer": False}
+
+
+def test_audit_ignores_reports() -> None:
+    executor = executing(SUM, ANSWER)
+    first, second = write_records(executor), write_records(executor)
+    assert "reported" not in {record["event"] for record in first}
+    reported = [record for record in second if record["event"] == "reported"]
+    assert reported[0] == {
+        "event": "reported",
+        "node": "plan",
+        "call": {"run": reported[0]["call"]["run"], "sequence": 1, "member": 0},
+        "effects": [{"effect": "CallModel"}],
+        "news": "Cached",
+        "text": reported[0]["text"],
+        "time": reported[0]["time"],
+    }
+    assert "was not called: its reply was in the cache" in reported[0]["text"]
+    assert len(reported) == 2
+    proof = proof_of(executor)
+    assert [audit(records, proof).conforms for records in (first, second)] == [True, True]
+
+
+# ---- audit
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    monkeypatch.chdir(tmp_path)
+    executor = acting([2])
+    Path("proof.json").write_text(proof_of(executor).to_json(), encoding="utf-8")
+    records = trace_of(executor)
+    write_trace(records)
+    return records
+
+
+def write_trace(records: Trace) -> None:
+    Path("trace.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("trace")
+def test_verdict_of_a_trace(monkeypatch: pytest.MonkeyPatch, trace: Trace) -> None:
+    verdict = "trace.jsonl  CONFORMS  6 transitions of at most 62; answered\n"
+    assert command("audit", "trace.jsonl", "proof.json") == Ended(0, verdict, "")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, trace))))
+    assert command("audit", "-", "proof.json").out.startswith("standard input  CONFORMS  ")
+    write_trace([record for record in trace if record.get("node") != "dispatch_tools"])
+    ended = command("audit", "trace.jsonl", "proof.json")
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith("trace.jsonl  DOES NOT CONFORM\n  line 7: ")
+    assert "\n  line 8: check_return_direct is entered, but dispatch_tools was due; " in ended.out
+
+
+def test_output_of_run_conforms_to_its_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving([tool_call_text("calculator", expression="1 + 1"), answer_text("2")]) as server:
+        options = ("--model", "m", "--base-url", server.url, "--agent", "structured", "--max-seconds", "600")
+        ran = command("run", "What is 1 + 1?", *options, "--json", "--certificate", "proof.json")
+    assert ran.code == 0
+    Path("trace.jsonl").write_text(ran.out, encoding="utf-8")
+    assert command("audit", "trace.jsonl", "proof.json").code == 0
+
+
+@pytest.mark.usefixtures("trace")
+def test_changed_certificate_is_refused() -> None:
+    proof = Path("proof.json").read_text(encoding="utf-8")
+    Path("proof.json").write_text(proof.replace("Replied", "Answered"), encoding="utf-8")
+    ended = command("audit", "trace.jsonl", "proof.json")
+    assert (ended.code, ended.out) == (2, "")
+    error = "graphexec: proof.json: this certificate's flow does not match its digest; "
+    assert ended.err == f"{error}pass the file that graphexec check --certificate wrote\n"
+
+
+@pytest.mark.usefixtures("trace")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nothing.jsonl", "proof.json"], "nothing.jsonl cannot be read"),
+        (["trace.jsonl", "nothing.json"], "nothing.json cannot be read"),
+        (["proof.json", "proof.json"], "line 1 of proof.json is not a record; pass the file that graphexec run"),
+        (["trace.jsonl", "trace.jsonl"], "pass the file that graphexec check --certificate wrote"),
+        (["trace.jsonl"], "Missing argument 'CERTIFICATE'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
+    assert expected in refused("audit", *arguments)

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.cli.conversations import Conversation, Reply, Silence, native_tool_call, serving
+from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.live.readers import credentials
 from tests.parameters import cases
@@ -51,8 +52,7 @@ stopped_going_on = make(calls("c"), "three words", max_iterations=2)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+    lay_out(tmp_path, monkeypatch, {"mine": MINE})
 
 
 def record(target: str = "mine.py:executor", code: int = 0) -> None:
@@ -116,7 +116,7 @@ def test_built_in_agent_goes_on_as_it_was_made() -> None:
     assert (start["limits"]["iterations"], start["agent"], result["output"]) == (4, "tool_calling", "It is odd.")
 
 
-def test_calls_of_tools_can_be_replaced() -> None:
+def test_calls_and_instructions_may_change() -> None:
     with serving([*SOLVED, "It is 6."]) as server:
         record_built_in(server)
         changes = ("--tool-call", 'calculator {"expression": "2 * 3"}', "--reply", "So:", "--record", "other.jsonl")
@@ -125,9 +125,6 @@ def test_calls_of_tools_can_be_replaced() -> None:
         assert len(server.asked) == 3
     [step] = read("other.jsonl")[-1]["steps"]
     assert (step["tool_input"], step["observation"]) == ({"expression": "2 * 3"}, "6")
-
-
-def test_changed_instructions_are_noticed() -> None:
     with serving([*SOLVED, "oui"]) as server:
         record_built_in(server, "--system", "Answer in French.")
         ended = replay(*model_at(server), "--at", "3", "--quiet")
@@ -145,7 +142,7 @@ def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, opti
     assert '"from a file"' in ended.out
 
 
-def test_ended_runs_go_on() -> None:
+def test_ended_and_interrupted_runs_go_on() -> None:
     record("mine.py:failing", code=1)
     again = replay("mine.py:failing")
     assert (again.code, "no such word" in again.err) == (1, True)
@@ -156,9 +153,6 @@ def test_ended_runs_go_on() -> None:
     assert (stopped.code, stopped.out) == (3, "")
     ended = replay("mine.py:stopped_going_on", "--at", "7", "--max-iterations", "9", "--quiet")
     assert (ended.code, ended.out) == (0, "three words\n"), ended.err
-
-
-def test_interrupted_run_goes_on() -> None:
     with serving([SOLVED[0], Silence(), "It is 1776."]) as server:
         arguments = (*model_at(server), "--agent", "tool_calling", "--record", "trace.jsonl")
         with Program("run", QUESTION, *arguments) as running:

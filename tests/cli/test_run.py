@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conversations import Conversation, Reply, Silence, answer_text, native_tool_call, serving, tool_call_text
+from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program, refused
 from tests.parameters import cases
 
@@ -75,24 +75,19 @@ none = []
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "tools_of_mine.py").write_text(TOOLS, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    return str(tmp_path / "tools_of_mine.py")
+    return str(lay_out(tmp_path, monkeypatch, {"tools_of_mine": TOOLS}) / "tools_of_mine.py")
 
 
-def asking(server: Conversation, *options: str) -> tuple[str, ...]:
-    return ("run", QUESTION, "--model", "small", "--base-url", server.url, "--agent", "structured", *options)
+def asking(server: Conversation, *options: str, question: str = QUESTION) -> tuple[str, ...]:
+    return ("run", question, "--model", "small", "--base-url", server.url, "--agent", "structured", *options)
 
 
 def run(replies: Sequence[Reply], *options: str) -> Ended:
-    """Run the command with a model of these replies."""
     with serving(replies) as server:
         return command(*asking(server, *options))
 
 
 def use(*names: str) -> list[str]:
-    """Return the options for tools of the user."""
     return [option for name in names for option in ("--tools", f"tools_of_mine:{name}")]
 
 
@@ -123,21 +118,26 @@ TRACED: list[tuple[list[Reply], list[str], str, list[str]]] = [
 
 @pytest.mark.usefixtures("tools")
 @cases(("replies", "options", "answer", "parts"), TRACED)
-def test_answer_and_trace_have_separate_streams(
-    replies: list[Reply], options: list[str], answer: str, parts: list[str]
-) -> None:
+def test_trace_is_beside_the_answer(replies: list[Reply], options: list[str], answer: str, parts: list[str]) -> None:
     ended = run(replies, *options)
     assert (ended.code, ended.out) == (0, f"{answer}\n")
     for part in parts:
         assert part in ended.err
 
 
-def test_quiet_prints_only_the_answer() -> None:
-    ended = run(SOLVED, "--quiet")
-    assert (ended.code, ended.out, ended.err) == (0, "37 * 48 is 1776.\n", "")
+def test_answer_stands_alone_or_between_trace_and_cost() -> None:
+    assert run(SOLVED, "--quiet") == Ended(0, "37 * 48 is 1776.\n", "")
+    apart = run(SOLVED)
+    assert apart.err.count("\n\n") == 2
+    assert "\n\n\n" not in apart.err
+    into_one: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "timeout": PATIENCE}
+    with serving(SOLVED) as server:
+        arguments = [*ARGUMENTS, *asking(server)]
+        together = subprocess.run(arguments, check=True, encoding="utf-8", env=environment(), **into_one).stdout
+    assert "\n\n37 * 48 is 1776.\n\n2 iterations" in together
 
 
-def test_output_of_tools_is_cleaned_and_shortened(tools: str) -> None:
+def test_tools_may_print_and_fail(tools: str) -> None:
     answer = answer_text("\x1b]0;owned\x07[red]1776[/red]\x9b2J \x1b[1mbold\x1b[0m\r\u202e")
     ended = run([tool_call_text("shout"), answer], *use("shout"))
     assert ended.out == "[red]1776[/red] bold\n"
@@ -149,6 +149,11 @@ def test_output_of_tools_is_cleaned_and_shortened(tools: str) -> None:
     ended = run([tool_call_text("shout"), DONE], "--tools", f"{tools}:several")
     assert ended.code == 0
     assert "wait, shout" in ended.err
+    ended = run([tool_call_text("fail")], *use("fail"))
+    assert (ended.code, ended.out) == (1, "")
+    assert re.search(r"graphexec: RuntimeError: the disk is on fire \(tools_of_mine.py, line \d+\)\n", ended.err)
+    assert "1 tool call" in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_native_tool_calls_are_traced() -> None:
@@ -195,14 +200,6 @@ def test_deadline_cuts_a_blocked_tool(tools: str) -> None:
     assert "limit of 0.3 seconds was reached" in ended.err
 
 
-def test_error_is_one_line_after_the_trace(tools: str) -> None:
-    ended = run([tool_call_text("fail")], *use("fail"))
-    assert (ended.code, ended.out) == (1, "")
-    assert re.search(r"graphexec: RuntimeError: the disk is on fire \(tools_of_mine.py, line \d+\)\n", ended.err)
-    assert "1 tool call" in ended.err
-    assert "Traceback" not in ended.err
-
-
 @pytest.mark.usefixtures("tools")
 @cases("part", ["Traceback (most recent call last)", 'raise RuntimeError("the disk'])
 def test_debug_shows_the_traceback(part: str) -> None:
@@ -211,7 +208,7 @@ def test_debug_shows_the_traceback(part: str) -> None:
     assert part in ended.err
 
 
-def test_json_has_one_record_per_event() -> None:
+def test_json_has_one_valid_record_per_event(tools: str) -> None:
     ended = run(SOLVED, "--json")
     trace = records(ended)
     assert (ended.code, ended.err) == (0, "")
@@ -225,8 +222,6 @@ def test_json_has_one_record_per_event() -> None:
     assert trace[-1]["steps"] == [{**called, "observation": "1776", "status": "ok", "error": None}]
     assert trace[-1]["spent"]["tokens"] == 220
 
-
-def test_json_is_valid_for_any_tool_result(tools: str) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
@@ -322,23 +317,6 @@ def test_model_errors_have_no_class_names(options: list[str], fact: str) -> None
     assert not any(name in ended.err for name in hidden)
 
 
-def test_one_empty_line_separates_trace_and_cost() -> None:
-    apart = run(SOLVED)
-    assert apart.err.count("\n\n") == 2
-    assert "\n\n\n" not in apart.err
-    with serving(SOLVED) as server:
-        together = subprocess.run(
-            [*ARGUMENTS, *asking(server)],
-            check=True,
-            encoding="utf-8",
-            env=environment(),
-            stderr=subprocess.STDOUT,
-            stdout=subprocess.PIPE,
-            timeout=PATIENCE,
-        ).stdout
-    assert "\n\n37 * 48 is 1776.\n\n2 iterations" in together
-
-
 PENDING: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), Silence()]
 
 
@@ -358,12 +336,10 @@ def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
 @cases("deadline", [[], ["--max-seconds", "600"]])
 def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
     arguments = (*use("wait"), *deadline)
-    with (
-        serving([tool_call_text("wait")]) as server,
-        Program(*asking(server, *arguments), cwd=Path(tools).parent) as run,
-    ):
-        run.until("the tool waits")
-        ended = run.interrupt()
+    folder = Path(tools).parent
+    with serving([tool_call_text("wait")]) as server, Program(*asking(server, *arguments), cwd=folder) as running:
+        running.until("the tool waits")
+        ended = running.interrupt()
     assert (ended.code, ended.out) == (130, "")
     assert "Interrupted at dispatch_tools, after 0 steps" in ended.err
     assert "Traceback" not in ended.err
@@ -425,9 +401,9 @@ def test_ascii_terminal_loses_nothing() -> None:
 
 
 @pytest.mark.medium
-def test_narrow_terminal_shows_everything() -> None:
-    with serving(SOLVED) as server:
-        ended = program(*asking(server), COLUMNS="30")
+def test_narrow_terminal_shows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    ended = run(SOLVED)
     assert ended.code == 0
     rows = ended.err.partition("\n\n")[2].partition("\n\n")[0].splitlines()
     assert len(rows) > 8

@@ -1,24 +1,27 @@
-"""`graphexec run`: agents, memory, cache, and stopped runs."""
+"""`graphexec run`: agents, memory, cache, images, and stopped runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import re
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import pytest
 
 from graphexec.cli.runs.options import AgentName, make_agent
-from graphexec.errors import WeightsError
+from graphexec.cli.runs.running import run as run_command
 from graphexec.memory import FileHistory, Turn
 from graphexec.models import ScriptedModel
-from graphexec.models.local import weights
+from graphexec.models.provider_names import PROVIDERS
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import REFUSAL, Conversation, Reply, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import Ended, command, refused
+from tests.cli.test_run import NATIVE, QUESTION, asking, run
 from tests.executor.actors import echo
+from tests.models.pictures import PNG
 from tests.parameters import cases
 
 FENCED = '```json\n{{"action": "{}", "action_input": "{}"}}\n```'
@@ -42,27 +45,17 @@ REMEMBERING = ["tool_calling", "structured", "conversational", "json_chat"]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
+    (tmp_path / "dot.png").write_bytes(PNG)
     monkeypatch.chdir(tmp_path)
 
 
-def asking(server: Conversation, agent: str, *options: str, question: str = "What is 37 * 48?") -> tuple[str, ...]:
-    return ("run", question, "--model", "small", "--base-url", server.url, "--agent", agent, *options)
-
-
-def run(replies: Sequence[Reply], agent: str, *options: str) -> Ended:
-    """Run the command with a model of these replies."""
-    with serving(replies) as server:
-        return command(*asking(server, agent, *options))
-
-
 def last_prompt(server: Conversation) -> str:
-    """Return the messages of the last request."""
     return json.dumps(server.asked[-1]["messages"])
 
 
 @cases("agent", get_args(AgentName))
 def test_every_agent_calls_a_tool_and_answers(agent: str) -> None:
-    ended = run(SAYS[agent], agent)
+    ended = run(SAYS[agent], "--agent", agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
     assert f"{agent} agent" in ended.err
     assert "1 tool call" in ended.err
@@ -73,23 +66,29 @@ def test_memory_continues_a_conversation(agent: str) -> None:
     _, answer = SAYS[agent]
     with serving([answer, answer]) as server:
         for question in ("I am Ada.", "Who am I?"):
-            assert command(*asking(server, agent, "--memory", "talk.jsonl", question=question)).code == 0
+            assert command(*asking(server, "--agent", agent, "--memory", "talk.jsonl", question=question)).code == 0
     places = [last_prompt(server).index(text) for text in ("I am Ada.", "It is 1776.", "Who am I?")]
     assert places == sorted(places)
     turns = [json.loads(line)["input"] for line in Path("talk.jsonl").read_text(encoding="utf-8").splitlines()]
     assert turns == ["I am Ada.", "Who am I?"]
 
 
-def test_runs_without_memory_are_independent() -> None:
+def test_prompt_lacks_trimmed_steps_and_other_runs() -> None:
     with serving([TALKED, TALKED]) as server:
         for question in ("I am Ada.", "Who am I?"):
-            command(*asking(server, "conversational", question=question))
+            command(*asking(server, "--agent", "conversational", question=question))
     assert "I am Ada." not in last_prompt(server)
+    calls = [native_tool_call("calculator", expression=f"{number} + {number}") for number in range(3)]
+    with serving([*calls, "done"]) as server:
+        ended = command(*asking(server, *NATIVE, "--trim", "1"))
+    assert ended.code == 0
+    assert "2 + 2" in last_prompt(server)
+    assert "1 + 1" not in last_prompt(server)
 
 
 def test_cache_answers_repeated_requests() -> None:
     with serving(SAYS["tool_calling"]) as server:
-        first, second = (command(*asking(server, "tool_calling", "--cache", "replies.db")) for _ in range(2))
+        first, second = (command(*asking(server, *NATIVE, "--cache", "replies.db")) for _ in range(2))
     assert (second.code, second.out, len(server.asked)) == (0, first.out, 2)
     assert "was in the cache" not in first.err
     assert second.err.count("was not called: its reply was in the cache") == 2
@@ -99,7 +98,7 @@ def test_cache_answers_repeated_requests() -> None:
 @cases(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
 def test_retries_option_limits_requests(options: list[str], code: int) -> None:
     with serving([REFUSAL, REFUSAL, "It is 1776."]) as server:
-        ended = command(*asking(server, "tool_calling", *options))
+        ended = command(*asking(server, *NATIVE, *options))
     assert (ended.code, len(server.asked)) == (code, int(options[-1]) + 1 if options else 3)
 
 
@@ -107,19 +106,10 @@ LAST_WORD = ("--max-iterations", "1", "--early-stopping", "generate")
 
 
 def test_stopped_run_may_generate_an_answer() -> None:
-    ended = run([SAYS["tool_calling"][0], "About 1,800."], "tool_calling", *LAST_WORD)
+    ended = run([SAYS["tool_calling"][0], "About 1,800."], *NATIVE, *LAST_WORD)
     assert (ended.code, ended.out) == (3, "About 1,800.\n")
     assert "the limit of 1 iteration was reached (1 spent); allow more with --max-iterations" in ended.err
     assert "2 model calls" in ended.err
-
-
-def test_trim_hides_older_steps() -> None:
-    calls = [native_tool_call("calculator", expression=f"{number} + {number}") for number in range(3)]
-    with serving([*calls, "done"]) as server:
-        ended = command(*asking(server, "tool_calling", "--trim", "1"))
-    assert ended.code == 0
-    assert "2 + 2" in last_prompt(server)
-    assert "1 + 1" not in last_prompt(server)
 
 
 @cases(
@@ -132,52 +122,28 @@ def test_trim_hides_older_steps() -> None:
         (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
         (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
         (["--cache", "notes.txt"], "cannot be used: file is not a database"),
+        (["--certificate", "nowhere/proof.json"], "nowhere/proof.json cannot be written: there is no folder "),
         (["--trim", "0"], "Invalid value for '--trim': "),
         (["--retries", "-1"], "Invalid value for '--retries': "),
         (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(options: list[str], expected: str) -> None:
+def test_wrong_usage_asks_and_downloads_nothing(pulled: list[str], options: list[str], expected: str) -> None:
     with serving([]) as server:
-        assert expected in refused(*asking(server, "tool_calling", *options))
-    assert server.asked == []
+        assert expected in refused(*asking(server, *NATIVE, *options))
+    refused("run", QUESTION, *options)
+    assert (server.asked, pulled) == ([], [])
 
 
 @cases("local", [["--gguf", "small.gguf"], []])
 def test_local_model_refuses_retries(local: list[str]) -> None:
     Path("small.gguf").touch()
-    error = refused("run", "What is 37 * 48?", *local, "--retries", "1")
+    error = refused("run", QUESTION, *local, "--retries", "1")
     assert "--retries applies to a server, and this model is local; leave it out" in error
 
 
-@pytest.fixture
-def pulled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the requested weights; each download fails."""
-    names: list[str] = []
-
-    def pull(name: str) -> Path:
-        names.append(name)
-        raise WeightsError("there is no net")
-
-    monkeypatch.setattr(weights, "pull", pull)
-    return names
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--agent", "react", "--memory", "talk.jsonl"],
-        ["--memory", "nowhere/talk.jsonl"],
-        ["--memory", "notes.txt"],
-        ["--cache", "nowhere/replies.db"],
-        ["--cache", "notes.txt"],
-        ["--certificate", "nowhere/proof.json"],
-    ],
-)
-def test_wrong_usage_downloads_nothing(pulled: list[str], options: list[str]) -> None:
-    refused("run", "What is 37 * 48?", *options)
-    assert pulled == []
-    ended = command("run", "What is 37 * 48?", "--memory", "talk.jsonl", "--cache", "replies.db")
+def test_model_is_downloaded_after_the_files_are_opened(pulled: list[str]) -> None:
+    ended = command("run", QUESTION, "--memory", "talk.jsonl", "--cache", "replies.db")
     assert ended == Ended(1, "", "graphexec: there is no net\n")
     assert pulled == ["smollm2-135m-instruct"]
 
@@ -194,7 +160,7 @@ UNSAVED = f"graphexec: the memory was not saved: {FULL} {PLACE}\n"
 def run_unsaved(*options: str) -> Ended:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileHistory, "add", fail_to_add)
-        ended = run([SAYS["tool_calling"][0], "It is 1776."], "tool_calling", "--memory", "talk.jsonl", *options)
+        ended = run([SAYS["tool_calling"][0], "It is 1776."], *NATIVE, "--memory", "talk.jsonl", *options)
     assert ended.code == 1
     return ended
 
@@ -227,7 +193,7 @@ def test_ctrl_c_during_save_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) ->
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FileHistory, "add", add)
-    ended = run(SAYS["tool_calling"][1:], "tool_calling", "--memory", "talk.jsonl")
+    ended = run(SAYS["tool_calling"][1:], *NATIVE, "--memory", "talk.jsonl")
     assert (ended.code, ended.out) == (130, "It is 1776.\n")
     assert "Interrupted at save_memory, after 0 steps" in ended.err
 
@@ -235,7 +201,7 @@ def test_ctrl_c_during_save_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) ->
 @cases("agent", SAYS)
 def test_every_agent_answers_instead_of_a_repeat(agent: str) -> None:
     called, answer = SAYS[agent]
-    ended = run([called, called, answer], agent)
+    ended = run([called, called, answer], "--agent", agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n")
     assert "3 model calls · 1 tool call" in ended.err
 
@@ -250,3 +216,59 @@ def test_everyday_tools_have_examples_of_their_own() -> None:
     agent = make_agent("structured", ScriptedModel([]), EVERYDAY_TOOLS[:1])
     assert agent.dummies == {"calculator": {"expression": ("317 * 46", "17 * 43", "638 * 47")}}
     assert agent.rules == ("no_dummies", "no_repeats")
+
+
+# ---- images
+
+
+ASK = ("run", "What is it?", "--model", "small", "--agent", "tool_calling")
+
+
+def test_images_are_sent_with_the_question() -> None:
+    with serving(["A dot."]) as server:
+        images = ("--image", "dot.png", "--image", "https://pictures.example/a.png")
+        ended = command(*ASK, "--base-url", server.url, *images)
+    assert (ended.code, ended.out) == (0, "A dot.\n")
+    sent = json.dumps(server.asked[0]["messages"][-1])
+    assert "data:image/png;base64," in sent
+    assert "https://pictures.example/a.png" in sent
+    assert "What is it?" in sent
+
+
+@cases(
+    ("image", "says"),
+    [
+        ("dog.png", "dog.png cannot be used: No such file or directory; --image takes a file or an https:// address"),
+        (".", ". cannot be used: Is a directory; --image takes a file"),
+        ("notes.txt", "notes.txt cannot be used: it is not an image; --image takes a file of PNG, JPEG, GIF or WebP"),
+        ("ftp://pictures.example/a.png", "a.png cannot be used: it is not an image; --image takes a file"),
+    ],
+)
+def test_wrong_image_is_wrong_usage(image: str, says: str) -> None:
+    with serving([]) as server:
+        ended = command(*ASK, "--base-url", server.url, "--image", image)
+    assert (ended.code, ended.out, server.asked) == (2, "", [])
+    assert says in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_help_names_every_provider() -> None:
+    words = re.split(r"[\s,.]+", get_type_hints(run_command, include_extras=True)["model"].__metadata__[0].help)
+    assert set(PROVIDERS) <= set(words)
+
+
+@cases(
+    ("image", "fact"),
+    [
+        ("pipe", "it is not a regular file"),
+        ("/dev/zero", "it is not a regular file"),
+        ("large.png", "it has more than 100,000,000 bytes"),
+    ],
+)
+def test_image_without_an_end_is_wrong_usage(image: str, fact: str) -> None:
+    Path("pipe").unlink(missing_ok=True)
+    os.mkfifo("pipe")
+    Path("large.png").write_bytes(PNG)
+    os.truncate("large.png", 1 << 30)
+    error = refused(*ASK, "--base-url", "http://127.0.0.1:9", "--image", image)
+    assert f"{image} cannot be used: {fact}; --image takes a file" in error

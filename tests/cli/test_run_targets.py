@@ -1,4 +1,4 @@
-"""`graphexec run TARGET QUESTION`: executors of the user, and questions from standard input."""
+"""`graphexec run TARGET QUESTION`: executors and tools of the user, and questions from standard input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.targets import tools_at
 from tests.cli.conversations import serving
+from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import Terminal, command, refused
 from tests.parameters import cases
 
@@ -29,21 +32,13 @@ def think() -> str:
     return "hm"
 
 executor = AgentExecutor(agent=shout, tools=[])
-looping = AgentExecutor(
-    agent=create_react_agent(ScriptedModel(["Action: think\\nAction Input: {}"] * 20), [tool(think)]),
-    tools=[tool(think)],
-    max_iterations=9,
-)
+thinking = create_react_agent(ScriptedModel(["Action: think\\nAction Input: {}"] * 20), [tool(think)])
+looping = AgentExecutor(agent=thinking, tools=[tool(think)], max_iterations=9)
 prompt = "{tools} {tool_names} {agent_scratchpad} {topic}"
 react = create_react_agent(ScriptedModel(["Final Answer: about {topic}"] * 3), [], prompt=prompt)
 topical = AgentExecutor(agent=react, tools=[])
-styled = AgentExecutor(
-    agent=create_react_agent(
-        ScriptedModel(["Final Answer: both"] * 3), [],
-        prompt=prompt + " {style}",
-    ),
-    tools=[],
-)
+both = create_react_agent(ScriptedModel(["Final Answer: both"] * 3), [], prompt=prompt + " {style}")
+styled = AgentExecutor(agent=both, tools=[])
 machine = AGENT_EXECUTOR
 number = 5
 Class = AgentExecutor
@@ -52,34 +47,24 @@ def make():
     print("a factory prints")
     return executor
 
-def needs(model):
-    return executor
-
 def fails():
     raise RuntimeError("no key")
 
-def makes_graph():
-    return machine
-
-async def later():
-    return executor
+def needs(model): return executor
+def makes_graph(): return machine
+async def later(): return executor
 """
+
+ALONE = "from mine import *\n\nonly = AgentExecutor(agent=shout, tools=[])\n"
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
-    package = tmp_path / "package_of_mine"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "agents.py").write_text("from mine import executor\n", encoding="utf-8")
-    (tmp_path / "alone.py").write_text(
-        "from mine import *\n\nonly = AgentExecutor(agent=shout, tools=[])\n", encoding="utf-8"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for name in ("mine", "package_of_mine", "package_of_mine.agents", "alone"):
-        # Forget the imports of a command afterwards.
+    (tmp_path / "package_of_mine").mkdir()
+    (tmp_path / "package_of_mine" / "__init__.py").touch()
+    modules = {"package_of_mine/agents": "from mine import executor\n", "mine": MINE, "alone": ALONE}
+    lay_out(tmp_path, monkeypatch, {**modules, **FILES})
+    for name in ("package_of_mine", "package_of_mine.agents"):
         monkeypatch.setitem(sys.modules, name, sys)
         monkeypatch.delitem(sys.modules, name)
 
@@ -118,9 +103,6 @@ def test_own_executor_is_recorded_and_proved() -> None:
     for records in (ended.out, Path("trace.jsonl").read_text(encoding="utf-8")):
         assert json.loads(records.splitlines()[-1])["output"] == "HELLO"
     assert command("audit", "trace.jsonl", "proof.json").code == 0
-
-
-def test_all_inputs_are_recorded() -> None:
     ended = command("run", "mine.py:styled", "--input", "style=short", "--input", "topic=bees", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out.splitlines()[0])["input"] == {"style": "short", "topic": "bees"}
@@ -143,28 +125,20 @@ def test_limits_apply_to_an_own_executor(options: list[str], expected: str) -> N
 
 
 OWN = ["mine.py:executor", "q"]
+TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
 
 
 @cases(
     ("arguments", "expected"),
     [
-        (
-            [*OWN, "--model", "small"],
-            "--model does not apply to mine.py:executor, which has its own model; leave it out",
-        ),
+        ([*OWN, "--model", "small"], "--model does not apply to mine.py:executor, which has its own model; leave it"),
         ([*OWN, "--model", "small"], "leave it out, or change mine.py\n"),
-        (
-            [*OWN, "--tools", "mine:think", "--temperature", "0"],
-            "--temperature and --tools do not apply to mine.py:exe",
-        ),
-        ([*OWN, "--tools", "mine:think", "--temperature", "0"], "which has its own model and tools; leave them"),
+        ([*OWN, *TOOLS_OPTIONS], "--temperature and --tools do not apply to mine.py:executor, which has its own model"),
+        ([*OWN, *TOOLS_OPTIONS], "which has its own model and tools; leave them"),
         ([*OWN, "--memory", "talk.jsonl"], "in graphexec chat mine.py:executor --memory FILE"),
         ([*OWN, "--limit", "iteration=3"], "--limit iteration is not a limit of this executor; did"),
         ([*OWN, "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
-        (
-            ["mine.py:machine", "q"],
-            "mine.py:machine is a graph, which has no agent to answer; name an executor, such as",
-        ),
+        (["mine.py:machine", "q"], "mine.py:machine is a graph, which has no agent to answer; name an executor, such"),
         (["mine.py:makes_graph", "q"], "mine.py:makes_graph() is a graph, which has no agent"),
         (["mine.py:react", "q"], "mine.py:react is an agent, which runs within an executor; name one: executor = "),
         (["mine.py:number", "q"], "mine.py:number is an int, not an executor; name an AgentExecutor in mine.py"),
@@ -182,10 +156,7 @@ OWN = ["mine.py:executor", "q"]
         (["What", "is", "2+2?"], "Got unexpected extra arguments (is 2+2?); write the question in quotes"),
         (["mine.py:styled", "q"], "has the inputs topic, style, and the question is one; add --input style=..."),
         (["mine.py:styled", "--input", "style=s"], "mine.py:styled lacks the input topic; add --input topic=..."),
-        (
-            ["mine.py:styled", "q", "--input", "stile=s"],
-            "--input stile is not an input of mine.py:styled; did you mean",
-        ),
+        (["mine.py:styled", "q", "--input=stile=s"], "--input stile is not an input of mine.py:styled; did you mean"),
         (["mine.py:topical", "q", "--input", "topic=s"], "--input topic and the question are the same input of mine"),
         (["mine.py:topical", "q", "--input", "topic"], "--input topic has no value; write --input NAME=TEXT"),
         (["q", "--input", "topic=x"], "--input is for an executor of your own, and there is no target; leave it out"),
@@ -213,21 +184,11 @@ def test_one_argument_that_names_no_executor_is_a_question(question: str) -> Non
     assert ask(question) == question
 
 
-def test_target_without_question_shows_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_question_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal())
     ended = command("run", "mine.py:executor")
     assert (ended.code, ended.out) == (2, "")
     assert 'write graphexec run mine.py:executor "What is 37 * 48?"' in ended.err
-
-
-@cases("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
-def test_target_reads_the_question_from_a_pipe(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    pipe(monkeypatch, b"\xef\xbb\xbfna\xc3\xafve\r\n")
-    ended = command("run", *arguments, "--quiet")
-    assert (ended.code, ended.out) == (0, "NA\u00cfVE\n"), ended.err
-
-
-def test_dash_reads_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(monkeypatch, b"word \xe2\x86\x92 " * 200_000)
     assert ask("-") == ("word \u2192 " * 200_000).strip()
     pipe(monkeypatch, b"")
@@ -235,6 +196,13 @@ def test_dash_reads_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = command("run", "-").err.splitlines()
     assert first == "graphexec: write the question, and end it with Ctrl-D on a line of its own"
     assert "the standard input is empty" in last
+
+
+@cases("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
+def test_target_reads_the_question_from_a_pipe(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    pipe(monkeypatch, b"\xef\xbb\xbfna\xc3\xafve\r\n")
+    ended = command("run", *arguments, "--quiet")
+    assert (ended.code, ended.out) == (0, "NA\u00cfVE\n"), ended.err
 
 
 @cases(
@@ -251,3 +219,117 @@ def test_invalid_standard_input_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, 
     assert expected in refused("run", "-")
     pipe(monkeypatch, content)
     assert json.loads(command("run", "-", "--json").out)["status"] == "usage"
+
+
+# ---- references to tools
+
+
+FILES = {
+    "plain_functions": """
+from graphexec import create_agent
+
+def _helper(text: str) -> str:
+    return text
+
+def weather(city: str) -> str:
+    "Return the weather in a city."
+    return f"It rains in {city}."
+
+def untyped(city):
+    "Return nothing."
+
+def silent(city: str) -> str:
+    return city
+
+class Shop:
+    def price(self, item: str) -> int:
+        "Return the price of an item."
+        return 3
+
+price = Shop().price
+several = [weather, price]
+number = 3
+none = ()
+executor = create_agent(lambda request: "", [weather])
+""",
+    "shop_of_mine": """
+from graphexec import tool
+from other_tools import wait
+
+class Shop:
+    @tool
+    def price(self, item: str) -> int:
+        "Return the price of an item."
+        return 3
+
+@tool
+def weather(city: str) -> str:
+    "Return the weather in a city."
+    return f"It rains in {city}."
+
+shop = Shop()
+""",
+    "other_tools": """
+from graphexec import tool
+
+@tool
+def wait() -> str:
+    "Wait."
+    return ""
+""",
+    "only_imports": "from other_tools import wait",
+    "no_functions": "from plain_functions import weather",
+    "unusable": "def add(a, b):\n    'Add two numbers.'\n    return a + b\n\ndef silent(a: int) -> int:\n    return a",
+    "second_usable": "def add(a, b):\n    'Add.'\n\ndef half(a: int) -> float:\n    'Halve.'\n    return a / 2",
+}
+
+
+FOUND = {
+    "plain_functions:weather": ["weather"],
+    "plain_functions.py:several": ["weather", "price"],
+    "plain_functions:price": ["price"],
+    "shop_of_mine:shop": ["price"],
+    # The tools of a module are those that it defines, and else those that it imports.
+    "shop_of_mine": ["weather"],
+    "shop_of_mine.py": ["weather"],
+    "only_imports": ["wait"],
+}
+
+
+@cases("reference", FOUND)
+def test_functions_and_modules_are_tools(reference: str) -> None:
+    assert [tool.name for tool in tools_at(reference)] == FOUND[reference]
+
+
+BOTH = "plain_functions:weather,plain_functions:price"
+NO_TOOLS = "has no tools; write @tool above its functions"
+NOT_TOOLS = "is not a tool or a list of tools: "
+# A reference, and the error after it.
+WRONG = {
+    "plain_functions": f"{NO_TOOLS}, or name one, such as plain_functions:weather",
+    "plain_functions.py": f"{NO_TOOLS}, or name one, such as plain_functions.py:weather",
+    "no_functions": NO_TOOLS,
+    "unusable.py": f"{NO_TOOLS}; add does not annotate a; write a: str, say",
+    "second_usable.py": f"{NO_TOOLS}, or name one, such as second_usable.py:half",
+    "plain_functions:untyped": f"{NOT_TOOLS}untyped does not annotate city; write city: str, say",
+    "plain_functions:silent": f"{NOT_TOOLS}silent has no docstring, so no model knows what it does; write one line",
+    "plain_functions:executor": f"{NOT_TOOLS}tool was given an executor; write executor.as_tool(name, description)",
+    "plain_functions:number": f"{NOT_TOOLS}int has no tools; write @tool above the functions that a model may call",
+    BOTH: "has a comma; write --tools for each: --tools plain_functions:weather --tools plain_functions:price",
+    "./plain_functions": "is neither a module nor a Python file; did you mean ./plain_functions.py?",
+    "plain_functions:none": "is an empty tuple; name a tool or a list of tools",
+}
+
+
+@cases("reference", WRONG)
+def test_reference_without_tools_gets_the_remedy(reference: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        tools_at(reference)
+    assert str(caught.value) == f"{reference} {WRONG[reference]}"
+
+
+@cases("reference", ["plain_functions.weather", "plain_functions.weather:x"])
+def test_dot_before_an_object_gets_the_remedy(reference: str) -> None:
+    remedy = r"no module plain_functions\.weather .*; did you mean plain_functions:weath"
+    with pytest.raises(UsageError, match=remedy):
+        tools_at(reference)

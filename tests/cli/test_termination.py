@@ -20,8 +20,6 @@ from graphexec.cli.exit_codes import Terminated, UsageError
 from graphexec.cli.files import open_for_writing
 from graphexec.cli.runs import termination
 from graphexec.cli.runs.termination import terminable, uninterrupted
-from graphexec.errors import WeightsError
-from graphexec.models.local import weights
 from tests.cli.conversations import Reply, Silence, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.cli.test_run import SOLVED, asking, run
@@ -166,7 +164,7 @@ def test_line_is_written_before_the_signal() -> None:
     assert lines == ["whole"]
 
 
-def test_ignored_signal_stays_ignored() -> None:
+def test_signals_of_others_are_left_alone() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with terminable():
@@ -174,14 +172,21 @@ def test_ignored_signal_stays_ignored() -> None:
     finally:
         signal.signal(signal.SIGHUP, before)
 
-
-def test_other_threads_change_no_handler() -> None:
     def enter() -> object:
         with terminable():
             return signal.getsignal(signal.SIGTERM)
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(enter).result() == signal.SIG_DFL
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    with terminable():
+        child = context.Process(target=_wait, args=[ready])
+        child.start()
+        assert ready.wait(PATIENCE)
+        child.terminate()
+        child.join(PATIENCE)
+    assert child.exitcode == -signal.SIGTERM
 
 
 class Exited(BaseException):
@@ -217,22 +222,10 @@ def _wait(ready: Any) -> None:
     threading.Event().wait()
 
 
-def test_signal_to_a_forked_child_is_its_own() -> None:
-    context = multiprocessing.get_context("fork")
-    ready = context.Event()
-    with terminable():
-        child = context.Process(target=_wait, args=[ready])
-        child.start()
-        assert ready.wait(PATIENCE)
-        child.terminate()
-        child.join(PATIENCE)
-    assert child.exitcode == -signal.SIGTERM
-
-
 # ---- the file of --record
 
 
-def test_second_run_may_not_record_to_the_file(file: Path) -> None:
+def test_file_is_written_by_one_run(file: Path) -> None:
     with serving(SOLVED) as server, open_for_writing(file) as out:
         print("the first run", file=out)
         ended = command(*asking(server, "--record", str(file)))
@@ -241,9 +234,6 @@ def test_second_run_may_not_record_to_the_file(file: Path) -> None:
     remedy = "wait for its end, or name another file"
     assert (ended.code, ended.err) == (2, f"graphexec: {file} is being written by another run; {remedy}\n")
     assert file.read_text(encoding="utf-8") == "the first run\ngoes on\n"
-
-
-def test_lock_ends_with_a_killed_run(file: Path) -> None:
     with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
         assert server.waiting.wait(PATIENCE)
         with pytest.raises(UsageError, match="is being written by another run"):
@@ -254,11 +244,8 @@ def test_lock_ends_with_a_killed_run(file: Path) -> None:
     assert result_in(file)["output"] == "37 * 48 is 1776."
 
 
-def test_prevented_run_has_its_result(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pull(_: str) -> Path:
-        raise WeightsError("there is no net")
-
-    monkeypatch.setattr(weights, "pull", pull)
+@pytest.mark.usefixtures("pulled")
+def test_prevented_run_has_its_result(file: Path) -> None:
     assert command("run", "Hello", "--record", str(file)).code == 1
     (record,) = read_trace(file.read_text(encoding="utf-8"))
     assert (record["event"], record["status"], record["exit_code"]) == ("result", "error", 1)
@@ -281,14 +268,11 @@ def test_files_of_a_run_are_private(file: Path, tmp_path: Path) -> None:
     assert {"trace.jsonl", "cache", "talk.jsonl", "view.html", "view.txt", "view.mmd", "run.svg"} <= {*modes}
 
 
-def test_mode_of_an_existing_file_is_kept(file: Path) -> None:
+def test_files_of_earlier_runs_are_kept(file: Path, tmp_path: Path) -> None:
     file.touch()
     file.chmod(0o640)
     assert run(SOLVED, "--record", str(file)).code == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-
-
-def test_cut_conversation_is_one_line(tmp_path: Path) -> None:
     talk = tmp_path / "talk.jsonl"
     talk.write_text('{"input": "Hi", "output": "Hello"}\n{"input": "How a', encoding="utf-8")
     with warnings.catch_warnings():

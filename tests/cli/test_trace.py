@@ -1,4 +1,4 @@
-"""The trace on a terminal, with its progress display."""
+"""The trace on a terminal, with its display of pending calls, whose clocks tick until they have returned."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from graphexec import AgentAction, AgentFinish, AskHuman
 from graphexec.actions import Run
 from graphexec.cli.runs.loop import RunProgress
-from graphexec.cli.runs.pending import format_effects
+from graphexec.cli.runs.pending import PendingCalls, format_effects
 from graphexec.cli.runs.trace import TracePrinter
+from graphexec.cli.screen import Screen
+from graphexec.cli.terminal import ASCII
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
-from graphexec.kernel.effects import CallContext, DetachedScope
+from graphexec.kernel.effects import CallContext, CallId, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 from tests.cli.terminals import Terminal
 from tests.parameters import cases
@@ -29,8 +32,6 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 @dataclass(frozen=True)
 class Fetch(Effect[str]):
-    """An effect of a user's own."""
-
     page: str
 
 
@@ -53,7 +54,7 @@ def test_pending_effects_are_described(waited: list[Effect[Any]], expected: str)
     assert format_effects(waited) == expected
 
 
-def test_reports_keep_the_progress_display(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_display_is_there_during_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal, question = Terminal(), AskHuman("Go on?")
     trace = TracePrinter(io.StringIO(), terminal)
@@ -65,6 +66,14 @@ def test_reports_keep_the_progress_display(monkeypatch: pytest.MonkeyPatch) -> N
     assert "   waited 2.0 s for a turn" in meanwhile
     assert SHOW_CURSOR not in meanwhile
     assert SHOW_CURSOR in terminal.getvalue()
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    trace = TracePrinter(io.StringIO(), terminal, Clock())
+    trace.on_event(Asked("plan", MODEL))
+    assert HIDE_CURSOR in terminal.getvalue()
+    assert "asking the model" in terminal.getvalue()
+    trace.on_event(Answered("plan", MODEL, "Hello", 2.0, Spent()))
+    assert terminal.getvalue().count(HIDE_CURSOR) == terminal.getvalue().count(SHOW_CURSOR) == 1
 
 
 def two_tools() -> list[Event[Any]]:
@@ -99,7 +108,6 @@ def printed(*events: Event[Any], interrupted: RunProgress | None = None) -> str:
 
 
 def replies(reply: ModelReply) -> list[Event[Any]]:
-    """Return the events of a model's reply."""
     return [Answered("plan", _ASKED, reply, 0.5, Spent()), Moved("plan", Replied(Run({}), reply), "check")]
 
 
@@ -144,3 +152,83 @@ def test_progress_shows_only_pending_calls(monkeypatch: pytest.MonkeyPatch) -> N
         trace.on_event(event)
     assert terminal.getvalue().count(HIDE_CURSOR) == 1
     assert SHOW_CURSOR in terminal.getvalue()
+
+
+# ---- pending calls
+
+
+MODEL = CallModel(ChatRequest([UserMessage("Hi")]))
+FETCH = CallTool("fetch", {"url": "https://example.org/a"})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def shown(pending: PendingCalls, width: int = 70) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(pending.render())
+    return [" ".join(line.split()) for line in out.getvalue().splitlines()]
+
+
+def without_terminal(clock: Clock) -> PendingCalls:
+    return PendingCalls(Screen(io.StringIO()), ASCII, clock)
+
+
+def fetching(calls: int) -> PendingCalls:
+    """Return the display of so many pending calls of one tool."""
+    pending = without_terminal(Clock())
+    for member in range(calls):
+        pending.add(FETCH, CallId("a-run", 1, member))
+    return pending
+
+
+def test_clocks_tick_while_calls_are_pending() -> None:
+    clock = Clock()
+    pending = without_terminal(clock)
+    clock.time += 1.5
+    pending.add(MODEL, None)
+    assert shown(pending) == ["/ asking the model 0.0 s", "the run 1.5 s"]
+    clock.time += 2.25
+    assert [line.split()[-2] for line in shown(pending)] == ["2.2", "3.8"]
+    clock.time += 100
+    assert shown(pending)[-1] == "the run 1:43"
+    clock = Clock()
+    pending = without_terminal(clock)
+    pending.add(FETCH, CallId("a-run", 1, 0))
+    clock.time += 3
+    pending.add(CallTool("slow", "x"), CallId("a-run", 1, 1))
+    first, second, _ = shown(pending)
+    for line, call, seconds in ((first, "calling fetch(url=", "3.0 s"), (second, "calling slow(", "0.0 s")):
+        assert call in line
+        assert line.endswith(seconds)
+
+
+def test_calls_are_counted_and_cut() -> None:
+    pending = fetching(3)
+    pending.remove(ToolResult("503", "error"), CallId("a-run", 1, 0))
+    pending.remove(ToolResult("ok"), CallId("a-run", 1, 1))
+    assert shown(pending)[-1] == "2 of 3 returned | 1 failed | the run 0.0 s"
+    pending.remove(ToolResult("ok"), CallId("a-run", 1, 2))
+    # The next calls are counted anew; the failures are those of the run.
+    pending.add(MODEL, None)
+    assert shown(pending)[-1] == "1 failed | the run 0.0 s"
+    lines = shown(fetching(12))
+    assert (len(lines), lines[-1]) == (7, "and 6 more calls | the run 0.0 s")
+
+
+@cases("width", [12, 30, 70])
+def test_long_names_stay_on_one_line(width: int) -> None:
+    pending = without_terminal(Clock())
+    pending.add(CallTool("x" * 500, "\x1b[2J\n" * 99), None)
+    assert len(shown(pending, width)) == 2
+    assert "\x1b" not in "".join(shown(pending, width))
+
+
+@cases("clock", ["\x1b", "the run"])
+def test_trace_of_a_file_has_no_clocks(clock: str) -> None:
+    assert clock not in printed(*two_tools())

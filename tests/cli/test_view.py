@@ -18,7 +18,7 @@ from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page import html
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
-from tests.cli.terminals import Program, command, program, refused
+from tests.cli.terminals import Ended, Program, command, program, refused
 from tests.cli.traced import TRACE, make_executor, record_run
 from tests.live.readers import fetch
 from tests.parameters import cases
@@ -49,24 +49,21 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return addresses
 
 
-def test_page_is_opened_unless_told_otherwise(
-    folder: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_may_be_opened(folder: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command("view", TRACE, "-o", "run.html", "--no-open") == Ended(0, "run.html\n", "")
+    assert (folder / "run.html").read_text(encoding="utf-8") == page_of(RECORDING)
+    assert visited == []
     ended = command("view", TRACE)
     assert (ended.code, ended.err) == (0, "")
     page = Path(ended.out.strip())
     try:
         assert visited == [page.as_uri()]
-        assert page.read_text(encoding="utf-8") == html(RECORDING.machine, RECORDING)
+        assert page.read_text(encoding="utf-8") == page_of(RECORDING)
     finally:
         page.unlink()
-    ended = command("view", TRACE, "-o", "run.html", "--no-open")
-    assert (ended.code, ended.out, ended.err, visited) == (0, "run.html\n", "", [])
-    assert (folder / "run.html").read_text(encoding="utf-8") == page_of(RECORDING)
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    ended = command("view", TRACE, "-o", "run.html")
-    assert (ended.code, ended.out) == (0, "run.html\n")
-    assert ended.err == "graphexec: cannot open a browser; open the address in yours\n"
+    error = "graphexec: cannot open a browser; open the address in yours\n"
+    assert command("view", TRACE, "-o", "run.html") == Ended(0, "run.html\n", error)
 
 
 def test_run_is_printed_as_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +81,7 @@ def test_two_traces_make_one_page(folder: Path, visited: list[str]) -> None:
     (folder / "sub").mkdir()
     other = record_run("not a reply")
     (folder / "sub" / TRACE).write_text(other, encoding="utf-8")
-    ended = command("view", TRACE, f"sub/{TRACE}", "-o", "both.html")
-    assert (ended.code, ended.out, ended.err) == (0, "both.html\n", "")
+    assert command("view", TRACE, f"sub/{TRACE}", "-o", "both.html") == Ended(0, "both.html\n", "")
     assert visited == [(folder / "both.html").as_uri()]
     page = compare_runs(RECORDING, Recording.from_json_lines(other), names=(TRACE, f"sub/{TRACE}"))
     assert (folder / "both.html").read_text(encoding="utf-8") == page
@@ -97,8 +93,7 @@ def test_folder_makes_one_page(folder: Path, visited: list[str]) -> None:
     (folder / "bytes.jsonl").write_bytes(b"\xff\n")
     (folder / "folder.jsonl").mkdir()
     (folder / "other.txt").touch()
-    ended = command("view", ".", "-o", "runs.html")
-    assert (ended.code, ended.out, ended.err) == (0, "runs.html\n", "")
+    assert command("view", ".", "-o", "runs.html") == Ended(0, "runs.html\n", "")
     page = (folder / "runs.html").read_text(encoding="utf-8")
     data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page)
     assert data is not None
@@ -141,15 +136,12 @@ SUFFIXES = [
 
 
 @cases(("arguments", "suffixes", "instead"), SUFFIXES)
-def test_wrong_suffix_suggests_the_right_command(
-    folder: Path, arguments: list[str], suffixes: str, instead: str | None
-) -> None:
+def test_wrong_suffix_is_refused(folder: Path, arguments: list[str], suffixes: str, instead: str | None) -> None:
     file = arguments[-1]
     drawing = f"graphexec draw --run trace.jsonl -o {shlex.quote(file)}"
     remedy = "" if instead is None else f"{instead}, or draw the machine: {drawing}"
     expected = f"graphexec: {file} does not have the suffix {suffixes}; name such a file{remedy}\n"
-    ended = command("view", TRACE, *arguments)
-    assert (ended.code, ended.out, ended.err) == (2, "", expected)
+    assert command("view", TRACE, *arguments) == Ended(2, "", expected)
     assert [one.name for one in folder.iterdir()] == [TRACE]
 
 
@@ -304,9 +296,7 @@ READERS = [
 
 @cases("arguments", READERS)
 @cases(("fault", "line", "text"), BROKEN)
-def test_invalid_record_names_file_line_and_remedy(
-    folder: Path, arguments: list[str], fault: str, line: int, text: str
-) -> None:
+def test_invalid_record_is_named(folder: Path, arguments: list[str], fault: str, line: int, text: str) -> None:
     (folder / "proof.json").write_text(PROOF, encoding="utf-8")
     (folder / TRACE).write_text(text, encoding="utf-8")
     ended = command(*arguments)

@@ -25,7 +25,6 @@ def make_executor(*first: str, max_iterations: int = 15) -> AgentExecutor:
 
 
 def record_run(*first: str, max_iterations: int = 15) -> str:
-    """Return the records of a run, one per line."""
     executor = make_executor(*first, max_iterations=max_iterations)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
     for event in executor.stream(QUESTION):
