@@ -146,19 +146,18 @@ OTHERS: dict[str, dict[str, Any]] = {
 VALUES: dict[str, Any] = {
     "base_url": "http://127.0.0.1:8080/v1",
     "context": object(),
-    "description": "Help.",
-    "examples": "auto",
-    "max_answer": 100,
-    "max_iterations": 3,
     "memory": BufferMemory(as_messages=True),
     "name": "helper",
-    "protocol": "completion",
+    "description": "Help.",
+    "system_prompt": "Be concise.",
     "question": "{input}",
+    "examples": "auto",
+    "protocol": "completion",
     "rules": ["no_repeats"],
     "stop": ["END"],
-    "system_prompt": "Be concise.",
+    "max_answer": 100,
     "tool_choice": "required",
-    **dict.fromkeys(("model_calls", "tool_calls", "tokens", "cost"), 3),
+    **dict.fromkeys(("max_iterations", "model_calls", "tool_calls", "tokens", "cost"), 3),
 }
 
 

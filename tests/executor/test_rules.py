@@ -99,6 +99,19 @@ def branches_of(request: Any) -> list[str]:
     return [branch["properties"]["action"]["const"] for branch in request.schema["anyOf"]]
 
 
+def doubling() -> tuple[AnyTool, list[float]]:
+    """Return a tool that doubles numbers, and the list of the numbers."""
+    seen: list[float] = []
+
+    @gx.tool
+    def double(number: float) -> float:
+        """Double a number."""
+        seen.append(number)
+        return 2 * number
+
+    return double, seen
+
+
 def call_of(name: str, text: str = "what") -> str:
     return json.dumps({"action": name, "action_input": {"text": text}})
 
@@ -168,14 +181,7 @@ def test_refused_answer_repeats_the_observation() -> None:
 
 @cases(("first", "second"), [(5, "5.0"), ("5", 5), ("5.0", "5")])
 def test_arguments_are_compared_after_validation(first: Any, second: Any) -> None:
-    seen: list[float] = []
-
-    @gx.tool
-    def double(number: float) -> float:
-        """Double a number."""
-        seen.append(number)
-        return 2 * number
-
+    double, seen = doubling()
     replies = [json.dumps({"action": "double", "action_input": {"number": one}}) for one in (first, second)]
     structured([double], *replies, finish("10"))[0].run("Double 5.")
     assert seen == [5.0]
@@ -236,12 +242,8 @@ def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
 
 
 def test_repeatable_tool_may_fail_repeatedly() -> None:
-    @gx.tool(repeatable=True)
-    def poll(text: str) -> str:
-        """Poll a job."""
-        raise ValueError("not yet")
-
-    assert statuses_of(structured([poll], *[call_of("poll")] * 3, END)[0].run("say what?")) == ["error"] * 3
+    poll = replace(fail, repeatable=True)
+    assert statuses_of(structured([poll], *[call_of("fail")] * 3, END)[0].run("say what?")) == ["error"] * 3
 
 
 def test_reply_is_read_once_after_the_first_step() -> None:
@@ -468,14 +470,7 @@ def test_arguments_are_found_in_the_question(
 
 @given(number=st.integers(2, 9_999), unit=st.sampled_from(["kg", " km", "°C", "k", "%", "pm", "x"]))
 def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
-    seen: list[float] = []
-
-    @gx.tool
-    def double(number: float) -> float:
-        """Double a number."""
-        seen.append(number)
-        return 2 * number
-
+    double, seen = doubling()
     reply = json.dumps({"action": "double", "action_input": {"number": number}})
     worked = [example_of("double", number=number)]
     executor, _ = structured([double], reply, END, reply, END, examples=worked, rules=["no_dummies"])

@@ -19,6 +19,7 @@ from graphexec.errors import ModelTimeoutError
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.kernel import Done
+from graphexec.models import ScriptedModel
 from graphexec.runtime import run
 from tests.drivers import FakeClock, Script, limit_of, run_script
 from tests.executor.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
@@ -193,14 +194,8 @@ def test_timeout_error_of_a_tool_is_its_error(how: str, limit: float | None, rel
 
 @HOW
 def test_timeout_error_of_a_model_is_raised(how: str, released: threading.Event) -> None:
-    class TimingOut(BlockingModel):
-        def complete(self, request: Any, *, timeout: float | None = None) -> Any:
-            raise TimeoutError("the model's")
-
-        async def acomplete(self, request: Any, *, timeout: float | None = None) -> Any:
-            raise TimeoutError("the model's")
-
-    executor = AgentExecutor(agent=create_react_agent(TimingOut(), []), tools=[], max_execution_time=20)
+    agent = create_react_agent(ScriptedModel([TimeoutError("the model's")]), [])
+    executor = AgentExecutor(agent=agent, tools=[], max_execution_time=20)
     with pytest.raises(TimeoutError, match="the model's"):
         time_run(executor, how, released)
 
