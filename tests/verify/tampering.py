@@ -16,7 +16,7 @@ from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel.serialization import format_json
 from tests.verify.bad_machines import CHILD_COUNTED
-from tests.verify.writing import WRITER, Chapter, GivenUp, Text
+from tests.verify.writing import WRITER, Chapter, GivenUp, Text, write
 
 # Keys of objects and indexes of lists, from the outside in.
 Path: TypeAlias = tuple[str | int, ...]
@@ -38,18 +38,12 @@ def tidy(given_up: GivenUp) -> Text:
     return Text("")
 
 
-@gx.metered(when_spent=GivenUp)
-@gx.node
-def start(chapter: Chapter) -> Text:
-    return Text("")
-
-
 # A run can count more after its limit is reached, so the number is proved by states.
 TIDYING: gx.Graph[Chapter, Any] = gx.graph(
-    gx.edges(start, gx.on(Text, gx.END) | gx.on(GivenUp, tidy))
+    gx.edges(write, gx.on(Text, gx.END) | gx.on(GivenUp, tidy))
     | gx.edges(tidy, gx.on(Text, rewrite))
     | gx.edges(rewrite, gx.on(Text, gx.END)),
-    start=start,
+    start=write,
 )
 
 
@@ -64,10 +58,10 @@ def second(text: Text) -> Text:
 
 
 TWICE: gx.Graph[Chapter, Any] = gx.graph(
-    gx.edges(start, gx.on(Text, second) | gx.on(GivenUp, gx.END))
+    gx.edges(write, gx.on(Text, second) | gx.on(GivenUp, gx.END))
     | gx.edges(second, gx.on(Text, rewrite) | gx.on(GivenUp, gx.END))
     | gx.edges(rewrite, gx.on(Text, gx.END)),
-    start=start,
+    start=write,
 )
 
 

@@ -23,21 +23,15 @@ from tests.verify.proofs import certificate_of, witness_of
 
 
 @final
-@dataclass(frozen=True)
-class Given:
-    pass
+class Given: ...
 
 
 @final
-@dataclass(frozen=True)
-class Made:
-    pass
+class Made: ...
 
 
 @final
-@dataclass(frozen=True)
-class Back:
-    pass
+class Back: ...
 
 
 @final

@@ -69,10 +69,6 @@ def of_thirteen(bound: Any) -> Any:
     return {**bound, "number": 13, "value": 13, "form": "13"}
 
 
-def no_slopes(line: Any) -> Any:
-    return [line[0], []]
-
-
 def one(machine: str, message: str, path: Path, *values: Any) -> list[Tampering]:
     """A change of one place for each of some values."""
     return [Tampering(machine, ((path, value),), message) for value in values]
@@ -118,7 +114,7 @@ NUMBERS = [
 POTENTIALS = [
     *one("agent", "no potential", (*TRANSITIONS, "potential"), None),
     *one("agent", "counts more than the potential", (*LINES, "parse", 0), less, 0, -HUGE),
-    *one("agent", "counts more than the potential", (*LINES, "dispatch_tools"), no_slopes, GONE),
+    *one("agent", "counts more than the potential", (*LINES, "dispatch_tools"), lambda line: [line[0], []], GONE),
     *one("agent", "counts more than the potential", (*LINES, "stopped_response", 0), 0),
     *one("agent", "has a negative slope", (*LINES, "plan", 1, 0, 1), -4),
     *one("agent", "counts more than the potential", (*LINES, "plan"), GONE),
@@ -260,14 +256,14 @@ def claiming(certificate: Certificate, number: int, potential: Potential) -> Cer
 @cases("iterations", [0, 1])
 def test_gate_without_counter_may_open(iterations: int) -> None:
     """A table of states without the iterations does not know that some are left, so that no gate is taken."""
-    potential = Potential({}, states=(("start", (), iterations),))
+    potential = Potential({}, states=(("write", (), iterations),))
     forged = claiming(certificate_of(TIDYING, Limits(iterations=iterations)), iterations, potential)
-    refuse(forged, "start --GivenUp--> tidy counts more than the potential falls", TIDYING)
+    refuse(forged, "write --GivenUp--> tidy counts more than the potential falls", TIDYING)
 
 
 def test_gate_counts_any_amount_left() -> None:
-    forged = claiming(certificate_of(TIDYING, Limits(iterations=1)), 1, Potential({"start": (1, ())}))
-    refuse(forged, "start --GivenUp--> tidy counts more than the potential falls", TIDYING)
+    forged = claiming(certificate_of(TIDYING, Limits(iterations=1)), 1, Potential({"write": (1, ())}))
+    refuse(forged, "write --GivenUp--> tidy counts more than the potential falls", TIDYING)
 
 
 @cases("potential", [Potential({"a": (1, (("y", 1),))}), Potential({}, states=(("a", (), 3),))])
