@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
@@ -16,6 +16,7 @@ from graphexec.kernel.effects import CallContext
 from graphexec.tools import tool
 from tests.drivers import FakeClock
 from tests.executor.actors import act, answer, direct, echo, scripted
+from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
 
 
@@ -224,25 +225,7 @@ def test_snapshot_is_resumed_step_by_step(how: str) -> None:
 def test_time_of_the_memory_counts(how: str) -> None:
     clock = FakeClock()
 
-    class Slow:
-        """A slow memory without content."""
-
-        keys = ("known",)
-
-        def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-            clock.advance(50)
-            return {"known": ""}
-
-        def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-            """Save nothing."""
-
-        async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-            return self.load(inputs)
-
-        async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-            """Save nothing."""
-
-    executor = make_counter(memory=Slow(), max_execution_time=10)
+    executor = make_counter(memory=Diary(lambda: clock.advance(50)), max_execution_time=10)
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     turns = executor.iter("tea")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,52 +21,24 @@ from graphexec.memory import (
     WindowMemory,
 )
 from tests.executor.actors import answer, echo, run_async, run_sync, scripted
+from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
 from tests.semantics.endings import raising
 
 Run = Callable[..., Any]
 HOW = cases("run", [run_sync, run_async])
 
-Saves = list[tuple[dict[str, Any], dict[str, Any]]]
-
-
-class Notebook:
-    """A memory that records what is saved, and fails on request."""
-
-    keys = ("notes",)
-
-    def __init__(self, notes: str = "nothing yet", *, fails: bool = False) -> None:
-        self.notes = notes
-        self.saves: Saves = []
-        self.asked: list[dict[str, Any]] = []
-        self.fails = fails
-
-    def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-        self.asked.append(dict(inputs))
-        return {"notes": self.notes}
-
-    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        if self.fails:
-            raise OSError("the disk is full")
-        self.saves.append((dict(inputs), dict(outputs)))
-
-    async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-        return self.load(inputs)
-
-    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        self.save(inputs, outputs)
-
 
 def answer_at_once(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-    return gx.AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
+    return gx.AgentFinish({"output": f"{inputs['before']}; {inputs['input']}"})
 
 
 def executor_of(memory: Any, agent: Any = answer_at_once, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=agent, tools=[echo], memory=memory, **options)
 
 
-ANSWER = "nothing yet; tea?"
-SAVED = [({"notes": "nothing yet", "input": "tea?"}, {"output": ANSWER})]
+ANSWER = "nothing; tea?"
+SAVED = [({"before": "nothing", "input": "tea?"}, {"output": ANSWER})]
 
 
 def always_act(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentAction:
@@ -75,41 +47,41 @@ def always_act(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentAction:
 
 @HOW
 def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
-    memory = Notebook()
+    memory = Diary()
     result = run(executor_of(memory), "tea?")
     assert result.output == ANSWER
-    assert memory.asked == [{"input": "tea?"}]
-    assert memory.saves == SAVED
+    assert memory.loaded == [{"input": "tea?"}]
+    assert memory.saved == SAVED
 
 
 @HOW
 def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
-    assert run(executor_of(Notebook()), {"input": "?", "notes": "mine"}).output == "mine; ?"
+    assert run(executor_of(Diary()), {"input": "?", "before": "mine"}).output == "mine; ?"
 
 
 @HOW
 def test_only_runs_that_end_are_saved(run: Run) -> None:
-    memory = Notebook()
+    memory = Diary()
     result = run(executor_of(memory, always_act, max_iterations=1), "tea?")
     assert result.stopped is not None
-    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
+    assert memory.saved == [({"before": "nothing", "input": "tea?"}, {"output": result.output})]
     with pytest.raises(LookupError):
         run(executor_of(memory, raising(LookupError("of the agent"))), "tea?")
-    assert len(memory.saves) == 1
+    assert len(memory.saved) == 1
 
 
 @HOW
 def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
-    memory = Notebook(fails=True)
+    memory = Diary(saving=raising(OSError("the disk is full")))
     executor = executor_of(memory)
     with pytest.raises(OSError, match="the disk is full") as caught:
         run(executor, "tea?")
     snapshot = gx.snapshot_of(caught.value)
     assert snapshot is not None
-    memory.fails = False
+    memory.saving = int
     again = executor.run(snapshot)
     assert (again.output, again.spent["model_calls"]) == (ANSWER, 1)
-    assert memory.saves == SAVED
+    assert memory.saved == SAVED
 
 
 @HOW
@@ -147,7 +119,7 @@ def test_reports_of_a_memory_name_its_effect(how: str) -> None:
 
 @cases("how", ["sync", "async"])
 def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
-    memory = Notebook()
+    memory = Diary()
     executor = executor_of(memory)
     many: Any = ["tea?"]
     with pytest.raises(InputError, match="pass a dict of inputs by name"):
@@ -156,26 +128,26 @@ def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
     async def first() -> Any:
         events = executor.astream("tea?")
         while (event := await anext(events)) and not isinstance(event, gx.Answered):
-            assert memory.asked == []
-        return memory.asked
+            assert memory.loaded == []
+        return memory.loaded
 
     if how == "async":
         assert asyncio.run(first()) == [{"input": "tea?"}]
         return
     events = executor.stream("tea?")
     while not isinstance(next(events), gx.Answered):
-        assert memory.asked == []
-    assert memory.asked == [{"input": "tea?"}]
+        assert memory.loaded == []
+    assert memory.loaded == [{"input": "tea?"}]
 
 
 def test_effects_of_the_memory_come_first_and_last() -> None:
-    events = list(executor_of(Notebook()).stream("tea?"))
+    events = list(executor_of(Diary()).stream("tea?"))
     ((inputs, outputs),) = SAVED
     assert [(event.node, event.effect) for event in events if isinstance(event, gx.Asked)][::2] == [
         ("load_memory", effects.LoadMemory({"input": "tea?"})),
         ("save_memory", effects.SaveMemory(inputs, outputs)),
     ]
-    assert [event.reply for event in events if isinstance(event, gx.Answered)][::2] == [{"notes": "nothing yet"}, None]
+    assert [event.reply for event in events if isinstance(event, gx.Answered)][::2] == [{"before": "nothing"}, None]
 
 
 def test_conversation_continues_over_runs() -> None:
@@ -190,7 +162,7 @@ def test_conversation_continues_over_runs() -> None:
 
 
 def test_memory_ignores_intermediate_steps() -> None:
-    executor = executor_of(Notebook(), return_intermediate_steps=True)
+    executor = executor_of(Diary(), return_intermediate_steps=True)
     outputs: dict[str, Any] = {"output": ANSWER, "intermediate_steps": []}
     assert executor.invoke("tea?") == {"input": "tea?", **outputs}
     assert executor.invoke("tea?", return_only_outputs=True) == outputs
@@ -253,9 +225,9 @@ def test_observer_failing_at_the_end_loses_nothing() -> None:
             if type(event) is gx.Done:
                 raise LookupError("of the watcher")
 
-    memory = Notebook()
+    memory = Diary()
     executor = executor_of(memory, observers=[Failing()])
     with pytest.raises(LookupError) as caught:
         executor.run("tea?")
-    assert len(memory.saves) == 1
+    assert len(memory.saved) == 1
     assert gx.snapshot_of(caught.value) is not None

@@ -33,11 +33,11 @@ class Diary:
 
     def __init__(self, loading: Callable[[], object] = int, saving: Callable[[], object] = int) -> None:
         self.loading, self.saving = loading, saving
-        self.loads = 0
+        self.loaded: list[dict[str, Any]] = []
         self.saved: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
     def load(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
-        self.loads += 1
+        self.loaded.append(dict(inputs))
         self.loading()
         return {"before": "nothing"}
 
@@ -46,7 +46,7 @@ class Diary:
         self.saved.append((dict(inputs), dict(outputs)))
 
     async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
-        self.loads += 1
+        self.loaded.append(dict(inputs))
         await _call(self.loading)
         return {"before": "nothing"}
 
@@ -168,7 +168,7 @@ def test_users_memory_nodes_are_kept() -> None:
     executor = make_executor(memory := Diary())
     mine = gx.replace(executor.graph, kernel.rename(recall, "load_memory"))
     assert executor.with_graph(mine).run("q").output == "done"
-    assert (memory.loads, memory.saved) == (1, [SAVED])
+    assert (len(memory.loaded), memory.saved) == (1, [SAVED])
     assert list(executor.with_graph(mine).graph.nodes) == list(executor.graph.nodes)
 
 
@@ -318,7 +318,7 @@ def test_late_async_save_is_completed() -> None:
 def test_a_stopped_run_is_saved_beyond_its_deadline(run: RunExecutor) -> None:
     executor = make_executor(memory := Diary(), max_execution_time=0)
     result = run(executor, "q")
-    assert (result.reason, memory.loads) == ("seconds", 0)
+    assert (result.reason, len(memory.loaded)) == ("seconds", 0)
     assert memory.saved == [({"input": "q"}, {"output": result.output})]
 
 
@@ -368,7 +368,7 @@ def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseEx
     assert journal_of(caught.value) is not None
     stored = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
     assert [event.node for event in executor.stream(stored) if isinstance(event, gx.Asked)] == ["save_memory"]
-    assert (memory.loads, memory.saved) == (1, [SAVED])
+    assert (len(memory.loaded), memory.saved) == (1, [SAVED])
 
 
 async def timeout(call: Awaitable[Any]) -> None:
@@ -389,7 +389,7 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
     assert memory.saved == []
     held[0] = 0
     assert asyncio.run(executor.arun(paused_at(caught.value))).output == "done"
-    assert (memory.loads, memory.saved) == (1, [SAVED])
+    assert (len(memory.loaded), memory.saved) == (1, [SAVED])
 
 
 def test_ctrl_c_during_a_save_loses_no_answer() -> None:
@@ -447,7 +447,7 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
     turns = make_executor(memory := Diary(), act("echo", text="a"), answer("done")).iter("q")
     for _ in turns:
         turns.run = actions.Run({**turns.run.inputs, "input": "other"}, actions.Steps(turns.run.steps))
-    assert (memory.loads, memory.saved) == (1, [({"before": "nothing", "input": "other"}, {"output": "done"})])
+    assert (len(memory.loaded), memory.saved) == (1, [({"before": "nothing", "input": "other"}, {"output": "done"})])
     assert turns.run.inputs["before"] == "nothing"
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import agents, graph, kernel, models
+from graphexec import agents, graph, kernel
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents.langchain.xml import escape_tags
@@ -23,28 +22,16 @@ from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, ma
 from graphexec.agents.reading.text_parsing import END_TOKENS
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
+from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 from tests.executor.actors import echo, run_by
+from tests.executor.test_streamed_tool_calling import Streaming, split_text
 from tests.parameters import cases
 
 
-class Speaking(models.ScriptedModel):
-    """A scripted model that streams its replies letter by letter."""
-
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
-        reply = self.complete(request, timeout=timeout)
-        for letter in reply.content:
-            yield ReplyDelta(letter)
-        yield reply
-
-    async def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
-        for piece in self.stream(request, timeout=timeout):
-            yield piece
+def speaking(*replies: str | ModelReply) -> Streaming:
+    """Return a scripted model that streams its replies letter by letter."""
+    return Streaming(replies, range(500))
 
 
 # A function that creates an agent of a model and tools.
@@ -80,7 +67,7 @@ TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
 
 
 def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=make(Speaking(list(replies)), TOOLS), tools=TOOLS, **settings)
+    return gx.AgentExecutor(agent=make(speaking(*replies), TOOLS), tools=TOOLS, **settings)
 
 
 def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
@@ -218,22 +205,21 @@ def test_pieces_of_a_nested_run_are_not_streamed() -> None:
             """Ask another agent."""
             return str(inner.run(text).output)
 
-        agent = gx.create_react_agent(Speaking([ACT, f"Final Answer: {ANSWER}"]), [delegate])
+        agent = gx.create_react_agent(speaking(ACT, f"Final Answer: {ANSWER}"), [delegate])
         return gx.AgentExecutor(agent=agent, tools=[delegate])
 
     assert "".join(pieces(make)) == ANSWER
 
 
-def read_in_pieces(reader: AnswerReader, text: str, cuts: list[int]) -> str:
-    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return "".join(reader(text[start:end]) for start, end in itertools.pairwise(places))
+def read_in_pieces(reader: AnswerReader, text: str, cuts: Sequence[int]) -> str:
+    return "".join(map(reader, split_text(text, cuts)))
 
 
 CUTS = st.lists(st.integers(0, 500))
 
 
 def stream_text(make: Make, text: str, cuts: list[int]) -> str:
-    reader = make(Speaking([]), TOOLS).answer
+    reader = make(speaking(), TOOLS).answer
     assert reader is not None
     return read_in_pieces(reader(), text, cuts)
 
@@ -241,7 +227,7 @@ def stream_text(make: Make, text: str, cuts: list[int]) -> str:
 def whole_answer(make: Make, text: str) -> str | None:
     """Return the answer in a complete reply; empty if it is another decision or unreadable."""
     try:
-        decision = make(Speaking([]), TOOLS).read(ModelReply(text))
+        decision = make(speaking(), TOOLS).read(ModelReply(text))
     except gx.ParseError:
         return None
     return decision.output if isinstance(decision, AgentFinish) else None
@@ -468,7 +454,7 @@ JSON_READER = functools.partial(make_json_reader, ["answer"])
         (FINAL, "**Final Answer: 42**", ""),
         # Neither is JSON.
         (JSON_READER, '{"action": "final_answer", answer: 1', ""),
-        (structured(Speaking([]), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
+        (structured(speaking(), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
     ],
 )
 def test_reader_returns_the_answer_alone(make: Callable[[], AnswerReader], reply: str, answer: str) -> None:

@@ -31,7 +31,7 @@ def split_text(text: str, cuts: Sequence[int]) -> list[str]:
 class Streaming(ScriptedModel):
     """A scripted model that streams the text of its replies in pieces, and then the calls."""
 
-    def __init__(self, replies: Sequence[ModelReply], cuts: Sequence[int]) -> None:
+    def __init__(self, replies: Sequence[str | ModelReply], cuts: Sequence[int]) -> None:
         super().__init__(replies)
         self._cuts = cuts
 
