@@ -151,9 +151,9 @@ def test_stored_reply_is_unchanged(reply: ModelReply) -> None:
 
 def test_file_keeps_any_reply(tmp_path: Path) -> None:
     reply = ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),))
-    assert cached(ScriptedModel([reply]), SQLiteCache(tmp_path / "c"), name="a").complete(HELLO) == reply
-    again = cached(ScriptedModel([]), SQLiteCache(str(tmp_path / "c")), name="a").complete(HELLO)
-    assert again == replace(reply, cost=0.0)
+    path = tmp_path / "c"
+    assert cached(ScriptedModel([reply]), SQLiteCache(path), name="a").complete(HELLO) == reply
+    assert cached(ScriptedModel([]), SQLiteCache(str(path)), name="a").complete(HELLO) == replace(reply, cost=0.0)
 
 
 BROKEN = ["", "{", "null", "[]", "3", '"text"', '{"content": 3}', '{"usage": {}}', "[" * 100_000]
@@ -294,11 +294,11 @@ def test_threads_can_create_the_file_concurrently(tmp_path: Path) -> None:
 
 
 def test_processes_can_write_concurrently(tmp_path: Path) -> None:
-    script = (
-        "import sys; from graphexec.models.wrappers.caching import SQLiteCache\n"
-        "cache = SQLiteCache(sys.argv[1]); cache.put('other', 'there'); print(flush=True)\n"
-        "for number in range(30): cache.put(f'other{number}', 'kept')"
-    )
+    script = """
+import sys; from graphexec.models.wrappers.caching import SQLiteCache
+cache = SQLiteCache(sys.argv[1]); cache.put('other', 'there'); print(flush=True)
+for number in range(30): cache.put(f'other{number}', 'kept')
+"""
     command = [sys.executable, "-c", script, str(tmp_path / "c")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

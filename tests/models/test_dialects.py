@@ -206,6 +206,7 @@ class TestKeys:
         [
             (Anthropic("claude-9"), r"claude-9 at https://api.anthropic.com needs .* set ANTHROPIC_API_KEY"),
             (OpenAIResponses("gpt-9"), r"gpt-9 at https://api.openai.com/v1 needs .* set OPENAI_API_KEY"),
+            (OpenAICompatible("gpt-9"), r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API_KEY"),
         ],
     )
     def test_missing_key_is_an_error_before_sending(self, model: RemoteModel, needed: str) -> None:

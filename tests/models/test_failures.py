@@ -222,11 +222,6 @@ class TestKeys:
         sent: str | None = script.requests[0].headers.get("authorization")
         return sent
 
-    def test_missing_key_is_an_error_before_sending(self) -> None:
-        needed = r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"
-        with pytest.raises(errors.MissingAPIKeyError, match=needed):
-            OpenAICompatible("gpt-9").complete(HELLO)
-
     @cases("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
     def test_address_is_validated_before_the_key(self, url: str) -> None:
         with pytest.raises(errors.ModelConnectionError, match="begins with neither http:// nor https://") as caught:
@@ -243,12 +238,6 @@ class TestKeys:
     ) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment\n")
         assert self.ask("http://elsewhere/v1", key) == sent
-
-    @cases("key", ["sk-ключ", "sk with blanks", "sk\x00zero"])
-    def test_invalid_key_is_rejected_without_showing_it(self, key: str) -> None:
-        with pytest.raises(errors.AuthenticationError) as caught:
-            self.ask("http://elsewhere/v1", key)
-        assert key not in str(caught.value)
 
     def test_repr_and_errors_contain_no_secret(self) -> None:
         url = "http://me:password@127.0.0.1:1/v1"

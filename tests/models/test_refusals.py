@@ -70,7 +70,10 @@ REFUSALS: list[tuple[object, str]] = [
     (error("This model does not support the effort parameter."), "effort"),
     (error("Encrypted content is not supported with this model.", param="include"), "include"),
     (error("'messages.2' : [('messages.2' : property 'reasoning_content' is unsupported)]"), "reasoning_content"),
-    ({"message": "m.2.x: property 'm.2.assistant.reasoning_content' is unsupported"}, "reasoning_content"),
+    (
+        {"message": "m.2.reasoning_content: property 'm.2.assistant.reasoning_content' is unsupported"},
+        "reasoning_content",
+    ),
     (error("invalid temperature: only 1 is allowed for this model"), "temperature"),
     (error("openai does not support parameters: ['temperature', 'top_p'], for model=o1"), "temperature top_p"),
     (error("Unsupported parameter(s): `stop`"), "stop"),

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from graphexec.errors import InputError, ModelError, SecretError
+from graphexec.errors import AuthenticationError, InputError, ModelError, SecretError
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, Secret, create_model
 from graphexec.models.http.endpoint import Endpoint, hide_credentials
 from graphexec.models.http.remote import RemoteModel
@@ -188,10 +188,10 @@ def test_wrong_options_show_no_secret(create: Callable[..., object], options: di
         search.in_error(caught.value)
 
 
-@cases("key", [f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank"])
+@cases("key", [f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank", "sk-ключ", "sk with blanks", "sk\x00zero"])
 def test_invalid_key_is_not_shown(key: str) -> None:
     with nothing_leaks(key) as search:
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(AuthenticationError) as caught:
             call_blocking(OpenAICompatible("tiny", base_url="https://a.example", api_key=key))
         search.in_error(caught.value)
 

@@ -43,17 +43,11 @@ def decode_stream(*chunks: object) -> messages.ModelReply:
 
 def test_messages_are_encoded_for_openai() -> None:
     arguments = '{"a": 1, "b": 1}'
-    request = messages.ChatRequest(
-        [
-            messages.SystemMessage("be brief"),
-            messages.UserMessage("1 + 1?"),
-            messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),)),
-            messages.ToolMessage("c1", "2"),
-            messages.AssistantMessage("2"),
-        ]
-    )
+    asked: list[messages.Message] = [messages.SystemMessage("be brief"), messages.UserMessage("1 + 1?")]
+    called = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
+    answered: list[messages.Message] = [called, messages.ToolMessage("c1", "2"), messages.AssistantMessage("2")]
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}}
-    assert encode_body(request) == {
+    assert encode_body(messages.ChatRequest([*asked, *answered])) == {
         "model": "tiny",
         "messages": [
             {"role": "system", "content": "be brief"},
