@@ -20,10 +20,10 @@ from graphexec.memory import (
     Turn,
     WindowMemory,
 )
-from tests.executor.actors import answer, echo, run_async, run_sync, scripted
+from tests.executor.actors import answer, echo, run_async, run_by, run_sync, scripted
 from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
-from tests.semantics.endings import raising
+from tests.semantics.endings import paused_at, raising
 
 Run = Callable[..., Any]
 HOW = cases("run", [run_sync, run_async])
@@ -76,8 +76,7 @@ def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
     executor = executor_of(memory)
     with pytest.raises(OSError, match="the disk is full") as caught:
         run(executor, "tea?")
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = paused_at(caught.value)
     memory.saving = int
     again = executor.run(snapshot)
     assert (again.output, again.spent["model_calls"]) == (ANSWER, 1)
@@ -97,16 +96,12 @@ def test_failing_summary_loses_nothing(run: Run) -> None:
     assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
-async def collect(items: Any) -> list[Any]:
-    return [item async for item in items]
-
-
 @cases("how", ["sync", "async"])
 def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(models.ScriptedModel([ServerError("gone")]))
     executor = executor_of(memory, scripted(answer("hello")), observers=[watched.append])
-    events = list(executor.stream("tea?")) if how == "sync" else asyncio.run(collect(executor.astream("tea?")))
+    events = run_by("stream" if how == "sync" else "astream", executor, "tea?")
     assert events == watched
     asked, requested, failed, answered = events[-6:-2]
     assert isinstance(asked, gx.Asked)
@@ -180,8 +175,7 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
     with pytest.raises(ServerError) as caught:
         executor.run("Who am I?")
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = paused_at(caught.value)
     again = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
     assert executor.run(again).output == "Ada."
     first, second = model.requests

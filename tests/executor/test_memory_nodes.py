@@ -19,6 +19,7 @@ from graphexec.memory import BufferMemory, MemoryNotSaved, SummaryFailed, Summar
 from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, act, answer, direct, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
+from tests.semantics.endings import paused_at
 
 RunExecutor = Callable[..., Any]
 HOW = cases("run", [run_sync, run_async])
@@ -75,12 +76,6 @@ def without_memory(executor: gx.AgentExecutor) -> gx.Graph[Any, Any]:
 
 def reports_of(events: list[Any]) -> list[Any]:
     return [event for event in events if isinstance(event, gx.Reported)]
-
-
-def paused_at(error: BaseException) -> gx.Snapshot:
-    snapshot = gx.snapshot_of(error)
-    assert snapshot is not None
-    return snapshot
 
 
 # ---- the table

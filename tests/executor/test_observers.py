@@ -21,7 +21,7 @@ from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
 from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
-from tests.semantics.endings import cancel_run, raising
+from tests.semantics.endings import cancel_run, paused_at, raising
 
 # Seconds of a deadline that is not reached.
 LONG = 20.0
@@ -142,8 +142,7 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
     executor = gx.AgentExecutor(agent=counted, tools=[echo], observers=[interrupt], max_execution_time=seconds)
     with pytest.raises(KeyboardInterrupt) as caught:
         run(executor)
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = paused_at(caught.value)
     assert run(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph)).output == "done"
     assert decisions == [0, 1]
 
@@ -168,8 +167,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     )
     with pytest.raises(KeyboardInterrupt) as caught:
         run_by("astream" if stream else "arun", executor)
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = paused_at(caught.value)
     assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
     assert [event.error for event in seen if isinstance(event, Failed)] == [caught.value]
     # asyncio logs no task whose exception was never retrieved.

@@ -30,7 +30,7 @@ from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, statuses
 from tests.parameters import cases
-from tests.semantics.endings import noting_tool
+from tests.semantics.endings import noting_tool, paused_at
 
 # What the synthesised examples use, and what they do not.
 DUMMY, OTHER = "Tartu", "Oslo"
@@ -659,8 +659,7 @@ def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
         return
     with pytest.raises(ModelError) as raised:
         scene.run()
-    taken = gx.snapshot_of(raised.value)
-    assert taken is not None
+    taken = paused_at(raised.value)
     stored = Snapshot.from_json(taken.to_json(), scene.executor.graph)
     assert stored.node == ("answer_repeats" if position == 2 else "plan")
     assert scene.executor.run(stored).output == "rain"

@@ -19,7 +19,7 @@ import graphexec as gx
 from graphexec.executor.result import Ending
 from graphexec.runtime import run
 from tests.drivers import DriverResult, run_script
-from tests.executor.actors import script_of
+from tests.executor.actors import run_by, script_of
 from tests.parameters import cases
 from tests.semantics.acting import (
     FLAVOURS,
@@ -74,10 +74,6 @@ def check_notes(actor: Actor, expected: Expected, flavour: Flavour) -> None:
     # Several at once run in any order. Where one raises, those behind it may have begun, or not.
     if expected.end != "tool error":
         assert sorted(actor.called) == sorted(expected.called)
-
-
-async def every(chunks: Any) -> list[Any]:
-    return [chunk async for chunk in chunks]
 
 
 def until_it_ends(chunks: Any, into: list[Any]) -> None:
@@ -135,9 +131,9 @@ def check(turns: Turns, conclusion: Turn, given: Settings, flavour: Flavour) -> 
         check_limits(expected, given, result)
         # Through the doors that people know.
         check_chunks(without_messages(list(fresh().stream_chunks("q"))), expected, given.at_once)
-        check_chunks(without_messages(asyncio.run(every(fresh().astream_chunks("q")))), expected, given.at_once)
+        check_chunks(without_messages(run_by("astream_chunks", fresh())), expected, given.at_once)
         assert list(fresh().iter("q")) == expected.turns
-        assert asyncio.run(every(fresh().iter("q"))) == expected.turns
+        assert run_by("aiter", fresh()) == expected.turns
         # The last chunk has the steps, where they are wanted.
         assert fresh().invoke("q") == {"input": "q", **expected.chunks[-1]}
         assert asyncio.run(fresh().ainvoke("q", return_only_outputs=True)) == expected.chunks[-1]

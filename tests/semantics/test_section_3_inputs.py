@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from graphexec import AgentExecutor, AgentFinish, create_react_agent, tool
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 from graphexec.models import ScriptedModel
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
+from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
 from tests.semantics.endings import A, B, raising
 
@@ -113,13 +113,8 @@ def test_input_keys_are_prompt_variables(keys: tuple[str, ...]) -> None:
 
 @HOW
 def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
-    async def afail(given: Any, /) -> Any:
-        raise OSError("gone")
-
-    fail = raising(OSError("gone"))
-    memory: Any = SimpleNamespace(keys=("before",), load=fail, aload=afail, save=fail, asave=afail)
     events: list[Any] = []
-    executor = finishing(memory=memory, observers=[events.append])
+    executor = finishing(memory=Diary(raising(OSError("gone"))), observers=[events.append])
     with pytest.raises(OSError, match="gone"):
         run(executor)
     assert [type(event).__name__ for event in events] == ["Entered", "Asked", "Failed"]

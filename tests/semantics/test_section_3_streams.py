@@ -15,7 +15,7 @@ from graphexec.effects import CallTool
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
-from tests.executor.actors import HOW, Running, act, answer, call, echo, scripted
+from tests.executor.actors import HOW, Running, act, answer, call, echo, run_by, scripted
 from tests.parameters import cases
 from tests.semantics.endings import STOPPED, A, B, C, noting_tool, run_blocked, unreadable_once
 
@@ -29,14 +29,10 @@ def two_steps(**options: Any) -> gx.AgentExecutor:
     return turns_of(A, [B, C], answer("42"), tool_concurrency=1, **options)
 
 
-async def collect(items: Any) -> list[Any]:
-    return [item async for item in items]
-
-
 def chunks_of(make: Callable[[], gx.AgentExecutor]) -> list[dict[str, Any]]:
     """Return the events of both streams, which must be equal."""
     chunks = list(make().stream_chunks("q"))
-    assert asyncio.run(collect(make().astream_chunks("q"))) == chunks
+    assert run_by("astream_chunks", make()) == chunks
     return chunks
 
 
@@ -178,7 +174,7 @@ def test_added_chunks_give_actions_steps_and_output() -> None:
 
 def test_iter_yields_steps_then_the_result() -> None:
     turns = two_steps().iter("q")
-    for yielded in (list(turns), asyncio.run(collect(two_steps().iter("q")))):
+    for yielded in (list(turns), run_by("aiter", two_steps())):
         assert [[observation for _, observation in steps] for steps in yielded] == [["a"], ["b", "c"]]
     assert (turns.result.output, turns.spent.iterations) == ("42", 3)
 
