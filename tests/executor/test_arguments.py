@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec import _arguments as arguments
@@ -49,6 +49,7 @@ def test_constraint_accepts_only_its_values(kind: arguments.Constraint, fits: li
 
 
 @given(st.one_of(st.text(), st.lists(st.text()), st.from_type(type)))
+@example("long" * 50)
 def test_any_value_is_formatted_on_one_short_line(value: object) -> None:
     text = format_value(value)
     assert len(text) <= 120
