@@ -1,8 +1,7 @@
-"""Small machines: a clock of two nodes, a diamond, a self-loop, and one for each way to ask for effects."""
+"""Small machines: a clock, a diamond, a self-loop, and one for each way to ask; and what tests do with them."""
 
 import asyncio
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -89,9 +88,9 @@ class Halted:
 
 def machine_of(one: Any) -> Graph[Any, Any]:
     """Return the graph of one node: an outcome that the node takes leads back to it, and any other ends the run."""
-    routes = [on(outcome, one if outcome in one.takes else END) for outcome in one.outcomes]
+    routes: list[Any] = [on(outcome, one if outcome in one.takes else END) for outcome in one.outcomes]
     table: Any = edges
-    machine: Graph[Any, Any] = graph(table(one, functools.reduce(operator.or_, routes)), start=one)
+    machine: Graph[Any, Any] = graph(table(one, functools.reduce(lambda some, more: some | more, routes)), start=one)
     return machine
 
 

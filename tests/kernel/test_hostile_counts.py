@@ -251,7 +251,7 @@ def test_integers_of_any_size_are_stored_and_resumed() -> None:
 
 @cases("limits", [{"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}}])
 def test_limits_of_any_size_are_limits(limits: Any) -> None:
-    assert m.SELF_LOOP.verify(Limits(**{"iterations": HUGE, **limits})).proved
+    assert m.SELF_LOOP.verify(as_limits(**{"iterations": HUGE, **limits})).proved
 
 
 # Any: type checkers refuse most of these.

@@ -106,7 +106,7 @@ def test_single_effect_has_no_members() -> None:
     assert "Question is not a batch" in error_message(InputError, single.reply_member, 0, "fine")
 
 
-@cases("change", [lambda fewer: fewer, lambda fewer: fewer.retried()])
+@cases("change", [replace, Snapshot.retried])
 def test_snapshot_of_another_batch_is_refused(change: Callable[[Snapshot], Snapshot]) -> None:
     fewer = replace(pending(Topics(NAMES)).reply_member(3, ToolResult("d")), value=Topics(NAMES[:4]))
     text = "has 6 open calls, but survey asks for 4; resume it with its own graph"

@@ -188,8 +188,8 @@ def test_snapshot_is_resumed(way: Way) -> None:
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     stored = m.reload(snapshot, m.INTERVIEW)
-    done = way(m.INTERVIEW, stored, handlers={m.Question: lambda asked: "second"})
-    assert done.outcome == m.Interview(("first", "first", "second"))
+    done = way(m.INTERVIEW, stored, handlers={m.Question: answer_async})
+    assert done.outcome == m.Interview(("first", "first", "tea 2 2"))
 
 
 @in_every_way
