@@ -96,25 +96,21 @@ PIECES: dict[str, tuple[Callable[[], Piece], list[ScriptedReply]]] = {
 
 
 @pytest.mark.parametrize("name", PIECES)
-class TestEachPiece:
-    def test_termination_is_proved(self, name: str) -> None:
-        piece, replies = PIECES[name]
-        assert make([piece()], ScriptedModel(replies)).verify().proved
-
-    def test_run_paused_at_each_effect_ends_alike(self, name: str) -> None:
-        piece, replies = PIECES[name]
-        plain, _ = run([piece()], replies)
-        model = ScriptedModel(replies, repeat_last=True)
-        result, pauses = run_in_pieces(lambda observers: make([piece()], model, observers=observers), "q")
-        assert pauses > 1
-        assert (result.output, len(result.steps)) == (plain.output, len(plain.steps))
-        assert run_of(result.ending) == run_of(plain.ending) or name == "tell_time"
-
-    def test_unplug_restores(self, name: str) -> None:
-        executor = make([], ScriptedModel(["done"]))
-        restored = executor.plug(PIECES[name][0]()).unplug(name)
-        assert restored.graph.edges == executor.graph.edges
-        assert [*restored.graph.nodes] == [*executor.graph.nodes]
+def test_run_paused_at_each_effect_ends_alike(name: str) -> None:
+    piece, replies = PIECES[name]
+    plain, _ = run([piece()], replies)
+    model = ScriptedModel(replies, repeat_last=True)
+    result, pauses = run_in_pieces(lambda observers: make([piece()], model, observers=observers), "q")
+    assert pauses > 1
+    assert (result.output, len(result.steps)) == (plain.output, len(plain.steps))
+    assert run_of(result.ending) == run_of(plain.ending) or name == "tell_time"
+    # Termination is proved, and unplugging restores the machine.
+    executor = make([], ScriptedModel(["done"]))
+    plugged = executor.plug(piece())
+    assert plugged.verify().proved
+    restored = plugged.unplug(name)
+    assert restored.graph.edges == executor.graph.edges
+    assert [*restored.graph.nodes] == [*executor.graph.nodes]
 
 
 # Transitions and model calls, by the iterations.

@@ -65,31 +65,25 @@ def test_termination_is_verified(name: str) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 class TestEachPiece:
     def test_run_survives_a_pause_after_every_request(self, name: str) -> None:
-        whole = make([name]).run(QUESTION)
+        executor = make([name])
+        whole = executor.run(QUESTION)
         model = ScriptedModel(SCRIPT, repeat_last=True)
         pieces, pauses = run_in_pieces(lambda observers: make([name], model, observers=observers), QUESTION)
         assert pauses
         assert str(pieces) == str(whole)
         assert pieces.spent.meters == whole.spent.meters
-        assert [(step.action.tool, step.status) for step in pieces.steps] == [
-            (step.action.tool, step.status) for step in whole.steps
-        ]
-
-    def test_unplugging_restores_the_machine(self, name: str) -> None:
-        bare = make_executor()
-        restored = make([name]).unplug(*[piece.name for piece in make([name]).pieces])
-        assert str(restored.graph) == str(bare.graph)
-
-    def test_calls_stay_within_the_bound(self, name: str) -> None:
-        executor = make([name])
+        in_pieces, at_once = ([(one.action.tool, one.status) for one in run.steps] for run in (pieces, whole))
+        assert in_pieces == at_once
+        # The calls stay within the bound.
         bounds = executor.verify().bounds.meters
-        spent = executor.run(QUESTION).spent
         for meter in ("model_calls", "tool_calls"):
             assert bounds[meter].number is not None
-            assert spent[meter] <= bounds[meter].number
+            assert whole.spent[meter] <= bounds[meter].number
 
-    def test_two_of_one_kind_have_two_names(self, name: str) -> None:
-        piece = SAMPLES[name]()
+    def test_piece_is_unplugged_and_has_a_name(self, name: str) -> None:
+        plugged, piece = make([name]), SAMPLES[name]()
+        restored = plugged.unplug(*[piece.name for piece in plugged.pieces])
+        assert str(restored.graph) == str(make_executor().graph)
         with pytest.raises(GraphexecError, match=piece.name):
             make_executor([piece, SAMPLES[name]()])
 
