@@ -76,7 +76,7 @@ def test_row_6_single_action_equals_a_list(listed: bool) -> None:
     assert ran == ["a"]
 
 
-@cases("limit", [1, 3])
+@cases("limit", [1, 2, 3])
 def test_row_7_handled_parse_error_is_a_step(limit: int) -> None:
     result = run_agent(unreadable, handle_parsing_errors=True, max_iterations=limit)
     step, *_ = result.outcome.steps

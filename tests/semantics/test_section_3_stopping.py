@@ -17,6 +17,7 @@ from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
+from tests.executor.test_time import make_slow_tool
 from tests.parameters import cases
 from tests.semantics import endings
 from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies, unreadable
@@ -60,13 +61,7 @@ def test_max_iterations_none_needs_another_limit() -> None:
 @HOW
 def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
     released = threading.Event()
-
-    @gx.tool
-    def slow() -> str:
-        """Take half a minute."""
-        released.wait(30)
-        return "late"
-
+    slow = make_slow_tool("blocking", released)
     # The other call ends in this time on a busy machine, too.
     result = run(gx.AgentExecutor(agent=scripted([A, act("slow")]), tools=[echo, slow], max_execution_time=1.5))
     released.set()

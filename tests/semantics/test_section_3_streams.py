@@ -70,14 +70,6 @@ def test_parse_error_events_lead_back_to_plan(run: Running) -> None:
     assert moves == [("plan", "parse"), ("parse", "plan"), ("plan", "parse"), ("parse", "END")]
 
 
-def test_events_end_where_a_stream_is_closed_early() -> None:
-    seen: list[gx.Event[Any]] = []
-    events = two_steps(observers=[seen.append]).stream("q")
-    next(events)
-    events.close()
-    assert [type(event) for event in seen] == [gx.Entered, gx.Failed]
-
-
 @HOW
 def test_each_of_two_actions_has_its_own_events(run: Running) -> None:
     events: list[Any] = []
