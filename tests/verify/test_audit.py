@@ -342,13 +342,13 @@ def test_custom_effects_may_be_free_or_charged() -> None:
 # ---- counts
 
 
-@cases(
-    ("count", "expected"),
-    [
-        (lambda calls: 0, "dispatch_tools asked for 1 tool calls, but 0 are counted"),
-        (lambda calls: calls + 3, "the run begins with 3 of tool_calls spent"),
-    ],
-)
+COUNTS: list[tuple[Callable[[int], int], str]] = [
+    (lambda calls: 0, "dispatch_tools asked for 1 tool calls, but 0 are counted"),
+    (lambda calls: calls + 3, "the run begins with 3 of tool_calls spent"),
+]
+
+
+@cases(("count", "expected"), COUNTS)
 def test_calls_are_counted_from_zero(count: Callable[[int], int], expected: str) -> None:
     trace, proof = two_steps()
     for spent in spendings(trace):

@@ -58,7 +58,10 @@ def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
     assert repr(bounds) == repr(computed[0])
 
 
-@cases("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+
+
+@cases("again", COPIES)
 def test_copies_have_the_bounds(again: Callable[[Certificate], Certificate]) -> None:
     prove.prove_flow.cache_clear()
     certificate = proof_of(executor())

@@ -172,7 +172,11 @@ ROUNDS: gx.Graph[Any, Any] = gx.graph(
 )
 
 
-@cases("use", [verify, lambda machine, limits: advance(machine, begin(machine, Order()), limits)])
+def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
+    return advance(machine, begin(machine, Order()), limits)
+
+
+@cases("use", [verify, run_once])
 def test_meter_limit_on_own_budget_is_refused(use: Callable[[gx.Graph[Any, Any], gx.Limits], object]) -> None:
     with pytest.raises(LimitsError) as caught:
         use(ROUNDS, gx.Limits({Meter("rounds"): 2}))
@@ -261,7 +265,14 @@ def trace_of(accepted: Sequence[bool], limits: gx.Limits) -> tuple[Trace, Certif
     """The records of a run in which payments are accepted or not, and the proof that it is to conform to."""
     recorder = Recorder(ORDERS, limits=limits)
     replies = iter(accepted)
-    handlers: Any = {Pay: lambda effect: next(replies), Ship: lambda effect: 0.5}
+
+    def accept(effect: Pay) -> bool:
+        return next(replies)
+
+    def send(effect: Ship) -> float:
+        return 0.5
+
+    handlers: Any = {Pay: accept, Ship: send}
     for happened in stream(ORDERS, Order(), make_run_context(handlers, limits=limits, clock=lambda: 0.0)):
         recorder(happened)
     return read_trace(recorder.recording.to_json_lines()), certificate_of(ORDERS, limits)

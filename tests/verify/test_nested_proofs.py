@@ -277,14 +277,19 @@ def test_meters_and_limits_of_nested_runs_are_checked(changes: dict[str, Any], f
     refuse(dataclasses.replace(CERTIFICATE, bounds=bounds), fault, DELEGATING.graph)
 
 
+def charged_twice(charges: Any) -> Any:
+    return (*charges, charges[0])
+
+
+def unknown_charges(charges: Any) -> Any:
+    return tuple((name, None, None) for name, *_ in charges)
+
+
 @cases(
     ("change", "fault"),
     [
-        (lambda charges: (*charges, charges[0]), "the charges of nested runs have two rows for one meter"),
-        (
-            lambda charges: tuple((name, None, None) for name, *_ in charges),
-            "the meters that it bounds are not those of its flow|nothing bounds the charges of nested runs",
-        ),
+        (charged_twice, "the charges of nested runs have two rows for one meter"),
+        (unknown_charges, "the meters that it bounds are not those|nothing bounds the charges of nested runs"),
     ],
 )
 def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault: str) -> None:

@@ -69,6 +69,10 @@ def of_thirteen(bound: Any) -> Any:
     return {**bound, "number": 13, "value": 13, "form": "13"}
 
 
+def no_slopes(line: Any) -> Any:
+    return [line[0], []]
+
+
 def one(machine: str, message: str, path: Path, *values: Any) -> list[Tampering]:
     """A change of one place for each of some values."""
     return [Tampering(machine, ((path, value),), message) for value in values]
@@ -85,7 +89,7 @@ PLACES_OF_NUMBERS: list[Path] = [
     (*FIRST, "spends", 0, 1),
     (*FIRST, "grace"),
 ]
-NO_RUNS = {"meter": "a", "attempts": 1, "charges": [], "unproved": []}
+NO_RUNS: dict[str, Any] = {"meter": "a", "attempts": 1, "charges": [], "unproved": []}
 NO_NUMBER: list[Any] = [True, "14", [], {}, float("nan"), float("inf")]
 
 NUMBERS = [
@@ -114,7 +118,7 @@ NUMBERS = [
 POTENTIALS = [
     *one("agent", "no potential", (*TRANSITIONS, "potential"), None),
     *one("agent", "counts more than the potential", (*LINES, "parse", 0), less, 0, -HUGE),
-    *one("agent", "counts more than the potential", (*LINES, "dispatch_tools"), lambda line: [line[0], []], GONE),
+    *one("agent", "counts more than the potential", (*LINES, "dispatch_tools"), no_slopes, GONE),
     *one("agent", "counts more than the potential", (*LINES, "stopped_response", 0), 0),
     *one("agent", "has a negative slope", (*LINES, "plan", 1, 0, 1), -4),
     *one("agent", "counts more than the potential", (*LINES, "plan"), GONE),

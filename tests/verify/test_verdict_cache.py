@@ -110,7 +110,10 @@ def test_cache_of_a_graph_is_bounded(read: list[gx.Graph[Any, Any]]) -> None:
 
 def test_threads_get_their_own_verdicts() -> None:
     clock = make_clock()
+
+    def longest(iterations: int) -> float | None:
+        return bounds_of(clock, gx.Limits(iterations=iterations)).transitions.number
+
     several = [iterations for iterations in range(1, 13) for _ in range(20)]
     with ThreadPoolExecutor(8) as pool:
-        bounds = pool.map(lambda iterations: bounds_of(clock, gx.Limits(iterations=iterations)), several)
-        assert [each.transitions.number for each in bounds] == [iterations + 1 for iterations in several]
+        assert list(pool.map(longest, several)) == [iterations + 1 for iterations in several]
