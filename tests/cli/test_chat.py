@@ -478,9 +478,7 @@ def test_unknown_command_has_a_suggestion(capsys: pytest.CaptureFixture[str], li
 def test_no_command_raises(name: str, rest: str) -> None:
     session = Session()
     line = f"{name}{rest}"
-    with pytest.MonkeyPatch.context() as patch:
-        errors = io.StringIO()
-        patch.setattr("sys.stderr", errors)
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
         code = run_command(session.chat, line)
     assert (code == 0) == (not errors.getvalue().startswith("graphexec: "))
     assert errors.getvalue().count("\n") <= 1

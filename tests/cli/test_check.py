@@ -124,15 +124,12 @@ def test_seconds_are_printed_with_their_assumptions(how: str) -> None:
         assert f'"assuming": "{assumed}"' in ended.out
 
 
-def test_certificate_needs_a_proof(folder: Path) -> None:
+def test_certificates_and_sarif_are_valid(folder: Path) -> None:
     assert command("check", "writing:WRITER", "--certificate", "proof.json").code == 0
     check(Certificate.from_json((folder / "proof.json").read_text(encoding="utf-8")), WRITER)
     ended = command("check", "writing:PERFECTIONIST", "--certificate", "none.json")
     assert (ended.code, ended.err) == (1, "graphexec: there is no proof, so none.json is not written\n")
     assert not (folder / "none.json").exists()
-
-
-def test_sarif_output_is_valid() -> None:
     ended = command("check", "writing", "lacking", "--format", "sarif")
     log = json.loads(ended.out)
     validate(log)
@@ -338,7 +335,11 @@ def test_module_without_object_lists_its_machines(arguments: list[str], target: 
 def test_strict_makes_warnings_fail(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int) -> None:
     warning = Finding("GX013", "warning", "write", None, "it may ask often", "say how often")
     subject = Subject("WRITER", (warning,), verify(WRITER))
-    monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", lambda *_: ([subject], []))
+
+    def subjects_at(*_: object) -> tuple[list[Subject], list[Exception]]:
+        return [subject], []
+
+    monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
     ended = command("check", "writing:WRITER", *options)
     report = "graphexec: --strict allows no warnings: GX013; fix them, or pass --ignore GX013\n"
     assert (ended.code, ended.err) == (code, report if code else "")

@@ -172,7 +172,7 @@ def test_data_is_the_same_in_every_locale(command: tuple[str, str, int | None]) 
 
 @cases("file", ["m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt"])
 def test_files_are_utf_8_in_every_locale(file: str) -> None:
-    contents = []
+    contents: list[str] = []
     for encoding in ("utf-8", "ascii"):
         assert in_locale(encoding, "draw", "mine.py:maschine", "-o", file)[0] == 0
         contents.append(Path(file).read_text(encoding="utf-8"))

@@ -111,7 +111,7 @@ TRACED: list[tuple[list[Reply], list[str], str, list[str]]] = [
     ([tool_call_text("shaky"), DONE], use("shaky"), "done", ["   attempt 1 of shaky failed with OSError: try again"]),
     ([tool_call_text("shout"), DONE], use("shout"), "done", ["a tool prints"]),
     ([tool_call_text("direct")], use("direct"), "directly", ["the tool's result is the answer"]),
-    ([THOUGHT, "I know.\nFinal Answer: 1776"], ["--agent", "react"], "1776", THOUGHT.splitlines()[:1]),
+    ([THOUGHT, "I know.\nFinal Answer: 1776"], ["--agent", "react"], "1776", ["I must multiply."]),
     ([THOUGHT, "I know.\nFinal Answer: 1776"], ["--agent", "react"], "1776", ['calculator("37 * 48")']),
 ]
 

@@ -203,9 +203,12 @@ def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch
         over.set()
         raise Exited
 
+    def ignore(_: object) -> None:
+        """Report no exception of a thread."""
+
     monkeypatch.setattr(termination, "_GRACE", 0.01)
     monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(threading, "excepthook", ignore)
     with terminable(last_words.append):
         try:
             os.kill(os.getpid(), signal.SIGTERM)

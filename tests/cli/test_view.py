@@ -61,7 +61,11 @@ def test_page_may_be_opened(folder: Path, visited: list[str], monkeypatch: pytes
         assert page.read_text(encoding="utf-8") == page_of(RECORDING)
     finally:
         page.unlink()
-    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+
+    def fail(_: str) -> bool:
+        return False
+
+    monkeypatch.setattr(webbrowser, "open", fail)
     error = "graphexec: cannot open a browser; open the address in yours\n"
     assert command("view", TRACE, "-o", "run.html") == Ended(0, "run.html\n", error)
 

@@ -201,7 +201,11 @@ def test_invalid_path_is_refused(make: Make, path: str, why: str, tmp_path: Path
 def test_unwritable_path_is_refused(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Who runs the tests may write everywhere.
     asked: list[tuple[Path, int]] = []
-    monkeypatch.setattr(os, "access", lambda path, mode: asked.append((path, mode)))
+
+    def may_not(path: Path, mode: int) -> None:
+        asked.append((path, mode))
+
+    monkeypatch.setattr(os, "access", may_not)
     (tmp_path / "there").touch()
     for name in ("there", "new"):
         with pytest.raises(InputError, match=rf"{name} cannot be written; give this user write permission"):

@@ -33,12 +33,17 @@ def add(first: int, second: int) -> int:
 
 
 ADDING = gx.AgentAction("add", {"first": 1, "second": 1})
+DONE = gx.AgentFinish({"output": "done"})
 
 
 def executor_of(*tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
     chosen: dict[str, Any] = {"max_iterations": 4, "max_tool_calls": 6, "handle_parsing_errors": True, **settings}
     agent = gx.create_tool_calling_agent(ScriptedModel([]), tools)
     return gx.AgentExecutor(agent=agent, tools=tools, **chosen)
+
+
+def deciding(decide: Callable[[Any, Any], Any], *tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=decide, tools=tools or [add], **settings)
 
 
 def test_tools_are_called_with_what_fits() -> None:
@@ -109,10 +114,6 @@ def test_failures_of_observers_and_scripts_are_named() -> None:
     with pytest.raises(AssertionError) as raised:
         verify_termination(deciding(decide, max_iterations=4), replies=results, examples=20)
     assert "with the replies results=(ToolResult 1, ToolResult 2); " in str(raised.value)
-
-
-def deciding(decide: Callable[[Any, Any], Any], *tools: AnyTool, **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=decide, tools=tools or [add], **settings)
 
 
 def test_a_late_failure_of_a_graph_is_found() -> None:
@@ -207,7 +208,11 @@ def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pyt
 
 def test_code_that_sleeps_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[int] = []
-    monkeypatch.setattr(watchdog, "_raise_in", lambda ident, hangs: raised.append(ident))
+
+    def note(ident: int, hangs: object) -> None:
+        raised.append(ident)
+
+    monkeypatch.setattr(watchdog, "_raise_in", note)
     released = threading.Event()
 
     def decide(steps: Any, inputs: Any) -> Any:
@@ -246,9 +251,6 @@ def test_nested_runs_within_a_set_limit_pass() -> None:
     verify_termination(executor_of(helper, max_model_calls=10), examples=5)
     # What it charges is known, and part of the bound.
     verify_termination(executor_of(inner.as_tool("helper", "Helps.")), examples=5)
-
-
-DONE = gx.AgentFinish({"output": "done"})
 
 
 @cases(

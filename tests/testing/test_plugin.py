@@ -56,6 +56,7 @@ AGENT = """
     def agent_executor():
         return executor(handle_parsing_errors=True)
 """
+FINISHING = "def test_mine():\n    assert executor().run('q').output == 'done'\n"
 
 
 def result_of(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
@@ -219,7 +220,6 @@ def test_raising_node_fails_without_traceback(pytester: pytest.Pytester) -> None
 
 # ---- which edges are taken
 
-FINISHING = "def test_mine():\n    assert executor().run('q').output == 'done'\n"
 TAKEN = "STRICT_AGENT_EXECUTOR: 2 of 9 edges taken"
 
 

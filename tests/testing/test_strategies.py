@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -145,7 +146,8 @@ def test_the_proof_and_the_engine_agree_on_many_machines(drawn: DrawnGraph) -> N
 def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[int]) -> None:
     nodes = [one for drawn_node in drawn.nodes for one in (drawn_node, *drawn_node.inner)]
     errands = {kind for one in nodes for kind in map(errand_class, one.errands)}
-    standard = {CallModel: lambda _: ModelReply("so"), CallTool: lambda _: ToolResult("so")}
+    model, result = ModelReply("so"), ToolResult("so")
+    standard: dict[Any, Callable[[Any], object]] = {CallModel: lambda _: model, CallTool: lambda _: result}
     answers = make_run_context({**standard, **dict.fromkeys(errands, lambda _: 1)})
     first, second = (run(drawn.graph, drawn.value(choices), answers) for _ in range(2))
     assert first.outcome == second.outcome
