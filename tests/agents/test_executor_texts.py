@@ -131,19 +131,17 @@ def test_batch_accepts_inputs_and_raises_exceptions() -> None:
 
 
 def test_async_batch_limits_concurrent_runs() -> None:
-    under_way = most = 0
+    under_way: list[int] = [0]
 
     async def waiting(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
+        under_way.append(under_way[-1] + 1)
         for _ in range(20):
             await asyncio.sleep(0)
-        under_way -= 1
+        under_way.append(under_way[-1] - 1)
         return answer()
 
     assert len(asyncio.run(executor(agent=waiting).abatch(["q"] * 6, max_concurrency=1))) == 6
-    assert most == 1
+    assert max(under_way) == 1
 
 
 # ---- proved and unproved machines
@@ -255,9 +253,7 @@ def test_nodes_use_the_agents_ask_and_read() -> None:
     result = executor(agent=gx.Agent(agent.ask, reading, model=agent.model)).run("q")
     assert result.output == "42"
     assert [type(one) for one in read] == [ModelReply]
-
-
-def test_strict_machine_does_not_retry_parse_errors() -> None:
+    # The strict machine does not retry parse errors.
     assert [str(edge) for edge in STRICT_AGENT_EXECUTOR.edges if edge.source == "parse"] == [
         "parse --Acted--> dispatch_tools",
         "parse --AgentFinish--> END",
