@@ -1,4 +1,4 @@
-"""The real server with the small model. The tests assert structure, limits and protocol, never words."""
+"""The real server with the small model, in each protocol. The tests assert structure and limits, never words."""
 
 from __future__ import annotations
 

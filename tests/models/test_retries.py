@@ -68,6 +68,7 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, make: Make, 
     # Each retry is reported.
     retries = [one for one in reports if isinstance(one, Retried)]
     assert [(one.attempt, one.wait) for one in retries] == [(1, first), (2, second)]
+    assert len(reports) == 2
     assert all(isinstance(one.error, errors.ModelError) for one in retries)
     assert make is client or [one.error for one in retries] == [failure, failure]
 
