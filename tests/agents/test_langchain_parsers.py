@@ -219,7 +219,10 @@ def test_answer_before_an_action_has_priority(text: str, output: str, log: str |
 
 
 ACT = "Action: f\nAction Input: x"
-LABELS = ("Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:")
+BEHIND_QUESTION = [
+    f"\n{label} B.\nSo the final answer is: B"
+    for label in ("Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:")
+]
 BEHIND_TAGS = [
     "</tool_input>\n<observation>y</observation><final_answer>y</final_answer>",
     "</tool_input><observation>y</observation><tool>g</tool><tool_input>z</tool_input>",
@@ -241,10 +244,7 @@ BEHIND_TAGS = [
         (structured_chat.read, "It is 3.", ("It is 3.",), "\nObservation: 4"),
         (json_chat.read, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
         *((xml.read, "<tool>f</tool><tool_input>x", ("f", "x"), invented) for invented in BEHIND_TAGS),
-        *(
-            (self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), f"\n{one} B.\nSo the final answer is: B")
-            for one in LABELS
-        ),
+        *((self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), invented) for invented in BEHIND_QUESTION),
     ],
 )
 def test_invented_observation_and_following_text_are_ignored(

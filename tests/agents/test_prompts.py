@@ -23,12 +23,10 @@ BRACES = ["{", "}", "{}", "{0}", "{a b}", "{a.b}", "{a[0]}", "{input!r}", "{inpu
 
 
 @cases("text", [*BRACES, '{"action": "x"}'])
-def test_invalid_braces_are_rejected_with_the_remedy(text: str) -> None:
+def test_single_braces_are_rejected_and_double_ones_literal(text: str) -> None:
     with pytest.raises(InputError, match=r"write \{\{ and \}\} for braces"):
         parse_template(text, required=())
-
-
-def test_double_braces_are_literal_and_values_stay_unchanged() -> None:
+    # Double braces are literal, and values stay unchanged.
     filled = parse_template("{{x}} {a} {b} {a}", required=("a",))
     assert filled.variables == ("a", "b")
     assert filled.render({"a": "{b}", "b": "{{tools}}", "c": 3}) == "{x} {b} {{tools}} {b}"
