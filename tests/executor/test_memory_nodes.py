@@ -34,24 +34,30 @@ class Diary:
 
     def __init__(self, loading: Callable[[], object] = int, saving: Callable[[], object] = int) -> None:
         self.loading, self.saving = loading, saving
+        # The methods that are called, the inputs of the loads, and what is saved.
+        self.calls: list[str] = []
         self.loaded: list[dict[str, Any]] = []
         self.saved: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
     def load(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
+        self.calls.append("load")
         self.loaded.append(dict(inputs))
         self.loading()
         return {"before": "nothing"}
 
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.calls.append("save")
         self.saving()
         self.saved.append((dict(inputs), dict(outputs)))
 
     async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
+        self.calls.append("aload")
         self.loaded.append(dict(inputs))
         await _call(self.loading)
         return {"before": "nothing"}
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
+        self.calls.append("asave")
         await _call(self.saving)
         self.saved.append((dict(inputs), dict(outputs)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +12,10 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentStep, create_tool_calling_agent, tool
 from graphexec.actions import Run, Steps
 from graphexec.errors import AgentError
-from graphexec.memory import BufferMemory
 from graphexec.messages import ModelReply, ToolCall
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
+from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
 from tests.semantics.endings import A, finish_of, run_agent, run_replies, run_turns
 
@@ -208,64 +208,42 @@ def test_return_direct_ignores_failed_calls() -> None:
 # ---- 3.8 Memory
 
 
-class Noting:
-    """A memory that notes how it is called."""
-
-    def __init__(self) -> None:
-        self.inner = BufferMemory()
-        self.keys = self.inner.keys
-        self.notes: list[tuple[str, Any]] = []
-
-    def load(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-        self.notes.append(("load", dict(inputs)))
-        return self.inner.load(inputs)
-
-    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        self.notes.append(("save", (dict(inputs), dict(outputs))))
-        self.inner.save(inputs, outputs)
-
-    async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-        self.notes.append(("aload", dict(inputs)))
-        return await self.inner.aload(inputs)
-
-    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        self.notes.append(("asave", (dict(inputs), dict(outputs))))
-        await self.inner.asave(inputs, outputs)
-
-
 @cases("way", actors.WAYS)
 def test_memory_is_loaded_and_saved_once(way: str) -> None:
-    memory = Noting()
+    memory = Diary()
     actors.run_by(way, AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], memory=memory))
     a = "a" if way.startswith("a") else ""
-    saved = {"input": "q", "chat_history": ""}, {"output": "42"}
-    assert memory.notes == [(f"{a}load", {"input": "q"}), (f"{a}save", saved)]
+    assert memory.calls == [f"{a}load", f"{a}save"]
+    assert (memory.loaded, memory.saved) == (
+        [{"input": "q"}],
+        [({"input": "q", "before": "nothing"}, {"output": "42"})],
+    )
 
 
 @HOW
 def test_memory_saves_a_stop_but_not_an_error(run: Running) -> None:
-    stopped, failed = Noting(), Noting()
+    stopped, failed = Diary(), Diary()
     run(AgentExecutor(agent=scripted(A), tools=[echo], memory=stopped, max_iterations=1))
-    assert [kind.removeprefix("a") for kind, _ in stopped.notes] == ["load", "save"]
+    assert [name.removeprefix("a") for name in stopped.calls] == ["load", "save"]
     with pytest.raises(AgentError):
         run(AgentExecutor(agent=lambda steps, inputs: None, tools=[], memory=failed))
-    assert [kind.removeprefix("a") for kind, _ in failed.notes] == ["load"]
+    assert [name.removeprefix("a") for name in failed.calls] == ["load"]
 
 
 def test_memory_is_not_given_steps_or_messages() -> None:
-    memory = Noting()
+    memory = Diary()
     executor = AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory, return_intermediate_steps=True)
     list(executor.stream_chunks("q"))
     executor.invoke("q")
-    assert [note[1] for kind, note in memory.notes if kind == "save"] == [{"output": "42"}] * 2
+    assert [outputs for _, outputs in memory.saved] == [{"output": "42"}] * 2
 
 
 def test_iterating_twice_is_two_runs_for_the_memory() -> None:
-    memory = Noting()
+    memory = Diary()
     turns = AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory).iter("q")
     list(turns)
     list(turns)
-    assert [kind for kind, _ in memory.notes] == ["load", "save"] * 2
+    assert memory.calls == ["load", "save"] * 2
 
 
 def test_finish_contains_inputs_and_steps() -> None:
