@@ -164,11 +164,9 @@ class TestTools:
             ),
         ],
     )
-    def test_agent_that_cannot_be_remade_is_refused(self, agent: Agent, text: str) -> None:
+    def test_agent_that_cannot_be_narrowed_or_remade_is_refused(self, agent: Agent, text: str) -> None:
         with pytest.raises(InputError, match=text):
             agent.with_tools(TOOLS[:1])
-
-    def test_agent_that_cannot_offer_fewer_is_refused(self) -> None:
         with pytest.raises(InputError, match=r"offers all of its tools in each request; give it narrow"):
             Policies().request(written_by_hand("react"), RUN.with_aside(tools=("add",)), ask)
 

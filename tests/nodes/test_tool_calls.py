@@ -103,11 +103,6 @@ def test_calls_are_answered(replies: str, nodes: list[Piece], steps: list[str], 
     assert ", ".join(scene.called) == called
 
 
-def test_default_arguments_are_the_same() -> None:
-    scene = Scene(call("search a"), call_with("search", '{"most": 3, "word": "a"}'), nodes=(CACHE,))
-    assert scene.run() == [("1: a", "ok"), ("1: a", "ok")]
-
-
 REJECT = approve_tools({"ask_user": ["reject"]}, reviewer=lambda _: Review("reject"))
 
 
@@ -159,7 +154,9 @@ def test_wrong_options_are_refused(refused: Callable[[], object], text: str) -> 
         refused()
 
 
-def test_failures_and_other_tools_are_called_again() -> None:
+def test_only_successes_are_cached_with_their_default_arguments() -> None:
+    scene = Scene(call("search a"), call_with("search", '{"most": 3, "word": "a"}'), nodes=(CACHE,))
+    assert scene.run() == [("1: a", "ok"), ("1: a", "ok")]
     reply = call("search broken", "read x")
     scene = Scene(reply, reply, nodes=(CACHE,))
     scene.run()
@@ -180,8 +177,7 @@ class TestAskUser:
         scene = Scene(call("ask_user Which?", "read x"), nodes=(ask_user(shout),))
         assert scene.run() == [("WHICH?", "ok"), ("about x", "ok")]
         assert "ask_user" in repr(scene.model.requests[0])
-
-    def test_run_waits_for_the_answer(self) -> None:
+        # Without a function, the run waits for the answer.
         scene = Scene(call("ask_user Which?"), nodes=(ask_user(),))
         pending = pause(scene)
         assert scene.executor.run(pending.reply(("blue",))).steps[0].observation == "blue"
