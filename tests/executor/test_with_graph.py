@@ -324,13 +324,9 @@ def test_unbound_graph_runs_with_the_outer_agent() -> None:
     assert [step.observation for step in executor.run("q").steps] == ["no"]
 
 
-def test_same_function_makes_the_same_agent() -> None:
+def test_same_function_and_more_handlers_fit() -> None:
     decide = scripted(answer())
     inner, outer = (executor_of(agent=decide) for _ in range(2))
     assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"
-
-
-def test_more_handlers_outside_replace_none() -> None:
-    inner = executor_of(answer())
-    outer = executor_of(agent=inner.agent, handlers={gx.AskHuman: agree, effects.CallModel: agree})
-    assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"
+    handling = executor_of(agent=inner.agent, handlers={gx.AskHuman: agree, effects.CallModel: agree})
+    assert handling.with_graph(embed_in_graph(inner)).run("q").output == "done"
