@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +121,8 @@ def test_policy_must_return_a_string(run: Run, returned: Any) -> None:
 
 @cases("policy", [None, 0, 1, 3, [True]])
 def test_invalid_policy_is_refused(policy: Any) -> None:
-    with pytest.raises(InputError, match="give True, False, a string, or a function"):
+    message = f"handle_parsing_errors is {policy!r}; give True, False, a string, or a function"
+    with pytest.raises(InputError, match=re.escape(message)):
         gx.AgentExecutor(agent=actors.scripted(answer()), tools=[], handle_parsing_errors=policy)
 
 
