@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, CallContext, Done, Event, Limits, Reported, Snapshot, actions, snapshot_of, tool
+from graphexec import AgentExecutor, CallContext, Done, Event, Limits, Reported, Snapshot, actions, tool
 from graphexec.errors import AbandonedError, ModelError
 from graphexec.executor import RunResult
 from graphexec.kernel import replay
@@ -27,8 +27,6 @@ from graphexec.runtime import calls, current_call, make_run_context, report
 from graphexec.runtime import run as run_graph
 from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor.actors import (
-    HOW,
-    MIXED,
     AnyTool,
     Caller,
     Running,
@@ -38,13 +36,15 @@ from tests.executor.actors import (
     caller_of,
     delegate_to,
     echo,
-    scripted,
+    make_executor,
+    run_async,
+    run_by,
+    run_sync,
+    snapshot_after,
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
 from tests.parameters import cases
-
-# Seconds that a test waits for an event that should happen at once.
-LONG = 20.0
+from tests.runtime.actors import HOW, LONG, MIXED
 
 
 def inner_of(model: Any, **options: Any) -> AgentExecutor:
@@ -62,17 +62,37 @@ def spent_in_replay(result: RunResult) -> Any:
     return last.spent
 
 
+def recording(inner: Callable[[], AgentExecutor], results: list[Any]) -> AnyTool:
+    """Return a tool that runs another executor, and keeps its results."""
+
+    @tool
+    def delegate(text: str) -> str:
+        """Let another agent do it."""
+        results.append(inner().run(text))
+        return str(results[-1].output)
+
+    return delegate
+
+
 # ---- limits
 
 
 @MIXED
-def test_inner_runs_share_the_outer_limit(run: Running, is_async: bool) -> None:
+@cases(("levels", "most"), [(1, 3), (2, 7), (None, 20)])
+def test_inner_runs_share_the_outermost_limit(run: Running, is_async: bool, levels: int | None, most: int) -> None:
+    """With so many levels of inner runs, or without end."""
     model = Caller()
-    inner = inner_of(model, max_iterations=15)
-    result = run(caller_of(model, delegate_to(lambda: inner, is_async=is_async), max_model_calls=3))
-    assert model.calls == result.spent["model_calls"] == 3
+    executor: AgentExecutor = inner_of(model, max_iterations=15)
+    inner = executor
+    if levels == 2:
+        inner = caller_of(model, delegate_to(lambda: executor, is_async=is_async), max_iterations=15)
+    outer: AgentExecutor = caller_of(
+        model, delegate_to(lambda: inner if levels else outer, is_async=is_async), max_model_calls=most
+    )
+    result = run(outer)
+    assert model.calls == result.spent["model_calls"] == most
     assert result.reason == "model_calls"
-    assert result.steps[-1].observation == "Agent stopped due to model call limit."
+    assert levels != 1 or result.steps[-1].observation == "Agent stopped due to model call limit."
 
 
 @MIXED
@@ -134,27 +154,11 @@ def test_every_level_of_nesting_is_charged(run: Running, is_async: bool) -> None
     model, results = Caller(), list[Any]()
     innermost = inner_of(model, max_model_calls=4)
     middle = caller_of(Caller(answers_after=1), delegate_to(lambda: innermost, is_async=is_async))
-
-    @tool
-    def ask_middle(text: str) -> str:
-        """Ask another agent."""
-        results.append(middle.run(text))
-        return str(results[-1].output)
-
-    result = run(caller_of(Caller(answers_after=1), ask_middle, max_model_calls=30))
+    result = run(caller_of(Caller(answers_after=1), recording(lambda: middle, results), max_model_calls=30))
     assert model.calls == 4
     assert results[0].spent["model_calls"] == 2 + 4
     assert result.spent["model_calls"] == 2 + 2 + 4
     assert result.spent.iterations == 2
-
-
-@MIXED
-def test_innermost_run_meets_the_outermost_limit(run: Running, is_async: bool) -> None:
-    model = Caller()
-    innermost = inner_of(model, max_iterations=15)
-    middle = caller_of(model, delegate_to(lambda: innermost, is_async=is_async), max_iterations=15)
-    outer = caller_of(model, delegate_to(lambda: middle, is_async=is_async), max_model_calls=7)
-    assert run(outer).spent["model_calls"] == model.calls == 7
 
 
 @MIXED
@@ -214,82 +218,58 @@ def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
 
 @HOW
 def test_stopped_inner_run_names_the_outer_run(run: Running) -> None:
-    stops: list[Any] = []
+    results: list[Any] = []
     inner = inner_of(Caller())
-
-    @tool
-    def delegate(text: str) -> str:
-        """Let another agent do it."""
-        stops.append(inner.run(text).stopped)
-        return "stopped"
-
-    run(caller_of(Caller(), delegate, max_model_calls=3))
-    assert str(stops[0].limit) == "the limit of 3 model calls was reached (3 spent), in an outer run"
+    run(caller_of(Caller(), recording(lambda: inner, results), max_model_calls=3))
+    assert str(results[0].stopped.limit) == "the limit of 3 model calls was reached (3 spent), in an outer run"
 
 
 # ---- recursion
 
 
-@pytest.mark.parametrize("depth", [None, 2, 0])
+@cases(("options", "depth"), [({}, 8), ({"max_depth": 2}, 2), ({"max_depth": 0}, 0)])
 @MIXED
-def test_recursion_ends_at_the_depth_limit(run: Running, is_async: bool, depth: int | None) -> None:
+def test_recursion_ends_at_the_depth_limit(run: Running, is_async: bool, options: dict[str, Any], depth: int) -> None:
     model = Caller(answers_after=1)
-    executors: list[AgentExecutor] = []
-    options = {} if depth is None else {"max_depth": depth}
-    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=is_async), **options))
-    result = run(executors[0])
-    deepest = 8 if depth is None else depth
+    executor: AgentExecutor = caller_of(model, delegate_to(lambda: executor, is_async=is_async), **options)
+    result = run(executor)
     # Each run asks twice, except the one that is too deep.
-    assert model.calls == result.spent["model_calls"] == 2 * (deepest + 1)
+    assert model.calls == result.spent["model_calls"] == 2 * (depth + 1)
     assert result.output == "Agent stopped due to depth limit."
 
 
 def test_depth_limit_says_how_deep() -> None:
-    stops: list[Any] = []
-    executors: list[AgentExecutor] = []
-
-    @tool
-    def again(text: str) -> str:
-        """Ask again."""
-        result = executors[0].run(text)
-        stops.append(result.stopped)
-        return str(result.output)
-
-    executors.append(caller_of(Caller(answers_after=1), again, max_depth=2))
-    executors[0].run("q")
-    assert str(stops[0].limit) == "the limit of 2 levels of nested runs was reached, in an outer run"
-    assert stops[1:] == [None, None]
-
-
-@MIXED
-def test_recursion_ends_at_the_outermost_call_limit(run: Running, is_async: bool) -> None:
-    model = Caller()
-    executors: list[AgentExecutor] = []
-    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=is_async), max_model_calls=20))
-    result = run(executors[0])
-    assert model.calls == result.spent["model_calls"] == 20
-    assert result.reason == "model_calls"
+    results: list[Any] = []
+    executor: AgentExecutor = caller_of(Caller(answers_after=1), recording(lambda: executor, results), max_depth=2)
+    executor.run("q")
+    says = "the limit of 2 levels of nested runs was reached, in an outer run"
+    assert [one.stopped and str(one.stopped.limit) for one in results] == [says, None, None]
 
 
 @HOW
 def test_inner_depth_limit_cannot_extend_the_outer(run: Running) -> None:
     model = Caller(answers_after=1)
-    executors: list[AgentExecutor] = []
-    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=False), max_depth=50))
-    run(caller_of(Caller(answers_after=1), delegate_to(lambda: executors[0], is_async=False), max_depth=1))
+    inner: AgentExecutor = caller_of(model, delegate_to(lambda: inner, is_async=False), max_depth=50)
+    run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_depth=1))
     assert model.calls == 2
 
 
-@pytest.mark.parametrize("most", [None, 3, 0])
+@cases(
+    ("options", "runs"),
+    [
+        ({"max_depth": 3}, 2 + 4 + 8),
+        ({"max_depth": None, "max_nested_runs": 3}, 3),
+        ({"max_depth": None, "max_nested_runs": 0}, 0),
+    ],
+)
 @MIXED
-def test_nested_runs_are_limited_at_all_levels_together(run: Running, is_async: bool, most: int | None) -> None:
+def test_nested_runs_are_limited_at_all_levels_together(
+    run: Running, is_async: bool, options: dict[str, Any], runs: int
+) -> None:
     """Each run of a tree starts two; by the depth alone there would be 2**9 - 2."""
     model = Caller(2, answers_after=1)
-    executors: list[AgentExecutor] = []
-    options: dict[str, Any] = {"max_depth": 3} if most is None else {"max_depth": None, "max_nested_runs": most}
-    executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=is_async), **options))
-    result = run(executors[0])
-    runs = 2 + 4 + 8 if most is None else most
+    executor: AgentExecutor = caller_of(model, delegate_to(lambda: executor, is_async=is_async), **options)
+    result = run(executor)
     assert result.spent["nested_runs"] == runs
     assert model.calls == result.spent["model_calls"] == 2 * (runs + 1)
 
@@ -307,18 +287,13 @@ def test_nested_runs_are_counted_over_a_resume() -> None:
         return "done"
 
     outer = caller_of(Caller(answers_after=3), delegate, max_nested_runs=2)
-    with pytest.raises(KeyboardInterrupt) as interrupted:
-        outer.run("q")
-    stored = snapshot_of(interrupted.value)
-    assert stored is not None
+    outer = caller_of(Caller(answers_after=3), delegate, max_nested_runs=2)
+    stored = snapshot_after(KeyboardInterrupt, lambda: outer.run("q"))
     assert stored.spent["nested_runs"] == 1
     result = outer.run(Snapshot.from_json(stored.to_json(), outer.graph))
     assert result.spent["nested_runs"] == 2
-    assert [stop and str(stop.limit) for stop in stops] == [
-        None,
-        None,
-        *["the limit of 2 nested runs was reached (2 spent), in an outer run"] * 2,
-    ]
+    says = "the limit of 2 nested runs was reached (2 spent), in an outer run"
+    assert [stop and str(stop.limit) for stop in stops] == [None, None, says, says]
 
 
 @HOW
@@ -349,7 +324,7 @@ def hosted(inner: AgentExecutor, kind: str) -> AnyTool:
 
 
 @HOW
-@pytest.mark.parametrize("kind", ["thread", "run_in_executor"])
+@cases("kind", ["thread", "run_in_executor"])
 def test_host_places_a_run_within_a_call(run: Running, kind: str) -> None:
     model = Caller()
     result = run(caller_of(Caller(), hosted(inner_of(model), kind), max_model_calls=5))
@@ -408,18 +383,11 @@ def test_consumer_of_a_stream_is_not_in_a_call() -> None:
         assert {current_call() for _ in outer.stream("q", tokens=tokens)} == {None}
 
 
-@cases("kind", ["stream", "chunks", "iter"])
-def test_inner_run_of_a_stream_is_charged(kind: str) -> None:
-    inner = inner_of(Caller(), max_iterations=15)
-    model = Caller()
+@cases("way", ["stream", "stream_chunks", "iter"])
+def test_inner_run_of_a_stream_is_charged(way: str) -> None:
+    inner, model = inner_of(Caller(), max_iterations=15), Caller()
     outer = caller_of(model, delegate_to(lambda: inner, is_async=False), max_model_calls=3)
-    streams: dict[str, Callable[[], Any]] = {
-        "stream": lambda: outer.stream("q", tokens=True),
-        "chunks": lambda: outer.stream_chunks("q"),
-        "iter": lambda: outer.iter("q"),
-    }
-    for _ in streams[kind]():
-        pass
+    run_by(way, outer, "q", **({"tokens": True} if way == "stream" else {}))
     assert model.calls == 1
 
 
@@ -487,8 +455,8 @@ def test_leftover_task_begins_nothing(options: dict[str, Any], when: str) -> Non
                 await asyncio.wait(tasks)
             return "released"
 
-        agent = scripted(act("leave"), act("release"), answer())
-        result = await AgentExecutor(agent=agent, tools=[leave, release], **options).arun("q")
+        outer = make_executor(act("leave"), act("release"), answer(), tools=[leave, release], **options)
+        result = await outer.arun("q")
         released.set()
         with pytest.raises(AbandonedError, match="is over"):
             await tasks[0]
@@ -534,10 +502,7 @@ def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
 
     outer = caller_of(Caller(answers_after=1), leave)
     if fails:
-        with pytest.raises(ValueError, match="hello") as error:
-            outer.run("q")
-        snapshot = snapshot_of(error.value)
-        assert snapshot is not None
+        snapshot = snapshot_after(ValueError, lambda: outer.run("q"), "hello")
         assert snapshot.spent["model_calls"] == 1 + 1
     else:
         assert outer.run("q").spent["model_calls"] == 2 + 1
@@ -583,46 +548,36 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
         assert spent_in_replay(result) == result.spent
 
 
-def test_outer_deadline_cuts_a_sync_inner_run() -> None:
-    released = threading.Event()
-    model = Caller()
-
+def hanging(released: threading.Event) -> AnyTool:
     @tool
     def hang(text: str) -> str:
         """Hang."""
         released.wait(LONG)
         return text
 
-    inner = caller_of(model, hang, max_execution_time=3 * LONG)
+    return hang
+
+
+def test_outer_deadline_cuts_a_sync_inner_run(released: threading.Event) -> None:
+    inner = caller_of(Caller(), hanging(released), max_execution_time=3 * LONG)
     outer = caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_execution_time=0.3)
     result = outer.run("q")
-    released.set()
     assert result.reason == "seconds"
     assert result.spent.seconds < LONG
-    assert result.spent["model_calls"] == 1 + 1
-    assert result.spent["tool_calls"] == 1 + 1
+    assert result.spent["model_calls"] == result.spent["tool_calls"] == 1 + 1
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("width", [1, 8])
+@cases("width", [1, 8])
 @HOW
-def test_replay_counts_runs_within_cut_calls(run: Running, width: int) -> None:
-    released = threading.Event()
-
-    @tool
-    def hang(text: str) -> str:
-        """Hang."""
-        released.wait(LONG)
-        return text
-
-    inner = caller_of(Caller(), hang)
+def test_replay_counts_runs_within_cut_calls(run: Running, width: int, released: threading.Event) -> None:
+    inner = caller_of(Caller(), hanging(released))
     options: dict[str, Any] = {"max_execution_time": 0.4, "tool_concurrency": width}
     for at_once in (1, 2):
         result = run(caller_of(Caller(at_once), delegate_to(lambda: inner, is_async=False), **options))
         assert result.reason == "seconds"
         assert result.spent["model_calls"] == 1 + (at_once if width > 1 else 1)
         assert spent_in_replay(result) == result.spent
-    released.set()
 
 
 # ---- snapshots
@@ -644,10 +599,7 @@ def test_resumed_run_keeps_nested_charges(run: Running, is_async: bool) -> None:
         return text
 
     outer = caller_of(Caller(answers_after=1), unreliable, delegate, max_model_calls=100)
-    with pytest.raises(ValueError, match="hello") as raised:
-        run(outer)
-    snapshot = snapshot_of(raised.value)
-    assert snapshot is not None
+    snapshot = snapshot_after(ValueError, lambda: run(outer), "hello")
     assert snapshot.spent["model_calls"] == 1 + 3
     broken.append(False)
     stored = Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
@@ -658,7 +610,7 @@ def test_resumed_run_keeps_nested_charges(run: Running, is_async: bool) -> None:
 
 
 @HOW
-@pytest.mark.parametrize("width", [1, 8])
+@cases("width", [1, 8])
 def test_replay_counts_nested_runs(run: Running, width: int) -> None:
     inner = inner_of(Caller(answers_after=2, usage=Usage(3, 1)))
     outer = caller_of(Caller(3, answers_after=6), delegate_to(lambda: inner, is_async=False), tool_concurrency=width)
@@ -693,7 +645,7 @@ def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchr
 
     # Without a limit on iterations the certificate relies on the model calls.
     outer = AgentExecutor(agent=agent, tools=[delegate], max_iterations=None, max_model_calls=limit)
-    result = asyncio.run(outer.arun("q")) if asynchronous else outer.run("q")
+    result = (run_async if asynchronous else run_sync)(outer)
     wanted = sum(1 + sum(turn) for turn in turns) + 1
     assert result.spent["model_calls"] == min(wanted, limit)
     assert (result.reason == "finished") == (wanted <= limit)
