@@ -7,118 +7,90 @@ import dataclasses
 import datetime as dt
 import functools
 import re
-from collections.abc import Callable
+import threading
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, RunResult, Tool, create_react_agent, snapshot_of, tool
+from graphexec import AgentExecutor, AgentFinish, Tool, create_react_agent, snapshot_of, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.models import ScriptedModel
 from graphexec.tools.calling import make_tool_handler
-from tests.drivers import LIVE
+from tests.drivers import LIVE, Driver
 from tests.executor.actors import (
     AnyTool,
+    Running,
     act,
     answer,
+    direct,
     echo,
     fail,
+    make_executor,
     observations,
     prompt,
     reply_of,
-    run_async,
     run_executor,
-    run_sync,
+    script_of,
     scripted,
     statuses,
 )
 from tests.parameters import cases
-
-HOW = cases("run", [run_sync, run_async])
-Run = Callable[[AgentExecutor], RunResult]
+from tests.tools.actors import HOW, KIND, call_tool, observe, raising
 
 
-def raising(kind: str, error: BaseException, **settings: Any) -> AnyTool:
-    def blocking() -> str:
-        """Raise."""
-        raise error
-
-    async def awaiting() -> str:
-        """Raise."""
-        raise error
-
-    return tool(name="raises", **settings)(blocking if kind == "def" else awaiting)
-
-
-KIND = cases("kind", ["def", "async def"])
-
-
+@HOW
 @KIND
 @cases("count", [1, 2])
 @cases("limit", [None, 30.0])
 @cases(
     ("error", "message"),
     [
-        (ValueError("bad"), "raises failed: ValueError: bad"),
-        (KeyError("k"), "raises failed: KeyError: 'k'"),
-        (RuntimeError(), "raises failed: RuntimeError"),
-        (TimeoutError("late"), "raises failed: TimeoutError: late"),
-        (asyncio.CancelledError("its own"), "raises failed: CancelledError: its own"),
-        (
-            ExceptionGroup("two", [ValueError("a"), OSError("b")]),
-            "raises failed: ExceptionGroup: two (2 sub-exceptions)",
-        ),
-        (GeneratorExit("odd"), None),
-        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"), "raises failed: UnicodeDecodeError: 'utf-8' codec"),
-        (AssertionError("no"), "raises failed: AssertionError: no"),
-        (RecursionError("deep"), "raises failed: RecursionError: deep"),
-        (MemoryError(), "raises failed: MemoryError"),
+        (ValueError("bad"), "ValueError: bad"),
+        (KeyError("k"), "KeyError: 'k'"),
+        (RuntimeError(), "RuntimeError"),
+        (TimeoutError("late"), "TimeoutError: late"),
+        (asyncio.CancelledError("its own"), "CancelledError: its own"),
+        (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"), "UnicodeDecodeError: 'utf-8' codec"),
+        (AssertionError("no"), "AssertionError: no"),
+        (RecursionError("deep"), "RecursionError: deep"),
+        (MemoryError(), "MemoryError"),
     ],
 )
 def test_exception_is_an_observation(
-    kind: str, error: BaseException, message: str | None, count: int, limit: float | None
+    run: Running, kind: str, error: BaseException, message: str, count: int, limit: float | None
 ) -> None:
-    for run in (run_sync, run_async):
-        executor = AgentExecutor(
-            agent=scripted([act("raises")] * count, answer()), tools=[raising(kind, error)], max_execution_time=limit
-        )
-        if message is None:
-            # It is not an Exception, so it is not caught.
-            with pytest.raises(type(error)):
-                run(executor)
-            continue
-        result = run(executor)
-        assert [step.status for step in result.steps] == ["error"] * count
-        assert all(step.observation.startswith(message) for step in result.steps), result.steps
-        assert result.output == "done"
+    turns = [act("raises")] * count, answer()
+    result = run(make_executor(*turns, tools=[raising(error, kind)], max_execution_time=limit))
+    assert [step.status for step in result.steps] == ["error"] * count
+    assert all(step.observation.startswith(f"raises failed: {message}") for step in result.steps), result.steps
+    assert result.output == "done"
 
 
 @HOW
 @KIND
-@cases("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3)])
+@cases("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3), GeneratorExit("odd")])
 @cases("limit", [None, 30.0])
-def test_interrupt_and_exit_are_raised(run: Run, kind: str, error: BaseException, limit: float | None) -> None:
-    executor = AgentExecutor(
-        agent=scripted([act("echo", text="a"), act("raises")]),
-        tools=[echo, raising(kind, error)],
-        max_execution_time=limit,
-    )
+@cases("count", [1, 2])
+def test_what_is_no_exception_is_raised(
+    run: Running, kind: str, error: BaseException, limit: float | None, count: int
+) -> None:
+    turns = act("echo", text="a"), [act("raises")] * count
     with pytest.raises(type(error)):
-        run(executor)
+        run(make_executor(*turns, tools=[echo, raising(error, kind)], max_execution_time=limit))
 
 
 @HOW
-def test_stop_iteration_is_equal_in_all_drivers(run: Run) -> None:
-    result = run(AgentExecutor(agent=scripted(act("raises"), answer()), tools=[raising("def", StopIteration("end"))]))
-    assert result.steps[0].observation == "raises failed: StopIteration: end"
+def test_stop_iteration_is_equal_in_all_drivers(run: Running) -> None:
+    assert observe(run, raising(StopIteration("end"))) == "raises failed: StopIteration: end"
 
 
 @HOW
 @cases("timeout", [None, 20])
-def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> None:
+def test_decorated_async_tool_is_awaited(run: Running, timeout: float | None) -> None:
     async def greet(text: str) -> str:
         """Greet."""
         await asyncio.sleep(0)
@@ -131,7 +103,7 @@ def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> Non
         return greet(text)
 
     batch = [act("greet", text="you"), act("greet", text="no one")]
-    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[tool(timeout=timeout)(traced)]))
+    result = run(make_executor(batch, answer(), tools=[tool(timeout=timeout)(traced)]))
     assert [step.observation for step in result.steps] == ["hello you", "greet failed: LookupError: no one"]
 
 
@@ -139,17 +111,17 @@ def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> Non
 @KIND
 @cases("count", [1, 2])
 @cases("settings", [{}, {"timeout": 20}])
-def test_on_error_raise_raises_the_tools_exception(run: Run, kind: str, count: int, settings: dict[str, Any]) -> None:
+def test_on_error_raise_raises_the_tools_exception(
+    run: Running, kind: str, count: int, settings: dict[str, Any]
+) -> None:
     error = LookupError("mine")
-    executor = AgentExecutor(
-        agent=scripted(act("echo", text="before"), [act("raises")] * count),
-        tools=[echo, raising(kind, error, on_error="raise", **settings)],
-    )
+    tools = [echo, raising(error, kind, on_error="raise", **settings)]
+    executor = make_executor(act("echo", text="before"), [act("raises")] * count, tools=tools)
     with pytest.raises(LookupError) as raised:
         run(executor)
     assert raised.value is error
     # The results of the paid calls are kept.
-    kept = snapshot_of(raised.value)
+    kept = snapshot_of(error)
     assert kept is not None
     assert kept.node == "dispatch_tools"
     assert [step.observation for step in getattr(kept.value, "run").steps] == ["before"]  # noqa: B009 - any outcome
@@ -157,14 +129,8 @@ def test_on_error_raise_raises_the_tools_exception(run: Run, kind: str, count: i
 
 def test_on_error_raise_concerns_only_exceptions() -> None:
     strict = tool(on_error="raise")(echo.function)
-    result = run_executor(lambda: AgentExecutor(agent=scripted([act("echo"), act("nope")], answer()), tools=[strict]))
+    result = run_executor(lambda: make_executor([act("echo"), act("nope")], answer(), tools=[strict]))
     assert statuses(result) == ["bad_arguments", "unknown_tool"]
-
-
-@tool(return_direct=True)
-def direct(text: str) -> str:
-    """Answer at once."""
-    return text
 
 
 @tool(return_direct=True)
@@ -174,7 +140,7 @@ def direct_failing(text: str) -> str:
 
 
 def test_return_direct_answers_after_a_single_call() -> None:
-    result = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", text="42")), tools=[direct]))
+    result = run_executor(lambda: make_executor(act("direct", text="42"), tools=[direct]))
     assert isinstance(result.outcome, AgentFinish)
     assert (result.outcome.output, result.outcome.return_direct, result.outcome.log) == ("42", True, "")
     assert observations(result) == ["42"]
@@ -192,17 +158,13 @@ def test_return_direct_answers_after_a_single_call() -> None:
     ],
 )
 def test_return_direct_requires_one_successful_call(turn: Any) -> None:
-    result = run_executor(
-        lambda: AgentExecutor(agent=scripted(turn, answer("by the agent")), tools=[direct, direct_failing, echo])
-    )
+    result = run_executor(lambda: make_executor(turn, answer("by the agent"), tools=[direct, direct_failing, echo]))
     assert result.outcome.output == "by the agent"
     assert isinstance(result.outcome, AgentFinish)
     assert not result.outcome.return_direct
 
 
 def test_return_direct_ignores_a_timed_out_tool() -> None:
-    import threading
-
     released = threading.Event()
 
     @tool(return_direct=True, timeout=0.02)
@@ -211,19 +173,15 @@ def test_return_direct_ignores_a_timed_out_tool() -> None:
         released.wait(20)
         return "late"
 
-    result = AgentExecutor(agent=scripted(act("slow"), answer("by the agent")), tools=[slow]).run("q")
+    result = make_executor(act("slow"), answer("by the agent"), tools=[slow]).run("q")
     released.set()
-    assert result.output == "by the agent"
-    assert result.reason == "finished"
+    assert (result.output, result.reason) == ("by the agent", "finished")
 
 
-def test_unknown_tool_lists_the_known_names() -> None:
-    def observe(*tools: AnyTool) -> Any:
-        result = run_executor(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
-        return observations(result)[0]
-
-    assert observe(fail) == " echo  is not a valid tool, try one of [fail]."
-    assert observe() == " echo  is not a valid tool, try one of []."
+@cases(("tools", "known"), [((fail,), "fail"), ((), "")])
+def test_unknown_tool_lists_the_known_names(tools: tuple[AnyTool, ...], known: str) -> None:
+    result = run_executor(lambda: make_executor(act(" echo "), answer(), tools=tools))
+    assert observations(result) == [f" echo  is not a valid tool, try one of [{known}]."]
 
 
 def make_tools(*names: str) -> dict[str, AnyTool]:
@@ -322,6 +280,15 @@ class Point:
     y: int
 
 
+def giving(returned: Any) -> AnyTool:
+    def give() -> Any:
+        """Give it."""
+        return returned
+
+    return tool(give)
+
+
+@cases("driver", LIVE)
 @cases(
     ("returned", "shown"),
     [
@@ -340,35 +307,22 @@ class Point:
         ("x" * 1_000_000, "x" * 1_000_000),
     ],
 )
-def test_any_observation_is_kept_and_shown_as_text(returned: Any, shown: str) -> None:
-    def give() -> Any:
-        """Give it."""
-        return returned
-
-    for driver in LIVE:
-        model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
-        executor = AgentExecutor(agent=create_react_agent(model, [tool(give)]), tools=[tool(give)])
-        from tests.executor.actors import script_of
-
-        result = driver(script_of(executor))
-        assert result.outcome.steps[0].observation is returned
-        assert prompt(model.requests[1]).endswith(f"\nObservation: {shown}\nThought: ")
+def test_any_observation_is_kept_and_shown_as_text(driver: Driver, returned: Any, shown: str) -> None:
+    one, model = giving(returned), ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
+    result = driver(script_of(AgentExecutor(agent=create_react_agent(model, [one]), tools=[one])))
+    assert result.outcome.steps[0].observation is returned
+    assert prompt(model.requests[1]).endswith(f"\nObservation: {shown}\nThought: ")
 
 
 @cases("returned", [42, None, "", {"a": [1, {"b": None}]}, "☃", [1.5, True]])
 def test_json_observation_survives_serialization(returned: Any) -> None:
-    def give() -> Any:
-        """Give it."""
-        return returned
-
-    result = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[tool(give)]))
+    result = run_executor(lambda: make_executor(act("give"), answer(), tools=[giving(returned)]))
     assert observations(result) == [returned]
 
 
-def test_tool_handler_works_without_an_executor() -> None:
-    handler = make_tool_handler({"echo": echo})
-    assert reply_of(handler, CallTool("echo", "hi")) == ToolResult("hi")
-    assert reply_of(handler, CallTool("echo", {"text": "hi"})) == ToolResult("hi")
+@cases("tool_input", ["hi", {"text": "hi"}])
+def test_tool_handler_works_without_an_executor(tool_input: Any) -> None:
+    assert call_tool(echo, tool_input) == ToolResult("hi")
 
 
 def test_tool_can_be_in_several_sets() -> None:

@@ -1,0 +1,39 @@
+"""Calls of one tool, for the tests of tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphexec import tool
+from graphexec.effects import CallTool, ToolResult
+from graphexec.tools.calling import make_tool_handler
+from tests.executor.actors import AnyTool, Running, act, answer, make_executor, reply_of, run_async, run_sync
+from tests.parameters import cases
+
+HOW = cases("run", [run_sync, run_async])
+KIND = cases("kind", ["def", "async def"])
+
+
+def call_tool(one: AnyTool, tool_input: Any = "", /, **defaults: Any) -> ToolResult:
+    """Return the result of a call of a tool without an executor, whose defaults these are."""
+    result: ToolResult = reply_of(make_tool_handler({one.name: one}, **defaults), CallTool(one.name, tool_input))
+    return result
+
+
+def observe(run: Running, one: AnyTool, /, **arguments: Any) -> Any:
+    """Return what an agent observes that calls the tool once, in a sync or an async run."""
+    return run(make_executor(act(one.name, **arguments), answer(), tools=[one])).steps[0].observation
+
+
+def raising(error: BaseException, kind: str = "def", **options: Any) -> AnyTool:
+    """Return a tool that raises this."""
+
+    def blocking() -> str:
+        """Raise."""
+        raise error
+
+    async def awaiting() -> str:
+        """Raise."""
+        raise error
+
+    return tool(name="raises", **options)(blocking if kind == "def" else awaiting)
