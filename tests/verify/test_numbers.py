@@ -78,7 +78,8 @@ def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: s
         if change == "gone":
             del lines[start]
         altered = Potential(lines, potential.limit)
-    refuse(with_bound(certificate, "transitions", potential=altered), "", graph)
+    with pytest.raises(CertificateError):
+        check(with_bound(certificate, "transitions", potential=altered), graph)
 
 
 def test_every_part_of_a_potential_counts() -> None:
