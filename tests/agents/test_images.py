@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
@@ -449,6 +449,7 @@ NESTINGS: list[Callable[[Any], Any]] = [
 
 
 @cases("nest", NESTINGS)
+@example(depth=300, innermost=3)
 @given(depth=st.integers(0, 300), innermost=st.sampled_from([CAT, 3]))
 def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], depth: int, innermost: Any) -> None:
     """Images may be lost where they are nested deeper than any snapshot can be read, and the text is not."""
