@@ -73,7 +73,9 @@ def test_file_is_written_from_the_beginning(tmp_path: Path, file: Path) -> None:
     assert f"graphexec: {tmp_path} cannot be written: " in ended.err
     with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
         assert server.waiting.wait(60)
-        assert [record["event"] for record in read(file)] == ["start", "entered", "asked"]
+        # On a busy machine, the file has signs of life already.
+        events = [record["event"] for record in read(file) if record["event"] != "alive"]
+        assert events == ["start", "entered", "asked"]
         ended = running.interrupt()
     assert (ended.code, read(file)[-1]["status"]) == (130, "interrupted")
 
