@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from graphexec import AgentExecutor, Tool, tool
+from graphexec import Tool, tool
 from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.tools import ToolOptions
+from graphexec.tools import ToolExample, ToolOptions
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
+from tests.executor.actors import AnyTool, Running, act, make_executor, run_async, run_sync
 from tests.parameters import cases
+from tests.tools.actors import HOW, observe
 
 
 # Any: type checkers reject functions without annotations.
@@ -92,12 +93,11 @@ def test_tool_takes_a_plain_function(function: Any, signature: str, result: obje
 
 def test_tool_takes_its_arguments_by_position() -> None:
     made: AnyTool = Tool("Find", UNTYPED, "Find it.")
-    assert first(made, "abc") == "found abc"
-    assert made("abc") == "found abc"
+    assert first(made, "abc") == made("abc") == "found abc"
     assert Tool("length", len, "Count the letters.")("abc") == 3
-
-
-def test_description_is_by_default_the_docstring() -> None:
+    full: AnyTool = Tool(name="find", function=UNTYPED, description="Find it.", async_function=UNTYPED_ASYNC)
+    assert first(full, "abc") == "found abc"
+    # The description is by default the docstring.
     assert Tool("join", pair).description == "Join two words."
     with pytest.raises(ToolDefinitionError, match="find has no docstring"):
         Tool("find", UNTYPED)
@@ -111,21 +111,20 @@ def test_untyped_function_receives_any_text(text: str) -> None:
     assert first(made, text) == text
 
 
-# Its arguments, and what a sync and an async run observe.
-ASYNC: list[tuple[dict[str, Any], str, str]] = [
-    ({"func": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-    ({"func": None, "coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-    ({"coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-    ({"func": UNTYPED, "coroutine": UNTYPED_ASYNC}, "found x", "awaited x"),
-]
-
-
-@cases(("functions", "blocking", "awaited"), ASYNC)
+# The functions of a tool, and what a sync and an async run observe.
+@cases(
+    ("functions", "blocking", "awaited"),
+    [
+        ({"func": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+        ({"func": None, "coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+        ({"coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+        ({"func": UNTYPED, "coroutine": UNTYPED_ASYNC}, "found x", "awaited x"),
+    ],
+)
 def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: str, awaited: str) -> None:
     made: AnyTool = Tool(name="find", description="Find it.", **functions)
-    for run, observed in ((run_sync, blocking), (run_async, awaited)):
-        result = run(AgentExecutor(agent=scripted(act("find", **made.read("x")), answer()), tools=[made]))
-        assert result.steps[0].observation == observed
+    assert observe(run_sync, made, **made.read("x")) == blocking
+    assert observe(run_async, made, **made.read("x")) == awaited
 
 
 def two_untyped(left, right):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
@@ -134,27 +133,24 @@ def two_untyped(left, right):  # type: ignore[no-untyped-def]  # noqa: ANN001, A
 
 TWO: Any = two_untyped
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"func": TWO}, "find takes left, right, and without annotations a tool takes one string; annotate left and right"),
-    ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
-    ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
-    ({"func": 3}, "tool was given 3; write @tool above a function, with def"),
-    ({"func": UNTYPED, "coroutine": UNTYPED}, r"find has coroutine=.*; give a function \(async def\)"),
-    (
-        {"func": pair, "coroutine": UNTYPED_ASYNC},
-        "a func that takes left, right, and a coroutine that takes q; give both",
-    ),
-    ({"func": UNTYPED, "name": ""}, "a tool has name=''; give a name, as a string"),
-    ({"func": UNTYPED, "description": 3}, "find has description=3; give a string"),
-    ({"func": UNTYPED, "timeout": -1}, "find has timeout=-1; give seconds above 0"),
-]
 
-
-@cases(("arguments", "says"), REFUSED)
+@cases(
+    ("arguments", "says"),
+    [
+        ({"func": TWO}, "find takes left, right, and without annotations .* one string; annotate left and right"),
+        ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
+        ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
+        ({"func": 3}, "tool was given 3; write @tool above a function, with def"),
+        ({"func": UNTYPED, "coroutine": UNTYPED}, r"find has coroutine=.*; give a function \(async def\)"),
+        ({"func": pair, "coroutine": UNTYPED_ASYNC}, "func that takes left, right, and a coroutine that takes q; give"),
+        ({"func": UNTYPED, "name": ""}, "a tool has name=''; give a name, as a string"),
+        ({"func": UNTYPED, "description": 3}, "find has description=3; give a string"),
+        ({"func": UNTYPED, "timeout": -1}, "find has timeout=-1; give seconds above 0"),
+    ],
+)
 def test_invalid_tool_is_refused_with_the_remedy(arguments: dict[str, Any], says: str) -> None:
-    given: dict[str, Any] = {"name": "find", "description": "Find it.", **arguments}
     with pytest.raises(ToolDefinitionError, match=says):
-        Tool(**given)
+        Tool(**{"name": "find", "description": "Find it.", **arguments})
 
 
 class Search(BaseModel):
@@ -181,8 +177,7 @@ def test_from_function_takes_a_schema_of_arguments() -> None:
     assert first(made, "x") == "x 10"
     with pytest.raises(InvalidArgumentsError, match="limit: Input should be a valid integer"):
         made.read({"query": "x", "limit": "many"})
-    result = run_async(AgentExecutor(agent=scripted(act("web", query="x")), tools=[made]))
-    assert result.output == "awaited x 10"
+    assert run_async(make_executor(act("web", query="x"), tools=[made])).output == "awaited x 10"
 
 
 @cases("schema", [{"type": "object"}, int, 3])
@@ -257,7 +252,8 @@ def test_lambda_is_a_tool_with_name_and_description() -> None:
         tool(shout)
 
 
-def test_async_callable_object_is_awaited() -> None:
+@HOW
+def test_async_callable_object_is_awaited(run: Running) -> None:
     class Later:
         async def __call__(self, text: str) -> str:
             """Repeat it later."""
@@ -265,9 +261,7 @@ def test_async_callable_object_is_awaited() -> None:
 
     made: AnyTool = tool(name="later")(Later())
     assert made.is_async
-    for run in (run_sync, run_async):
-        result = run(AgentExecutor(agent=scripted(act("later", text="x"), answer()), tools=[made]))
-        assert result.steps[0].observation == "x"
+    assert observe(run, made, text="x") == "x"
 
 
 def test_result_of_a_coroutine_function_is_refused() -> None:
@@ -289,33 +283,23 @@ def test_bound_argument_is_not_shown_to_the_model() -> None:
 
 
 def test_examples_of_a_tool_are_read() -> None:
-    made: AnyTool = Tool("find", UNTYPED, "Find it.", examples=[{"query": "tea"}])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert made.examples == tool(name="find", description="Find it.", examples=[{"query": "tea"}])(found).examples
+    make: Any = functools.partial(Tool, "find", UNTYPED, "Find it.")
+    assert make(examples=[{"query": "tea"}]).examples == (ToolExample({"query": "tea"}),)
     with pytest.raises(ToolDefinitionError, match="example 1 of find does not fit it"):
-        Tool("find", UNTYPED, "Find it.", examples=[{"text": "tea"}])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        make(examples=[{"text": "tea"}])
 
 
-def found(query: str) -> str:
-    return query
-
-
-def test_function_may_be_named_in_full() -> None:
-    made: AnyTool = Tool(name="find", function=UNTYPED, description="Find it.", async_function=UNTYPED_ASYNC)
-    assert first(made, "abc") == "found abc"
-
-
-# Arguments that other libraries have, and the remedy.
-HABITS: list[tuple[dict[str, Any], str]] = [
-    ({"args_schema": Search}, r"Tool has no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
-    ({"handle_tool_error": True}, "Tool has no option handle_tool_error; write on_error=..."),
-    ({"retries": 2}, r"Tool has no option retries; write tool\(name=..., description=..., retries=2\)\(function\)"),
-    ({"descriptoin": "x"}, "Tool has no option descriptoin; did you mean description?"),
-]
-
-
-@cases(("arguments", "says"), HABITS)
+@cases(
+    ("arguments", "says"),
+    [
+        ({"args_schema": Search}, r"no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
+        ({"handle_tool_error": True}, "no option handle_tool_error; write on_error=..."),
+        ({"retries": 2}, r"no option retries; write tool\(name=..., description=..., retries=2\)\(function\)"),
+        ({"descriptoin": "x"}, "no option descriptoin; did you mean description?"),
+    ],
+)
 def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=f"Tool has {says}"):
         Tool("find", pair, **arguments)
 
 

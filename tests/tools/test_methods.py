@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from pydantic import AliasChoices, BaseModel, Field
 
-from graphexec import AgentExecutor, Tool, tool
+from graphexec import Tool, tool
 from graphexec.errors import ToolDefinitionError
 from graphexec.tools import tools_of
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.executor.actors import AnyTool, act, answer, echo, run_async, run_sync, scripted
+from tests.executor.actors import AnyTool, Running, act, echo, make_executor, run_async, run_sync
 from tests.parameters import cases
+from tests.tools.actors import HOW, observe
 
 
 class Shop:
@@ -83,55 +84,52 @@ class Bakery(Shop):
         return "rye"
 
 
-NAMES = ["price", "order", "round_up", "tax", "name", "branches"]
-
-
-@cases("run", [run_sync, run_async])
-def test_method_is_called_on_its_object(run: Any) -> None:
+@HOW
+def test_method_is_called_on_its_object(run: Running) -> None:
     shop, other = Shop(3), Shop(4)
-    for one, observed in ((shop, "tea costs 3"), (other, "tea costs 4")):
-        result = run(AgentExecutor(agent=scripted(act("price", item="tea"), answer()), tools=[one.price]))
-        assert result.steps[0].observation == observed
-    assert (
-        run(AgentExecutor(agent=scripted(act("order", item="tea", count=2)), tools=[shop.order])).output
-        == "2 tea for 6"
-    )
-
-
-def test_self_is_no_argument() -> None:
-    assert Shop(3).price.signature == "price(item: string)"
-    assert Shop(3).price("tea") == "tea costs 3"
-    assert (Shop(3).order.timeout, Shop(3).order.is_async) == (20, True)
+    assert observe(run, shop.price, item="tea") == "tea costs 3"
+    assert observe(run, other.price, item="tea") == "tea costs 4"
+    assert run(make_executor(act("order", item="tea", count=2), tools=[shop.order])).output == "2 tea for 6"
+    # `self` is no argument.
+    assert shop.price.signature == "price(item: string)"
+    assert shop.price("tea") == "tea costs 3"
+    assert (shop.order.timeout, shop.order.is_async) == (20, True)
 
 
 def test_tools_of_an_object_are_bound_to_it() -> None:
     tools = {one.name: one for one in tools_of(Shop(3))}
-    assert list(tools) == NAMES
+    assert list(tools) == ["price", "order", "round_up", "tax", "name", "branches"]
     assert tools["price"]("tea") == "tea costs 3"
     assert tools["round_up"](1.5) == 2
     assert tools["tax"](10) == 1
     assert tools["name"]() == "Shop"
     assert tools["branches"]("Oslo") == "Shop in Oslo"
+    # A subclass changes the tools.
+    changed = {one.name: one for one in tools_of(Bakery(3))}
+    assert list(changed) == ["price", "round_up", "tax", "name", "branches", "bread"]
+    assert changed["branches"]("Oslo") == "Bakery in Oslo"
 
 
-def test_subclass_changes_the_tools() -> None:
-    tools = {one.name: one for one in tools_of(Bakery(3))}
-    assert list(tools) == ["price", "round_up", "tax", "name", "branches", "bread"]
-    assert tools["branches"]("Oslo") == "Bakery in Oslo"
+@cases(
+    ("method", "arguments", "observed"),
+    [
+        (Shop.branches, {"city": "Oslo"}, "Shop in Oslo"),
+        (Shop.name, {}, "Shop"),
+        (Bakery(3).branches, {"city": "Oslo"}, "Bakery in Oslo"),
+    ],
+)
+def test_class_method_is_a_tool_of_an_executor(method: Any, arguments: dict[str, str], observed: str) -> None:
+    assert observe(run_sync, method, **arguments) == observed
 
 
-def test_class_method_is_a_tool_of_an_executor() -> None:
-    methods: list[Any] = [Shop.branches, Shop.name, Bakery(3).branches]
-    for method, observed in zip(methods, ["Shop in Oslo", "Shop", "Bakery in Oslo"], strict=True):
-        name = "name" if observed == "Shop" else "branches"
-        arguments = {} if observed == "Shop" else {"city": "Oslo"}
-        executor = AgentExecutor(agent=scripted(act(name, **arguments), answer()), tools=[method])
-        assert executor.run("q").steps[0].observation == observed
+# An object, and a module; of a module only what is public.
+MODULE = types.ModuleType("shopping")
+vars(MODULE).update(search=echo, _hidden=Shop(3).price, number=3)
 
 
-def test_attributes_of_an_object_are_tools_too() -> None:
-    holder = types.SimpleNamespace(first=echo, again=echo, other=3)
-    assert tools_of(holder) == (echo,)
+@cases("source", [types.SimpleNamespace(first=echo, again=echo, other=3), MODULE])
+def test_attributes_are_tools_too(source: object) -> None:
+    assert tools_of(source) == (echo,)
 
 
 def test_tools_of_a_class_need_no_object() -> None:
@@ -148,21 +146,10 @@ def test_tools_of_a_class_need_no_object() -> None:
         tools_of(Shop)
 
 
-def test_tools_of_a_module_are_its_public_ones() -> None:
-    module = types.ModuleType("shopping")
-    vars(module).update(search=echo, _hidden=Shop(3).price, number=3)
-    assert tools_of(module) == (echo,)
-
-
 @cases("empty", [types.ModuleType("empty"), object(), str, 3])
 def test_source_without_tools_is_refused(empty: object) -> None:
     with pytest.raises(ToolDefinitionError, match="has no tools; write @tool above the functions"):
         tools_of(empty)
-
-
-def test_method_without_an_object_is_refused() -> None:
-    with pytest.raises(ToolDefinitionError, match=r"price is a method .*; take it from one, as in Shop\(\).price"):
-        AgentExecutor(agent=scripted(answer()), tools=[Shop.price])
 
 
 def test_other_tools_are_not_bound() -> None:
@@ -184,9 +171,8 @@ def test_async_method_and_its_function_are_bound() -> None:
             """Say it."""
             return f"said {text} {type(self).__name__}"
 
-    for run, observed in ((run_sync, "said x Twice"), (run_async, "awaited x Twice")):
-        result = run(AgentExecutor(agent=scripted(act("say", text="x"), answer()), tools=[Twice().say]))
-        assert result.steps[0].observation == observed
+    assert observe(run_sync, Twice().say, text="x") == "said x Twice"
+    assert observe(run_async, Twice().say, text="x") == "awaited x Twice"
 
 
 def plain(text: str) -> str:
@@ -228,22 +214,22 @@ class LangChainTool:
 
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 
-# The schema of a LangChain tool, its signature here, and its argument in a sync and an async run.
-LANGCHAIN = [
-    (Question, "query: string, limit?: integer", ("invoked", "awaited"), "{'query': 'tea', 'limit': 3}"),
-    (SCHEMA, "query: string", ("invoked", "awaited"), "{'query': 'tea'}"),
-    (None, "tool_input: string", ("invoked", "awaited"), "tea"),
-]
 
-
-@cases(("schema", "signature", "ways", "argument"), LANGCHAIN)
-def test_tool_of_langchain_is_invoked(schema: Any, signature: str, ways: tuple[str, str], argument: str) -> None:
+# The schema of a LangChain tool, its signature here, and its argument.
+@cases(
+    ("schema", "signature", "argument"),
+    [
+        (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
+        (SCHEMA, "query: string", "{'query': 'tea'}"),
+        (None, "tool_input: string", "tea"),
+    ],
+)
+@cases(("run", "way"), [(run_sync, "invoked"), (run_async, "awaited")])
+def test_tool_of_langchain_is_invoked(schema: Any, signature: str, argument: str, run: Running, way: str) -> None:
     given: list[Any] = [LangChainTool(schema)]
     (made,) = to_tools(given)
     assert (made.signature, made.description) == (f"search({signature})", "Search the web.")
-    for run, way in zip((run_sync, run_async), ways, strict=True):
-        result = run(AgentExecutor(agent=scripted(act("search", **made.read("tea")), answer()), tools=[made]))
-        assert result.steps[0].observation == f"{way} with {argument}"
+    assert observe(run, made, **made.read("tea")) == f"{way} with {argument}"
 
 
 class FirstVersion:
@@ -255,11 +241,11 @@ class FirstVersion:
 
 
 @cases("schema", [Question, FirstVersion, SCHEMA, None])
-def test_tool_of_langchain_may_return_directly(schema: Any) -> None:
-    for direct in (False, True):
-        (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
-        assert made.return_direct is direct
-        assert made.read("tea")["tool_input" if schema is None else "query"] == "tea"
+@cases("direct", [False, True])
+def test_tool_of_langchain_may_return_directly(schema: Any, direct: bool) -> None:
+    (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
+    assert made.return_direct is direct
+    assert made.read("tea")["tool_input" if schema is None else "query"] == "tea"
 
 
 class Aliased(BaseModel):
@@ -302,9 +288,8 @@ class FailingTool(LangChainTool):
 
 @cases(("handled", "observed"), [(False, "search failed: ValueError: it is closed"), ("Try later.", "Try later.")])
 def test_tool_of_langchain_handles_its_errors(handled: str | bool, observed: str) -> None:
-    tools = to_tools([FailingTool(Question, handle_tool_error=handled)])
-    result = run_sync(AgentExecutor(agent=scripted(act("search", query="tea"), answer()), tools=tools))
-    assert result.steps[0].observation == observed
+    (made,) = to_tools([FailingTool(Question, handle_tool_error=handled)])
+    assert observe(run_sync, made, query="tea") == observed
 
 
 class Unserializable(BaseModel):
@@ -314,21 +299,14 @@ class Unserializable(BaseModel):
 
 
 @cases(
-    ("schema", "says"),
-    [
-        (Unserializable, "search has an argument without a JSON schema"),
-        (object, "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments"),
-        (3, "tool_from_schema has parameters=3; give a JSON schema"),
-    ],
-)
-def test_unusable_schema_of_langchain_is_refused(schema: Any, says: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=says):
-        to_tools([LangChainTool(schema)])
-
-
-@cases(
     ("wrong", "says"),
     [
+        ([LangChainTool(Unserializable)], "search has an argument without a JSON schema"),
+        (
+            [LangChainTool(object)],
+            "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments",
+        ),
+        ([LangChainTool(3)], "tool_from_schema has parameters=3; give a JSON schema"),
         (3, "tools is 3; give a list of tools"),
         ("search", "tools is 'search'; give a list of tools"),
         ([3], "3 is not a tool; decorate the function with @tool"),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentStep, Exhausted, RunResult, Snapshot, tool
+from graphexec import AgentAction, AgentExecutor, AgentStep, Exhausted, Snapshot, tool
 from graphexec.draw import recording_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
@@ -19,61 +18,54 @@ from graphexec.executor import Observed
 from graphexec.kernel import Entered
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
-from tests.parameters import cases
-
-HOW = cases("run", [actors.run_sync, actors.run_async])
-Run = Callable[[AgentExecutor], RunResult]
-KINDS = ("def", "async def")
-
-
-def raising(error: BaseException, kind: str = "def", **options: Any) -> actors.AnyTool:
-    def blocking() -> str:
-        """Raise."""
-        raise error
-
-    async def awaiting() -> str:
-        """Raise."""
-        raise error
-
-    return tool(name="raises", **options)(blocking if kind == "def" else awaiting)
+from tests.parameters import cases, examples
+from tests.tools.actors import HOW, KIND, call_tool, raising
 
 
 def executor_with(one: actors.AnyTool, **defaults: Any) -> AgentExecutor:
     """Return an executor whose agent calls the tool once, then twice at once, and then answers."""
     turns = actors.act(one.name), [actors.act(one.name)] * 2, actors.answer()
-    return AgentExecutor(
-        agent=actors.scripted(*turns), tools=[one], handlers={CallTool: make_tool_handler({one.name: one}, **defaults)}
-    )
+    handler = make_tool_handler({one.name: one}, **defaults)
+    return actors.make_executor(*turns, tools=[one], handlers={CallTool: handler})
 
 
 def explain(error: Exception) -> str:
     return f"that did not work: {error.args[0]}"
 
 
-@cases("kind", KINDS)
-def test_function_makes_observation_from_exception(kind: str) -> None:
-    result = actors.run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=explain)))
-    assert actors.observations(result) == ["that did not work: no page"] * 3
+@KIND
+@cases(
+    ("error", "observed"),
+    [
+        (LookupError("no page"), "that did not work: no page"),
+        # The policy is for exceptions alone.
+        (asyncio.CancelledError("odd"), "raises failed: CancelledError: odd"),
+    ],
+)
+def test_function_makes_observation_from_exception(kind: str, error: BaseException, observed: str) -> None:
+    result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=explain)))
+    assert actors.observations(result) == [observed] * 3
     assert actors.statuses(result) == ["error"] * 3
 
 
-def test_executor_policy_is_the_default_for_tools() -> None:
-    error = LookupError("no page")
-    policies: list[tuple[Any, Any, str]] = [
+@cases(
+    ("own", "default", "observed"),
+    [
         (None, explain, "that did not work: no page"),
         ("observe", explain, "raises failed: LookupError: no page"),
         (None, "observe", "raises failed: LookupError: no page"),
         ("observe", "raise", "raises failed: LookupError: no page"),
         (explain, "raise", "that did not work: no page"),
-    ]
-    for own, default, observed in policies:
-        handler = make_tool_handler({"raises": raising(error, on_error=own)}, on_error=default)
-        assert actors.reply_of(handler, CallTool("raises", {})).observation == observed
+    ],
+)
+def test_executor_policy_is_the_default_for_tools(own: Any, default: Any, observed: str) -> None:
+    one = raising(LookupError("no page"), on_error=own)
+    assert call_tool(one, {}, on_error=default).observation == observed
 
 
 @HOW
 @cases(("own", "default"), [("raise", explain), (None, "raise")])
-def test_raise_policy_ends_the_run(run: Run, own: Any, default: Any) -> None:
+def test_raise_policy_ends_the_run(run: actors.Running, own: Any, default: Any) -> None:
     error = LookupError("mine")
     with pytest.raises(LookupError) as raised:
         run(executor_with(raising(error, on_error=own), on_error=default))
@@ -81,8 +73,8 @@ def test_raise_policy_ends_the_run(run: Run, own: Any, default: Any) -> None:
 
 
 @HOW
-@cases("kind", KINDS)
-def test_exception_of_the_policy_ends_the_run(run: Run, kind: str) -> None:
+@KIND
+def test_exception_of_the_policy_ends_the_run(run: actors.Running, kind: str) -> None:
     def fatal(error: Exception) -> str:
         raise PermissionError("stop it") from error
 
@@ -91,21 +83,10 @@ def test_exception_of_the_policy_ends_the_run(run: Run, kind: str) -> None:
 
 
 @HOW
-def test_invalid_policy_result_names_the_tool(run: Run) -> None:
-    def return_none(error: Exception) -> None:
-        return None
-
-    silent: Any = return_none
-    with pytest.raises(
-        InputError, match="on_error of raises returned None; return the observation for the model as a string"
-    ):
+def test_invalid_policy_result_names_the_tool(run: actors.Running) -> None:
+    silent: Any = lambda _: None  # noqa: E731
+    with pytest.raises(InputError, match=r"on_error of raises returned None; return the observation .* as a string"):
         run(executor_with(raising(LookupError("no"), on_error=silent)))
-
-
-@cases("kind", KINDS)
-def test_cancelled_error_is_not_passed_to_the_policy(kind: str) -> None:
-    result = actors.run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=explain)))
-    assert actors.observations(result) == ["raises failed: CancelledError: odd"] * 3
 
 
 def test_policy_receives_only_exceptions() -> None:
@@ -118,13 +99,12 @@ class DeclinedError(Exception):
     """An exception class of the user."""
 
 
-@cases("kind", KINDS)
+@KIND
 @cases("policy", ["observe", explain])
-def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any) -> None:
-    result = actors.run_executor(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
-    assert [step.error for step in result.outcome.steps] == ["ValueError"] * 3
-    result = actors.run_executor(lambda: executor_with(raising(DeclinedError("no"), kind, on_error=policy)))
-    assert [step.error for step in result.outcome.steps] == [f"{__name__}.DeclinedError"] * 3
+@cases(("error", "name"), [(ValueError("no"), "ValueError"), (DeclinedError("no"), f"{__name__}.DeclinedError")])
+def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any, error: Exception, name: str) -> None:
+    result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=policy)))
+    assert [step.error for step in result.outcome.steps] == [name] * 3
 
 
 def test_timed_out_result_keeps_the_timeouts_class() -> None:
@@ -136,15 +116,15 @@ def test_timed_out_result_keeps_the_timeouts_class() -> None:
         released.wait(20)
         return "late"
 
-    result = actors.reply_of(make_tool_handler({"slow": slow}), CallTool("slow", {}))
+    result = call_tool(slow, {})
     released.set()
     assert (result.status, result.error) == ("timed_out", "TimeoutError")
 
 
-def test_other_results_have_no_error() -> None:
+@cases(("name", "arguments"), [("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"})])
+def test_other_results_have_no_error(name: str, arguments: dict[str, Any]) -> None:
     handler = make_tool_handler({"raises": raising(LookupError("no")), "echo": actors.echo})
-    for name, arguments in (("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"})):
-        assert actors.reply_of(handler, CallTool(name, arguments)).error is None
+    assert actors.reply_of(handler, CallTool(name, arguments)).error is None
     assert CallTool("echo", {}).cut(Exhausted("seconds", 1, 1)).error is None
 
 
@@ -196,33 +176,16 @@ class Mute(Exception):
         raise ValueError("no words")
 
 
-KINDS_OF_EXCEPTIONS: list[type[Exception]] = [
-    ValueError,
-    KeyError,
-    OSError,
-    TimeoutError,
-    StopIteration,
-    StopAsyncIteration,
-    Own,
-    Mute,
+KINDS_OF_EXCEPTIONS: list[Any] = [
+    *(ValueError, KeyError, OSError, TimeoutError, StopIteration, StopAsyncIteration, Own, Mute),
 ]
-
-
-def make_exception(kind: type[Exception], text: str) -> Exception:
-    return kind(text)
-
-
-def grouped(errors: list[ValueError]) -> Exception:
-    return ExceptionGroup("several", errors)
-
-
-EXCEPTIONS = st.builds(make_exception, st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()) | st.builds(
-    grouped, st.lists(st.builds(ValueError), min_size=1)
-)
+EXCEPTIONS: st.SearchStrategy[Exception] = st.builds(
+    lambda kind, text: kind(text), st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()
+) | st.builds(lambda errors: ExceptionGroup("several", errors), st.lists(st.builds(ValueError), min_size=1))
 
 
 @pytest.mark.medium
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(EXCEPTIONS, st.integers(0, 3), st.none() | st.integers(1, 40), st.sampled_from(["observe", repr]))
 def test_all_drivers_agree_on_any_exception(error: Exception, retries: int, most: int | None, policy: Any) -> None:
     executor = executor_with(raising(error, retries=retries), on_error=policy, max_observation=most)

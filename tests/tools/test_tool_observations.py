@@ -27,6 +27,7 @@ from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.formatting import format_observation, split_observation
 from tests.executor import actors
 from tests.parameters import cases
+from tests.tools.actors import HOW, call_tool
 
 
 class Reading(BaseModel):
@@ -82,18 +83,28 @@ RETURNED: list[tuple[Any, str]] = [
 ]
 
 
-@cases(("returned", "text"), RETURNED)
-def test_object_is_kept_and_shown_as_json(returned: Any, text: str) -> None:
-    @gx.tool
+def gives(returned: object, **settings: Any) -> actors.AnyTool:
+    @gx.tool(**settings)
     def give() -> Any:
         """Give it."""
         return returned
 
-    for run in (actors.run_sync, actors.run_async):
-        model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
-        result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [give]), tools=[give]))
-        assert result.steps[0].observation is returned
-        assert actors.prompt(model.requests[1]).endswith(f"\nObservation: {text}\nThought: ")
+    return give
+
+
+def shown(run: actors.Running, one: actors.AnyTool) -> tuple[gx.AgentStep, str]:
+    """Return the step of a react agent that calls this tool, and its next prompt."""
+    model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
+    result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [one]), tools=[one]))
+    return result.steps[0], actors.prompt(model.requests[1])
+
+
+@HOW
+@cases(("returned", "text"), RETURNED)
+def test_object_is_kept_and_shown_as_json(run: actors.Running, returned: Any, text: str) -> None:
+    step, prompt = shown(run, gives(returned))
+    assert step.observation is returned
+    assert prompt.endswith(f"\nObservation: {text}\nThought: ")
 
 
 class Aliased(BaseModel):
@@ -119,14 +130,10 @@ def resumed(returned: object) -> gx.AgentStep:
         if steps and not crashed:
             crashed.append(True)
             raise Crash
-        return gx.AgentFinish({"output": "done"}) if steps else gx.AgentAction("give", {})
+        return actors.answer() if steps else actors.act("give")
 
     executor = gx.AgentExecutor(agent=agent, tools=[gives(returned)])
-    with pytest.raises(Crash) as raised:
-        executor.run("q")
-    paused = gx.snapshot_of(raised.value)
-    assert paused is not None
-    text = paused.retried().to_json()
+    text = actors.snapshot_after(Crash, lambda: executor.run("q")).retried().to_json()
     assert gx.Snapshot.from_json(text, executor.graph).to_json() == text
     return executor.run(gx.Snapshot.from_json(text, executor.graph)).steps[0]
 
@@ -194,45 +201,35 @@ def test_any_observation_has_the_same_text_in_json(value: Any) -> None:
     assert format_observation(stored["observation"]) == format_observation(value)
 
 
-def gives(returned: object, **settings: Any) -> actors.AnyTool:
-    @gx.tool(**settings)
-    def give() -> Any:
-        """Give it."""
-        return returned
-
-    return give
+CUT = "[... {} more characters were cut; ask for less]"
 
 
-def model_text_of(one: actors.AnyTool, **defaults: Any) -> str | None:
-    result = actors.reply_of(make_tool_handler({"give": one}, **defaults), CallTool("give", {}))
-    model_text: str | None = result.model_text
-    return model_text
-
-
-def test_model_sees_beginning_of_long_observation() -> None:
+@HOW
+def test_model_sees_beginning_of_long_observation(run: actors.Running) -> None:
     page = "x" * 5_000 + "y" * 9_345
-    one = gives(page, max_observation=2_000)
-    for run in (actors.run_sync, actors.run_async):
-        model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
-        result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [one]), tools=[one]))
-        assert result.steps[0].observation is page
-        cut = "x" * 2_000 + "\n[... 12,345 more characters were cut; ask for less]"
-        assert result.steps[0].model_text == cut
-        assert f"\nObservation: {cut}\nThought: " in actors.prompt(model.requests[1])
+    step, prompt = shown(run, gives(page, max_observation=2_000))
+    assert step.observation is page
+    assert step.model_text == "x" * 2_000 + "\n" + CUT.format("12,345")
+    assert f"\nObservation: {step.model_text}\nThought: " in prompt
 
 
-def test_executor_max_observation_is_the_default_for_tools() -> None:
-    assert model_text_of(gives("abcdef"), max_observation=4) == "abcd\n[... 2 more characters were cut; ask for less]"
-    assert model_text_of(gives("abcdef", max_observation=6), max_observation=4) is None
-    assert model_text_of(gives("abcdef", max_observation=1), max_observation=4) is not None
-    assert model_text_of(gives("abcdef")) is None
-
-
-def test_json_of_an_object_is_shortened() -> None:
-    station = Station("north")
-    result = actors.reply_of(make_tool_handler({"give": gives(station, max_observation=9)}), CallTool("give", {}))
-    assert result.observation is station
-    assert result.model_text == '{"name":"\n[... 19 more characters were cut; ask for less]'
+@cases(
+    ("returned", "settings", "defaults", "model_text"),
+    [
+        ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
+        ("abcdef", {"max_observation": 6}, {"max_observation": 4}, None),
+        ("abcdef", {"max_observation": 1}, {"max_observation": 4}, f"a\n{CUT.format(5)}"),
+        ("abcdef", {}, {}, None),
+        # The JSON of an object is shortened.
+        (Station("north"), {"max_observation": 9}, {}, f'{{"name":"\n{CUT.format(19)}'),
+    ],
+)
+def test_executor_max_observation_is_the_default_for_tools(
+    returned: object, settings: Any, defaults: Any, model_text: str | None
+) -> None:
+    result = call_tool(gives(returned, **settings), {}, **defaults)
+    assert result.observation is returned
+    assert result.model_text == model_text
 
 
 def in_our_words(error: Exception) -> str:
@@ -246,9 +243,9 @@ def test_text_of_an_exception_is_shortened(policy: Any) -> None:
         """Fail with a page."""
         raise ValueError("<html>" * 1_000)
 
-    result = actors.reply_of(make_tool_handler({"give": give}), CallTool("give", {}))
+    result = call_tool(give, {})
     assert result.observation == "give failed: ValueError: " + "<html>" * 1_000
-    assert result.model_text == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
+    assert result.model_text == f"give failed: ValueError: <html\n{CUT.format('5,995')}"
 
 
 def test_corrections_of_a_call_are_never_shortened() -> None:
@@ -259,16 +256,12 @@ def test_corrections_of_a_call_are_never_shortened() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
 def test_shortened_text_respects_the_length(observation: Any, most: int) -> None:
-    result = actors.reply_of(
-        make_tool_handler({"give": gives(observation)}, max_observation=most), CallTool("give", {})
-    )
+    result = call_tool(gives(observation), {}, max_observation=most)
     whole = format_observation(observation)
     assert result.observation is observation
     assert (result.model_text is None) == (len(whole) <= most)
     if result.model_text is not None:
-        beginning, _, note = result.model_text.rpartition("\n")
-        assert beginning == whole[:most]
-        assert note == f"[... {len(whole) - most} more characters were cut; ask for less]"
+        assert result.model_text == f"{whole[:most]}\n{CUT.format(len(whole) - most)}"
         assert result.model_text.encode()
 
 
@@ -282,20 +275,16 @@ def counting(to: int) -> Iterator[int]:
 
 
 def test_generator_result_becomes_a_list() -> None:
-    result = actors.run_executor(
-        lambda: gx.AgentExecutor(
-            agent=actors.scripted(actors.act("counting", to=2), actors.act("counting", to=9), actors.answer()),
-            tools=[counting],
-        )
-    )
+    turns = actors.act("counting", to=2), actors.act("counting", to=9), actors.answer()
+    result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[counting]))
     assert actors.observations(result) == [[1, 2], "counting failed: LookupError: I know no more"]
     assert actors.statuses(result) == ["ok", "error"]
 
 
-def test_return_direct_result_is_not_shortened() -> None:
+@HOW
+def test_return_direct_result_is_not_shortened(run: actors.Running) -> None:
     one = gives("x" * 100, return_direct=True, max_observation=10)
-    for run in (actors.run_sync, actors.run_async):
-        assert run(gx.AgentExecutor(agent=actors.scripted(actors.act("give")), tools=[one])).output == "x" * 100
+    assert run(actors.make_executor(actors.act("give"), tools=[one])).output == "x" * 100
 
 
 @cases("most", [0, -1, 2.5, "100", True])

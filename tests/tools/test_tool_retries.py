@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import re
 import threading
 import weakref
 from collections.abc import Callable
@@ -26,6 +27,10 @@ from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.options import LONGEST_WAIT
 from tests.executor import actors
 from tests.parameters import cases
+from tests.tools.actors import HOW as RUNS
+from tests.tools.actors import KIND, call_tool
+
+How = Callable[[actors.AnyTool], ToolResult]
 
 CALL = CallTool("flaky", {})
 
@@ -51,8 +56,7 @@ def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[a
 
 
 def call_blocking(one: actors.AnyTool) -> ToolResult:
-    result: ToolResult = actors.reply_of(make_tool_handler({one.name: one}), CALL)
-    return result
+    return call_tool(one, {})
 
 
 async def call_async(one: actors.AnyTool) -> ToolResult:
@@ -64,8 +68,17 @@ def call_in_virtual_time(one: actors.AnyTool) -> ToolResult:
     return run_virtually(call_async(one))
 
 
-KIND = cases("kind", ["def", "async def"])
 HOW = cases("how", [call_blocking, call_in_virtual_time])
+
+
+def virtual_seconds(one: actors.AnyTool) -> float:
+    """Return how long a call takes in virtual time."""
+
+    async def main() -> float:
+        await call_async(one)
+        return loop_time()
+
+    return run_virtually(main())
 
 
 @KIND
@@ -75,7 +88,7 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
 
     def make() -> AgentExecutor:
         one, _ = flaky(*errors, kind=kind, timeout=timeout, retries=2)
-        return AgentExecutor(agent=actors.scripted(actors.act("flaky"), actors.answer()), tools=[one])
+        return actors.make_executor(actors.act("flaky"), actors.answer(), tools=[one])
 
     result = actors.run_executor(make)
     assert actors.observations(result) == [3]
@@ -107,9 +120,7 @@ def test_retries_stop_at_success_or_the_limit(
 
 
 @HOW
-def test_retry_progress_has_tool_error_and_wait(
-    how: Callable[[actors.AnyTool], ToolResult],
-) -> None:
+def test_retry_progress_has_tool_error_and_wait(how: How) -> None:
     errors = [OSError("a"), OSError("b")]
     one, _ = flaky(*errors, retries=2, retry_wait=0.0001)
     reports: list[object] = []
@@ -118,47 +129,31 @@ def test_retry_progress_has_tool_error_and_wait(
     assert reports == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
 
 
-def test_retry_progress_is_readable() -> None:
-    assert str(ToolRetried("flaky", OSError("down"), 1, 2.5)) == (
-        "attempt 1 of flaky failed with OSError: down; the next one follows in 2.5 s"
-    )
-    assert (
-        str(ToolRetried("flaky", OSError(), 2))
-        == "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"
-    )
+@cases(
+    ("report", "text"),
+    [
+        (ToolRetried("flaky", OSError("down"), 1, 2.5), "attempt 1 of flaky failed with OSError: down; .* in 2.5 s"),
+        (ToolRetried("flaky", OSError(), 2), "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"),
+    ],
+)
+def test_retry_progress_is_readable(report: ToolRetried, text: str) -> None:
+    assert re.fullmatch(text, str(report))
 
 
-def test_waits_double_up_to_a_minute() -> None:
-    one, calls = flaky(*[OSError()] * 7, kind="async def", retries=7, retry_wait=8)
-
-    async def main() -> float:
-        await call_async(one)
-        return loop_time()
-
+@cases(("first", "waits"), [(8, [8, 16, 32, *[LONGEST_WAIT] * 4]), (100, [100, 100])])
+def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[float]) -> None:
+    one, calls = flaky(*[OSError()] * len(waits), kind="async def", retries=len(waits), retry_wait=first)
     reports: list[Any] = []
     with listen_with(Listener(reports.append)):
-        seconds = run_virtually(main())
-    assert [one.wait for one in reports] == [8, 16, 32, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
-    assert seconds == sum(one.wait for one in reports)
-    assert len(calls) == 8
-
-
-def test_a_first_wait_above_a_minute_is_kept() -> None:
-    one, _ = flaky(OSError(), OSError(), kind="async def", retries=2, retry_wait=100)
-
-    async def main() -> float:
-        await call_async(one)
-        return loop_time()
-
-    assert run_virtually(main()) == 200
+        assert virtual_seconds(one) == sum(waits)
+    assert [one.wait for one in reports] == waits
+    assert len(calls) == len(waits) + 1
 
 
 @HOW
 @KIND
 @cases(("on", "calls_made"), [(OSError, 2), ((KeyError, OSError), 2), (KeyError, 1)])
-def test_only_selected_errors_are_retried(
-    how: Callable[[actors.AnyTool], ToolResult], kind: str, on: Any, calls_made: int
-) -> None:
+def test_only_selected_errors_are_retried(how: How, kind: str, on: Any, calls_made: int) -> None:
     one, calls = flaky(ConnectionError("down"), kind=kind, retries=3, retry_on=on)
     result = how(one)
     assert len(calls) == calls_made
@@ -167,19 +162,19 @@ def test_only_selected_errors_are_retried(
 
 @HOW
 @KIND
-def test_cancelled_error_of_the_tool_is_not_retried(how: Callable[[actors.AnyTool], ToolResult], kind: str) -> None:
+def test_cancelled_error_of_the_tool_is_not_retried(how: How, kind: str) -> None:
     one, calls = flaky(asyncio.CancelledError("odd"), kind=kind, retries=3)
     assert how(one).status == "error"
     assert calls == [1]
 
 
-@cases("run", [actors.run_sync, actors.run_async])
+@RUNS
 @KIND
 @cases("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_interrupt_is_not_retried(run: Callable[[AgentExecutor], Any], kind: str, error: BaseException) -> None:
+def test_interrupt_is_not_retried(run: actors.Running, kind: str, error: BaseException) -> None:
     one, calls = flaky(error, kind=kind, retries=3)
     with pytest.raises(type(error)):
-        run(AgentExecutor(agent=actors.scripted(actors.act("flaky"), actors.answer()), tools=[one]))
+        run(actors.make_executor(actors.act("flaky"), actors.answer(), tools=[one]))
     assert calls == [1]
 
 
@@ -189,7 +184,7 @@ def in_the_end(error: Exception) -> str:
 
 @HOW
 @cases("policy", ["raise", in_the_end])
-def test_on_error_is_called_after_the_last_attempt(how: Callable[[actors.AnyTool], ToolResult], policy: Any) -> None:
+def test_on_error_is_called_after_the_last_attempt(how: How, policy: Any) -> None:
     errors = [OSError("a"), OSError("b")]
     one, calls = flaky(*errors, retries=1, on_error=policy)
     if policy == "raise":
@@ -223,15 +218,31 @@ def test_timeout_error_of_the_tool_is_retried() -> None:
 
 def test_invalid_arguments_are_not_retried() -> None:
     one, calls = flaky(retries=3)
-    assert actors.reply_of(make_tool_handler({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
+    assert call_tool(one, {"x": 1}).status == "bad_arguments"
     assert calls == []
 
 
+def abandon(one: actors.AnyTool, released: threading.Event) -> None:
+    """Call a tool, abandon the call, and wait for its end, which an AbandonedError is."""
+    ended, raised = threading.Event(), list[BaseException]()
+
+    def call() -> None:
+        try:
+            call_blocking(one)
+        except BaseException as error:
+            raised.append(error)
+            raise
+        finally:
+            ended.set()
+
+    wait_for(call, 0.05)
+    released.set()
+    assert ended.wait(20)
+    assert [type(error) for error in raised] == [AbandonedError]
+
+
 def test_abandoned_blocking_tool_is_not_retried() -> None:
-    ended = threading.Event()
-    raised: list[BaseException] = []
-    released = threading.Event()
-    calls: list[int] = []
+    released, calls = threading.Event(), list[int]()
 
     @tool(retries=5)
     def flaky() -> str:
@@ -240,34 +251,13 @@ def test_abandoned_blocking_tool_is_not_retried() -> None:
         released.wait(20)
         raise OSError("late")
 
-    def call() -> None:
-        try:
-            call_blocking(flaky)
-        except BaseException as error:
-            raised.append(error)
-            raise
-        finally:
-            ended.set()
-
-    wait_for(call, 0.02)
-    released.set()
-    assert ended.wait(20)
-    assert [type(error) for error in raised] == [AbandonedError]
+    abandon(flaky, released)
     assert len(calls) == 1
 
 
-def test_wait_ends_when_the_call_is_abandoned() -> None:
+def test_wait_ends_when_the_call_abandon() -> None:
     one, calls = flaky(OSError(), retries=1, retry_wait=3600)
-    ended = threading.Event()
-
-    def call() -> None:
-        try:
-            call_blocking(one)
-        finally:
-            ended.set()
-
-    wait_for(call, 0.05)
-    assert ended.wait(20)
+    abandon(one, threading.Event())
     assert calls == [1]
 
 
@@ -319,9 +309,7 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
 # Only modes in which no thread of ours can still be ending.
 @cases(("how", "kind"), [(call_blocking, "def"), (call_in_virtual_time, "async def")])
 @cases("failures", [1, 3])
-def test_error_of_a_tool_is_garbage_collected(
-    how: Callable[[actors.AnyTool], ToolResult], kind: str, failures: int
-) -> None:
+def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int) -> None:
     """The error is freed without the garbage collector, so there are no reference cycles."""
 
     class Odd(OSError):
@@ -350,19 +338,24 @@ def test_tool_is_called_once_by_default() -> None:
 @cases(
     ("settings", "says"),
     [
-        ({"retries": -1}, "flaky has retries=-1; give a whole number, 0 for none"),
-        ({"retries": 1.5}, "flaky has retries=1.5; give a whole number"),
-        ({"retries": "2"}, "flaky has retries='2'; give a whole number"),
-        ({"retries": 1, "retry_on": "OSError"}, "flaky has 'OSError' in retry_on; give classes of Exception"),
-        ({"retries": 1, "retry_on": (OSError, KeyboardInterrupt)}, "KeyboardInterrupt'> in retry_on; give classes of"),
-        ({"retries": 1, "retry_wait": -1}, "flaky has retry_wait=-1; give seconds, 0 or more"),
-        ({"retries": 1, "retry_wait": float("nan")}, "flaky has retry_wait=nan; give seconds"),
-        ({"retries": 1, "retry_wait": float("inf")}, "flaky has retry_wait=inf; give seconds"),
-        ({"retries": 1, "retry_wait": "1"}, "flaky has retry_wait='1'; give seconds"),
-        ({"retry_wait": 1}, "flaky has retry_on or retry_wait but no retries; add retries=2, say"),
-        ({"retry_on": OSError}, "flaky has retry_on or retry_wait but no retries; add retries=2, say"),
+        ({"retries": -1}, "retries=-1; give a whole number, 0 for none"),
+        ({"retries": 1.5}, "retries=1.5; give a whole number"),
+        ({"retries": "2"}, "retries='2'; give a whole number"),
+        ({"retries": 1, "retry_on": "OSError"}, "'OSError' in retry_on; give classes of Exception"),
+        (
+            {"retries": 1, "retry_on": (OSError, KeyboardInterrupt)},
+            ".*KeyboardInterrupt'> in retry_on; give classes",
+        ),
+        *(
+            ({"retries": 1, "retry_wait": wait}, f"retry_wait={wait!r}; give seconds, 0 or more")
+            for wait in (-1, float("nan"), float("inf"), "1")
+        ),
+        *(
+            (alone, "retry_on or retry_wait but no retries; add retries=2, say")
+            for alone in ({"retry_wait": 1}, {"retry_on": OSError})
+        ),
     ],
 )
 def test_invalid_retries_are_rejected_with_the_remedy(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=says):
+    with pytest.raises(ToolDefinitionError, match=f"flaky has {says}"):
         flaky(**settings)
