@@ -19,7 +19,7 @@ from graphexec.kernel.events import Done
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing import verify_termination
 from tests.kernel.machines import Question, error_message, machine_of, run_machine
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 
 @final
@@ -328,7 +328,7 @@ subjects = st.lists(st.sampled_from("abcde"), min_size=0, max_size=4).map(tuple)
 
 
 @pytest.mark.medium
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lists=st.lists(subjects, min_size=1, max_size=4).map(tuple))
 def test_amnesiac_run_equals_plain_run(lists: tuple[tuple[str, ...], ...]) -> None:
     """One of five drivers reads the run from JSON before each effect and each reply."""

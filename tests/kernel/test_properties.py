@@ -16,6 +16,7 @@ from graphexec.kernel import END, Node, bind, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
+from tests.parameters import examples
 
 
 @final
@@ -225,7 +226,7 @@ def test_run_ends_within_its_bound(
 
 
 @pytest.mark.slow
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(machines(), LIMITS, CHOICES)
 def test_many_runs_end_within_their_bounds(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]

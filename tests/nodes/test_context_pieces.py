@@ -23,7 +23,7 @@ from graphexec.nodes.todos import find_todos
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
 from tests.nodes.shelf import run_in_pieces
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 NAMES = ("search", "add", "mail", "read")
 ITERATIONS = 5
@@ -174,7 +174,7 @@ class TestCompact:
         assert [step.action.tool for step in result.steps] == ["add", "mail", "search", "read"]
         assert result.output == "done"
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(
         st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3), max_size=4),
         st.integers(1, 4),

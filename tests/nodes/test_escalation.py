@@ -20,7 +20,7 @@ from graphexec.testing import verify_termination
 from graphexec.verify import check
 from tests.executor.actors import HOW, Running, call, echo, fail, messages
 from tests.nodes.shelf import run_in_pieces
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 # Arguments that are not JSON.
 UNREADABLE = ModelReply("", (ToolCall("c1", "echo", "{"),))
@@ -141,7 +141,7 @@ def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None
         escalate(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data())
 def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
     reply: st.SearchStrategy[Any] = st.sampled_from(

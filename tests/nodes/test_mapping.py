@@ -24,7 +24,7 @@ from graphexec.verify import UnprovedError, check
 from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, caller_of, echo
 from tests.nodes.shelf import run_in_pieces
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 
 def call(*tasks: str, call_id: str = "c1") -> ModelReply:
@@ -203,14 +203,14 @@ def check_calls(data: st.DataObject) -> None:
 
 
 @pytest.mark.medium
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data())
 def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
     check_calls(data)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_calls_of_many_runs_are_counted(data: st.DataObject) -> None:
     check_calls(data)

@@ -20,7 +20,7 @@ from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes.privacy.patterns import PATTERNS
 from tests.executor.actors import caller_of
 from tests.nodes.shelf import run_in_pieces
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"
 PLANTED = (EMAIL, "bob.b@x.org", CARD, IBAN, PHONE, "sk-abcdefghijklmnopqrstuvwx")
@@ -263,13 +263,13 @@ TEXTS = st.lists(st.sampled_from([*PLANTED, "[EMAIL_1]", " ", "x", "1", "-", "@"
 
 
 @given(TEXTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_hidden_text_is_restored(text: str) -> None:
     check_text(text)
 
 
 @pytest.mark.slow
 @given(TEXTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_many_hidden_texts_are_restored(text: str) -> None:
     check_text(text)

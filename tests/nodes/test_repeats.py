@@ -20,7 +20,7 @@ from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from graphexec.verify import check
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -58,7 +58,7 @@ def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
 
 
 @pytest.mark.medium
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @example(letters="abcabcabc", most=3)
 @given(letters=st.text("ab", max_size=20) | st.text("abcd", max_size=30), most=st.integers(2, 5))
 def test_count_agrees_with_the_naive_count(letters: str, most: int) -> None:

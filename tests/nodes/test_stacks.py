@@ -18,7 +18,7 @@ from graphexec.nodes.clock import ReadClock
 from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, dominates
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
-from tests.parameters import mark_except
+from tests.parameters import examples, mark_except
 
 QUESTION = "What do you know about elms?"
 
@@ -139,14 +139,14 @@ def check_stack(names: Sequence[str]) -> None:
 
 
 @given(stacks())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_stacks_are_proved_or_refused(names: list[str]) -> None:
     check_stack(names)
 
 
 @pytest.mark.slow
 @given(st.one_of(stacks(), stacks("approve_tools"), stacks("guard_output"), stacks("approve_tools", "guard_output")))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_300_stacks_are_proved_or_refused(names: list[str]) -> None:
     check_stack(names)
 
@@ -165,14 +165,14 @@ def check_run(names: Sequence[str]) -> None:
 
 @pytest.mark.medium
 @given(stacks())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_stacks_survive_pauses(names: list[str]) -> None:
     check_run(names)
 
 
 @pytest.mark.slow
 @given(stacks())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_300_stacks_survive_pauses(names: list[str]) -> None:
     check_run(names)
 
@@ -192,13 +192,13 @@ def check_stream(names: Sequence[str]) -> None:
 
 
 @given(st.one_of(stacks(), stacks("guard_output")))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_streamed_pieces_are_the_answer(names: list[str]) -> None:
     check_stream(names)
 
 
 @pytest.mark.slow
 @given(st.one_of(stacks(), stacks("guard_output")))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_streamed_pieces_of_300_stacks_are_the_answer(names: list[str]) -> None:
     check_stream(names)

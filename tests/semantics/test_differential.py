@@ -20,7 +20,7 @@ from graphexec.executor.result import Ending
 from graphexec.runtime import run
 from tests.drivers import DriverResult, run_script
 from tests.executor.actors import run_by, script_of
-from tests.parameters import cases
+from tests.parameters import cases, examples
 from tests.semantics.acting import (
     FLAVOURS,
     LATE,
@@ -262,7 +262,7 @@ def test_executor_matches_the_reference_loop(turns: Turns, conclusion: Turn, giv
 
 @pytest.mark.slow
 @pytest.mark.slowest
-@settings(max_examples=3000)
+@settings(max_examples=examples(3000))
 @given(turns=SCRIPTS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
 def test_executor_matches_the_reference_loop_thoroughly(
     turns: Turns, conclusion: Turn, given: Settings, flavour: Flavour

@@ -16,7 +16,7 @@ import graphexec as gx
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
-from tests.parameters import cases
+from tests.parameters import cases, examples
 from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
 
 
@@ -204,7 +204,7 @@ def test_reports_of_nested_runs_are_not_bounded() -> None:
 
 
 @pytest.mark.medium
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_nested_runs_stay_within_proved_charges(data: st.DataObject) -> None:
     """Executors of up to three levels, with tools that call as often as they may."""

@@ -22,7 +22,7 @@ from graphexec.verify import check
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
-from tests.parameters import cases
+from tests.parameters import cases, examples
 from tests.verify.flows import end, flow_with, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 from tests.verify.test_random_machines import FREELY, some_limits
@@ -55,7 +55,7 @@ def test_a_form_without_its_value_is_refused(form: str) -> None:
 
 
 @pytest.mark.medium
-@settings(FREELY, max_examples=40)
+@settings(FREELY, max_examples=examples(40))
 @given(drawn=drawn_graphs(), limits=some_limits(), data=st.data())
 def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: st.DataObject) -> None:
     """Of random machines: at a node that is reached, by a node that is left out, or in a state."""

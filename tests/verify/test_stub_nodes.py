@@ -27,7 +27,7 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
-from tests.parameters import cases
+from tests.parameters import cases, examples
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
@@ -359,7 +359,7 @@ def test_engine_agrees_with_proofs_and_refutations(machine: Graph[Any, Any], lim
 
 
 @pytest.mark.slow
-@settings(max_examples=3000)
+@settings(max_examples=examples(3000))
 @given(machine=machines.graphs(), limits=machines.limits())
 def test_proofs_and_the_engine_agree_on_many_machines(machine: Graph[Any, Any], limits: Limits) -> None:
     check(machine, limits)
