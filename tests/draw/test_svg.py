@@ -28,7 +28,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph, Limits
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import EVERY_LOOK, HOSTILE, ring, with_marks, with_run
-from tests.parameters import cases
+from tests.parameters import cases, examples
 from tests.verify import bad_machines
 from tests.verify.machines import graphs
 
@@ -152,7 +152,7 @@ def test_edges_of_a_random_machine_connect(machine: Graph[Any, Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200, 40))
 @given(machine=graphs(most_nodes=5))
 def test_edges_of_many_random_machines_connect(machine: Graph[Any, Any]) -> None:
     holds(machine, svg(picture_of(machine)))

@@ -26,7 +26,7 @@ from graphexec.testing import strategies as public
 from graphexec.verify import verify
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
-from tests.parameters import cases
+from tests.parameters import cases, examples
 from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -125,7 +125,7 @@ def test_random_machines_can_be_read_back(picture: Picture) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200, 40))
 @given(pictures())
 def test_two_hundred_random_machines_can_be_read_back(picture: Picture) -> None:
     can_be_read_back(picture)

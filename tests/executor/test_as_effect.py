@@ -19,7 +19,7 @@ from graphexec.executor import Acted, limit_reached
 from graphexec.executor.as_tool import NestedGraph
 from graphexec.executor.plugging.piece import Piece
 from tests.executor.actors import HOW, Caller, Running, act, answer, caller_of, echo, scripted, snapshot_after
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 
 def map_piece(child: NestedGraph, most: int = 3) -> Piece:
@@ -306,14 +306,14 @@ def check_counts(data: st.DataObject) -> None:
 
 
 @pytest.mark.medium
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
     check_counts(data)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_many_runs_count_what_they_ask(data: st.DataObject) -> None:
     check_counts(data)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent, errors, models
 from tests.executor.actors import answer
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 
 def upper(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
@@ -48,7 +48,7 @@ def expected(texts: Iterable[str]) -> list[Any]:
 
 
 @both
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(many=st.lists(st.sampled_from(["a", "b", "bad"]), max_size=8), width=st.none() | st.integers(1, 9))
 def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: list[str], width: int | None) -> None:
     texts = [f"{one}{number}" for number, one in enumerate(many)]

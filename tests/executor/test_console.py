@@ -18,7 +18,7 @@ from graphexec.executor.console import ConsolePrinter
 from graphexec.nodes.tool_calls import WARNING
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_async, run_sync
 from tests.executor.test_with_graph import APPROVED
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 ACT = "I should greet.\nAction: echo\nAction Input: hi"
 DONE = "I know.\nFinal Answer: hi it is"
@@ -160,7 +160,7 @@ def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str,
 # ---- hostile and long text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp", "L"]), max_size=30))
 def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
     executor = gx.AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])

@@ -15,6 +15,7 @@ from tests.drivers import limit_of
 from tests.executor.hostile_executors import make_world
 from tests.executor.hostile_plans import Plan, plans
 from tests.executor.hostile_runs import LONG, Spending, Trail, World
+from tests.parameters import examples
 
 # The expected errors of a run: those of its model, tools and observers, and ours except for those of the engine.
 RAISES = (GraphexecError, ScriptedError)
@@ -135,7 +136,7 @@ def edge_cases(world: World) -> list[str]:
     return sorted(set(found))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(plan=plans())
 def test_runs_keep_their_bounds(plan: Plan) -> None:
     for fact in edge_cases(check(plan)):
@@ -160,7 +161,7 @@ EDGE_CASES = frozenset(
 def test_thousands_of_runs_keep_their_bounds() -> None:
     found: set[str] = set()
 
-    @settings(max_examples=3000)
+    @settings(max_examples=examples(3000))
     @given(plan=plans())
     def thousands(plan: Plan) -> None:
         found.update(edge_cases(check(plan)))

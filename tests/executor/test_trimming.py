@@ -14,7 +14,7 @@ from graphexec.actions import Steps
 from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, prompt, run_executor
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 ACT = "Thought: hm\nAction: echo\nAction Input: {}"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -70,7 +70,7 @@ def test_agent_sees_the_selected_steps(trim: Any, last: list[str]) -> None:
     assert shown_with(trim)[-1] == last
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(trim=st.integers(-3, 6), steps=st.integers(0, 5))
 def test_number_selects_the_last_steps(trim: int, steps: int) -> None:
     every = [str(number) for number in range(1, steps + 1)]

@@ -39,7 +39,7 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import prompt
 from tests.memory.stores import SlowHistory, stores, turn, turns, turns_with_images
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 
 def save(memory: Memory, *saved: Turn) -> None:
@@ -202,7 +202,7 @@ def test_every_memory_is_one_to_the_type_checkers(make: Callable[[], Memory]) ->
     assert {*memory.load({"name": "Ada"})} == {*memory.keys}
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(saved=st.lists(turns, max_size=4), most=st.integers(0, 4))
 def test_async_run_loads_the_same_memory(
     saved: list[Turn], most: int, tmp_path_factory: pytest.TempPathFactory
@@ -237,7 +237,7 @@ def test_async_run_blocks_only_in_threads() -> None:
     assert threading.get_ident() in history.threads
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(order=st.permutations(range(5)))
 def test_concurrent_nested_runs_are_recorded_in_order(order: list[int]) -> None:
     memory = BufferMemory()

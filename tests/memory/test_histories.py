@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from graphexec.errors import InputError
 from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
 from tests.memory.stores import stores, texts, turn, turns_with_images
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 KINDS = ["memory", "file", "sqlite"]
 
@@ -33,7 +33,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(steps=st.lists(turns_with_images | st.just("clear"), max_size=6))
 @example(steps=[Turn("\ud83d", "\ude00"), Turn("\ud83d\ude00", "😀"), Turn("a\nb", "c\u2028d")])
 def test_reopened_history_has_turns_since_clear(kind: str, steps: list[Turn | str], directory: Path) -> None:
@@ -50,7 +50,7 @@ def test_reopened_history_has_turns_since_clear(kind: str, steps: list[Turn | st
 
 
 # Few: every example makes a database, which waits for the disk.
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(names=st.lists(texts, min_size=2, max_size=4, unique=True))
 @example(names=["", " ", "a", "A"])
 @example(names=["\ud800", "?", "\ufffd"])

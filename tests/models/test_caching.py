@@ -27,7 +27,7 @@ from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.models import FunctionModel, MemoryCache, ScriptedModel, SQLiteCache, cached
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, call_blocking, record_reports, stream_blocking
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
 MakeStore = Callable[[Path], models.CacheStore]
@@ -118,7 +118,7 @@ def test_request_must_be_json(value: object) -> None:
         cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.sampled_from(DIFFERENT), st.sampled_from([call_blocking, stream_blocking])), max_size=12))
 def test_equal_requests_have_equal_replies_in_any_order(asked: list[tuple[messages.ModelRequest, Ask]]) -> None:
     inner = ScriptedModel([str(number) for number in range(len(asked))])
@@ -376,7 +376,7 @@ WRAPS: dict[str, Callable[[models.WrappedModel], models.WrappedModel]] = {
 
 
 @all_modes
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(order=st.permutations(sorted(WRAPS)))
 def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     inner = Typewriter([ServerError("down"), "up"])

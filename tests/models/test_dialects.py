@@ -21,7 +21,7 @@ from tests.models import recorded_dialects as rec
 from tests.models.actors import HELLO, FakeTime, Script, sse
 from tests.models.call_modes import call_async, call_blocking, check_reply_or_error, stream_async, stream_blocking
 from tests.models.recorded_dialects import Recording
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def test_incomplete_stream_is_not_a_reply(side: Side, recording: Recording) -> N
 
 
 @RECORDED
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(cuts=st.lists(st.integers(0, len(rec.CLAUDE_TEXT.stream)), max_size=20))
 def test_chunks_may_be_cut_anywhere(side: Side, recording: Recording, cuts: list[int]) -> None:
     stream = recording.stream
@@ -149,7 +149,7 @@ def test_any_response_is_reply_or_model_error(side: Side, body: bytes, status: i
 
 
 @SIDES
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(position=st.integers(0, len(rec.CLAUDE_TEXT.stream) - 1), damage=st.binary(min_size=1, max_size=3))
 def test_damaged_stream_is_reply_or_model_error(side: Side, position: int, damage: bytes) -> None:
     stream = side.calls.stream
@@ -166,7 +166,7 @@ JSONS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st
 
 @pytest.mark.medium
 @SIDES
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(body=JSONS)
 def test_any_json_is_reply_or_model_error(side: Side, body: object) -> None:
     answers = [httpx.Response(200, json=body)] * 3

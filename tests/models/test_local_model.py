@@ -21,7 +21,7 @@ from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResp
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 from tests.models.pictures import CAT
-from tests.parameters import cases
+from tests.parameters import cases, some
 
 pytestmark = pytest.mark.local_model
 
@@ -81,16 +81,16 @@ def server() -> Iterator[LlamaProcess]:
 
 Make = Callable[..., RemoteModel]
 CLIENTS: dict[str, tuple[type[RemoteModel], str]] = {
+    "Anthropic": (Anthropic, ""),
     "Chat": (OpenAICompatible, "/v1"),
     "Responses": (OpenAIResponses, "/v1"),
-    "Anthropic": (Anthropic, ""),
 }
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=some(CLIENTS, 3))
 def make(request: pytest.FixtureRequest, server: LlamaProcess) -> Make:
     """Return a function that makes a client for one of the protocols."""
-    return make_for(server, *CLIENTS[request.param])
+    return make_for(server, *request.param)
 
 
 def make_for(server: LlamaProcess, kind: type[RemoteModel] = OpenAICompatible, path: str = "/v1") -> Make:
@@ -119,6 +119,7 @@ def test_chat_has_reply_and_token_counts(model: LocalModel) -> None:
     assert reply.finish_reason in {"stop", "length"}
 
 
+@pytest.mark.full
 def test_max_tokens_bounds_a_reply(make: Make) -> None:
     with make(max_tokens=3) as tiny:
         reply = tiny.complete(STORY)
@@ -127,6 +128,7 @@ def test_max_tokens_bounds_a_reply(make: Make) -> None:
     assert reply.finish_reason == ("stop" if isinstance(tiny, OpenAIResponses) else "length")
 
 
+@pytest.mark.full
 def test_completion_ends_before_a_stop_string(model: LocalModel) -> None:
     reply = model.complete(CompletionRequest("1, 2, 3, 4, 5,", stop=(",", ".")))
     assert not {",", "."} & set(reply.content)
@@ -141,6 +143,7 @@ def test_schema_constrains_up_to_the_token_limit(model: LocalModel) -> None:
         assert json.loads(reply.content)["action"] in {"add", "final_answer"}
 
 
+@pytest.mark.full
 def test_tools_without_template_support_are_rejected(model: LocalModel) -> None:
     with_tools = ChatRequest(QUESTION.messages, (ADD,))
 
@@ -168,6 +171,7 @@ def test_tools_work_with_a_template_that_supports_them() -> None:
             assert all(call.id and call.name for call in reply.tool_calls)
 
 
+@pytest.mark.full
 def test_truncated_arguments_can_be_sent_back() -> None:
     with LocalModel(chat_template=WITH_TOOLS, max_tokens=12) as model:
         cut = model.complete(ChatRequest(SUM, (ADD,)))
@@ -187,6 +191,7 @@ def test_stream_adds_up_to_its_reply(model: LocalModel, request: ChatRequest | C
     assert len(pieces) > 2
 
 
+@pytest.mark.full
 def test_model_works_on_several_event_loops(model: LocalModel) -> None:
     async def talk() -> None:
         assert (await model.acomplete(QUESTION)).content
@@ -199,6 +204,7 @@ def test_model_works_on_several_event_loops(model: LocalModel) -> None:
     asyncio.run(talk())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("streamed", [False, True])
 def test_too_long_prompt_error_has_token_counts(make: Make, streamed: bool) -> None:
     request = ChatRequest([UserMessage("hi " * 1000)])
@@ -209,6 +215,7 @@ def test_too_long_prompt_error_has_token_counts(make: Make, streamed: bool) -> N
     assert caught.value.context_tokens == 512
 
 
+@pytest.mark.full
 def test_wrong_key_and_route_are_errors(make: Make) -> None:
     with make(key="another") as stranger, pytest.raises(errors.AuthenticationError):
         stranger.complete(BRIEF)
@@ -227,6 +234,7 @@ def test_reply_has_text_and_token_counts(make: Make) -> None:
             assert 0 < reply.usage.completion_tokens <= 16
 
 
+@pytest.mark.full
 def test_stream_adds_up_blocking_and_async(make: Make) -> None:
     async def read(model: RemoteModel) -> list[messages.ReplyDelta | ModelReply]:
         async with model:
@@ -249,6 +257,7 @@ def test_tools_are_called_and_results_are_sent(make: Make) -> None:
             assert all(call.id and call.name and json.loads(call.arguments) for call in reply.tool_calls)
 
 
+@pytest.mark.full
 def test_text_ends_before_a_stop_string(make: Make) -> None:
     request = CompletionRequest("Say: one, two, three, four, five", stop=("e", "o"))
     with make(max_tokens=32) as model:
@@ -257,6 +266,7 @@ def test_text_ends_before_a_stop_string(make: Make) -> None:
             assert reply.finish_reason == "stop"
 
 
+@pytest.mark.full
 def test_only_anthropic_rejects_blank_stop_strings(make: Make) -> None:
     request = CompletionRequest("Say: one", stop=("\n",))
     with make() as model:
@@ -272,6 +282,7 @@ LOOK = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
 LOOKED = ChatRequest([UserMessage("Which?"), LOOK, messages.ToolMessage("c1", "See:", (CAT,))])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("asked", [SHOWN, LOOKED], ids=["question", "result"])
 def test_server_finds_images_and_refuses_them(make: Make, asked: ChatRequest) -> None:
     with (
@@ -281,6 +292,7 @@ def test_server_finds_images_and_refuses_them(make: Make, asked: ChatRequest) ->
         model.complete(asked)
 
 
+@pytest.mark.full
 def test_wrong_schema_and_request_are_errors(server: LlamaProcess) -> None:
     with make_for(server)() as tiny:
         with pytest.raises(errors.BadRequestError, match="nonsense"):
@@ -289,6 +301,7 @@ def test_wrong_schema_and_request_are_errors(server: LlamaProcess) -> None:
             tiny.complete(ChatRequest(QUESTION.messages, (messages.ToolSpec("", "", {"type": "nonsense"}),)))
 
 
+@pytest.mark.full
 def test_closed_stream_frees_the_only_slot(server: LlamaProcess) -> None:
     make = make_for(server)
     with make(max_tokens=None) as endless, make() as tiny:
@@ -331,6 +344,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.full
 @cases("listening", [True, False])
 def test_program_can_end_at_any_time_silently(listening: bool) -> None:
     program = """
@@ -350,6 +364,7 @@ next(pieces)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
+@pytest.mark.full
 def test_stream_keeps_its_model_running() -> None:
     pieces = LocalModel(max_tokens=20).stream(STORY)
     next(pieces)
@@ -357,6 +372,7 @@ def test_stream_keeps_its_model_running() -> None:
     assert isinstance(list(pieces)[-1], ModelReply)
 
 
+@pytest.mark.full
 def test_server_ends_with_a_killed_program() -> None:
     ended = run("""
 import os, signal
@@ -377,6 +393,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     pytest.fail("the server is still there")
 
 
+@pytest.mark.full
 def test_invalid_weights_and_templates_have_llamas_reason(tmp_path: Path) -> None:
     path = tmp_path / "half.gguf"
     path.write_bytes(pull().read_bytes()[:1_000_000])

@@ -1,6 +1,6 @@
 """Compare requests and replies with those of the official packages of Anthropic and OpenAI.
 
-They are imported by the tests, as they take seconds.
+They are imported by the tests, as that takes seconds.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from anthropic import types as claude_types
     from openai import OpenAI
     from openai.types import chat, responses
+
+if find_spec("openai") is None or find_spec("anthropic") is None:
+    pytest.skip("needs the extra dev", allow_module_level=True)
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 SCHEMA = {**PARAMETERS, "additionalProperties": False}

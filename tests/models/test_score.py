@@ -159,6 +159,7 @@ def test_halves_share_no_task() -> None:
 
 
 @pytest.mark.local_model
+@pytest.mark.full
 def test_score_of_the_first_tasks_is_printed() -> None:
     command = [sys.executable, "-X", "utf8", str(SCRIPT), "--set", "everyday", "--first", "4", "--check", "5"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False)

@@ -56,7 +56,9 @@ def wheel(folder: Path, member: str = TOY.member, content: bytes = BYTES) -> Non
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder that is the package index."""
+    """Return the folder that is the package index. The tests that use it need the packages of an extra."""
+    for package in ("filelock", "platformdirs"):
+        pytest.importorskip(package, reason="needs the extra local")
     folder = tmp_path / "index"
     wheel(folder)
     for name in [name for name in os.environ if name.startswith("PIP_")]:

@@ -24,7 +24,7 @@ from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.executor.actors import echo
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 NEVER_BACK = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
 GARBAGE = ScriptedTurn("garbage", (), 2.5)
@@ -136,7 +136,7 @@ def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3000)
+@settings(max_examples=examples(3000))
 @given(drawn=drawn_graphs())
 def test_the_proof_and_the_engine_agree_on_many_machines(drawn: DrawnGraph) -> None:
     agreed(drawn)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
-import textwrap
 import threading
 import time
 import traceback
@@ -55,332 +55,226 @@ def executor(*tools, agent=None, nodes=(), **settings):
     return made
 """
 
-# The kind, the program, and what the report says.
-BUGS: dict[str, tuple[str, str]] = {
-    # A node that does not return.
-    "hang in a node, busy": (
-        """
-        @node
-        def spin(acted: Acted) -> Acted:
-            while True:
-                pass
+# The bugs: the name of each with its machine, what the report says, and the code.
+PROGRAMS = """
+# ---- A node that does not return
 
-        def machine():
-            return executor(nodes=[spin])
-        """,
-        "spin does not return: it is at *test_mine.py:*",
-    ),
-    "hang in a node, asleep": (
-        """
-        @node
-        def nap(acted: Acted) -> Acted:
-            time.sleep(3600)
-            return acted
+### hang in a node, busy: executor(nodes=[spin])
+#> spin does not return: it is at *test_mine.py:*
+@node
+def spin(acted: Acted) -> Acted:
+    while True:
+        pass
 
-        def machine():
-            return executor(nodes=[nap])
-        """,
-        "nap does not return: it is at *test_mine.py:*",
-    ),
-    "hang in an asking node, after its reply": (
-        """
-        @charged(when_spent=limit_reached, asks=1)
-        @node
-        def confirm(acted: Acted) -> Asks[AskHuman, Acted]:
-            answer = yield from ask(AskHuman("ok?"))
-            while answer == "no":
-                pass
-            return acted
+### hang in a node, asleep: executor(nodes=[nap])
+#> nap does not return: it is at *test_mine.py:*
+@node
+def nap(acted: Acted) -> Acted:
+    time.sleep(3600)
+    return acted
 
-        def machine():
-            return executor(nodes=[confirm])
-        """,
-        "confirm does not return: it is at *test_mine.py:*",
-    ),
-    # A tool that does not return.
-    "hang in a tool, busy": (
-        """
-        @tool
-        def count(text: str) -> str:
-            "Count."
-            while True:
-                pass
+### hang in an asking node, after its reply: executor(nodes=[confirm])
+#> confirm does not return: it is at *test_mine.py:*
+@charged(when_spent=limit_reached, asks=1)
+@node
+def confirm(acted: Acted) -> Asks[AskHuman, Acted]:
+    answer = yield from ask(AskHuman("ok?"))
+    while answer == "no":
+        pass
+    return acted
 
-        def machine():
-            return executor(count)
-        """,
-        "dispatch_tools: the tool count does not return: it is at *test_mine.py:*",
-    ),
-    "hang in a tool, asleep": (
-        """
-        @tool
-        def wait(text: str) -> str:
-            "Wait."
-            time.sleep(3600)
-            return text
+# ---- A tool that does not return
 
-        def machine():
-            return executor(wait)
-        """,
-        "dispatch_tools: the tool wait does not return: it is at *test_mine.py:*",
-    ),
-    "hang in an async tool, awaiting": (
-        """
-        @tool
-        async def listen(text: str) -> str:
-            "Listen."
-            await asyncio.Event().wait()
-            return text
+### hang in a tool, busy: executor(count)
+#> dispatch_tools: the tool count does not return: it is at *test_mine.py:*
+@tool
+def count(text: str) -> str:
+    "Count."
+    while True:
+        pass
 
-        def machine():
-            return executor(listen)
-        """,
-        "dispatch_tools: the tool listen does not return: it is at *test_mine.py:*",
-    ),
-    "hang in an async tool that blocks the loop": (
-        """
-        @tool
-        async def block(text: str) -> str:
-            "Block."
-            time.sleep(3600)
-            return text
+### hang in a tool, asleep: executor(wait)
+#> dispatch_tools: the tool wait does not return: it is at *test_mine.py:*
+@tool
+def wait(text: str) -> str:
+    "Wait."
+    time.sleep(3600)
+    return text
 
-        def machine():
-            return executor(block)
-        """,
-        "dispatch_tools: the tool block does not return: it is at *test_mine.py:*",
-    ),
-    # An agent function that does not return.
-    "hang in an agent function": (
-        """
-        def decide(steps, inputs):
-            while len(steps) >= 2:
-                pass
-            return AgentAction("echo", {"text": "x"})
+### hang in an async tool, awaiting: executor(listen)
+#> dispatch_tools: the tool listen does not return: it is at *test_mine.py:*
+@tool
+async def listen(text: str) -> str:
+    "Listen."
+    await asyncio.Event().wait()
+    return text
 
-        def machine():
-            return executor(agent=decide)
-        """,
-        "plan: the agent function decide does not return: it is at *test_mine.py:*",
-    ),
-    # A memory, an observer or a policy that does not return.
-    "hang in a memory": (
-        """
-        class Diary(BufferMemory):
-            def load(self, inputs):
-                time.sleep(3600)
+### hang in an async tool that blocks the loop: executor(block)
+#> dispatch_tools: the tool block does not return: it is at *test_mine.py:*
+@tool
+async def block(text: str) -> str:
+    "Block."
+    time.sleep(3600)
+    return text
 
-            async def aload(self, inputs):
-                await asyncio.Event().wait()
+# ---- An agent function that does not return
 
-        def machine():
-            agent = create_tool_calling_agent(ScriptedModel([]), [echo], system="{chat_history}")
-            return executor(agent=agent, memory=Diary(as_messages=True))
-        """,
-        "load_memory: the memory Diary does not return: it is at *test_mine.py:*",
-    ),
-    "hang in an observer": (
-        """
-        def watch(event):
-            while True:
-                pass
+### hang in an agent function: executor(agent=decide)
+#> plan: the agent function decide does not return: it is at *test_mine.py:*
+def decide(steps, inputs):
+    while len(steps) >= 2:
+        pass
+    return AgentAction("echo", {"text": "x"})
 
-        def machine():
-            return executor(observers=[watch])
-        """,
-        "plan does not return: it is at *test_mine.py:* in watch*",
-    ),
-    "hang in a policy": (
-        """
-        def feedback(error):
-            while True:
-                pass
+# ---- A memory, an observer or a policy that does not return
 
-        def machine():
-            return executor(handle_parsing_errors=feedback)
-        """,
-        "parse does not return: it is at *test_mine.py:* in feedback*",
-    ),
-    # A node that asks until it likes the answer.
-    "ask until yes": (
-        """
-        @charged(when_spent=limit_reached)
-        @node
-        def approve(acted: Acted) -> Asks[AskHuman, Acted]:
-            while (yield from ask(AskHuman("ok?"))) != "yes":
-                pass
-            return acted
+### hang in a memory: executor(agent=agent, memory=Diary(as_messages=True))
+#> load_memory: the memory Diary does not return: it is at *test_mine.py:*
+class Diary(BufferMemory):
+    def load(self, inputs):
+        time.sleep(3600)
 
-        def machine():
-            return executor(nodes=[approve])
-        """,
-        "approve asks for AskHuman 100 times in one visit*",
-    ),
-    "ask a tool until it succeeds": (
-        """
-        @charged(when_spent=limit_reached)
-        @node
-        def insist(acted: Acted) -> Asks[CallTool, Acted]:
-            while (yield from ask(CallTool("echo", {}))).status != "ok":
-                pass
-            return acted
+    async def aload(self, inputs):
+        await asyncio.Event().wait()
 
-        def machine():
-            return executor(nodes=[insist], max_tool_calls=None)
-        """,
-        "insist asks for CallTool 100 times in one visit*",
-    ),
-    # What fails late, or for some replies only.
-    "a node that fails at the fifth step": (
-        """
-        @node
-        def index(acted: Acted) -> Acted:
-            [0, 1, 2, 3][len(acted.run.steps)]
-            return acted
+agent = create_tool_calling_agent(ScriptedModel([]), [echo], system="{chat_history}")
 
-        def machine():
-            return executor(nodes=[index])
-        """,
-        "index raises IndexError*test_mine.py:*",
-    ),
-    "an agent function that fails at the twelfth step": (
-        """
-        def decide(steps, inputs):
-            if len(steps) == 11:
-                raise KeyError("twelfth")
-            return AgentAction("echo", {"text": "x"})
+### hang in an observer: executor(observers=[watch])
+#> plan does not return: it is at *test_mine.py:* in watch*
+def watch(event):
+    while True:
+        pass
 
-        def machine():
-            return executor(agent=decide)
-        """,
-        "plan: the agent function decide raises KeyError('twelfth')*test_mine.py:*",
-    ),
-    "a node that fails after an unknown tool and a good one": (
-        """
-        @node
-        def judge(acted: Acted) -> Acted:
-            if [step.status for step in acted.run.steps[-2:]] == ["unknown_tool", "ok"]:
-                raise ValueError("unexpected")
-            return acted
+### hang in a policy: executor(handle_parsing_errors=feedback)
+#> parse does not return: it is at *test_mine.py:* in feedback*
+def feedback(error):
+    while True:
+        pass
 
-        def machine():
-            return executor(nodes=[judge])
-        """,
-        "judge raises ValueError('unexpected')*",
-    ),
-    # State that leaks from one run to the next.
-    "a tool that remembers": (
-        """
-        seen = []
+# ---- A node that asks until it likes the answer
 
-        @tool
-        def recall(text: str) -> str:
-            "Recall."
-            seen.append(text)
-            return f"{len(seen)} so far"
+### ask until yes: executor(nodes=[approve])
+#> approve asks for AskHuman 100 times in one visit*
+@charged(when_spent=limit_reached)
+@node
+def approve(acted: Acted) -> Asks[AskHuman, Acted]:
+    while (yield from ask(AskHuman("ok?"))) != "yes":
+        pass
+    return acted
 
-        def machine():
-            return executor(recall)
-        """,
-        "dispatch_tools: the tool recall differs between runs: under one script it*",
-    ),
-    "an agent function that remembers": (
-        """
-        turns = []
+### ask a tool until it succeeds: executor(nodes=[insist], max_tool_calls=None)
+#> insist asks for CallTool 100 times in one visit*
+@charged(when_spent=limit_reached)
+@node
+def insist(acted: Acted) -> Asks[CallTool, Acted]:
+    while (yield from ask(CallTool("echo", {}))).status != "ok":
+        pass
+    return acted
 
-        def decide(steps, inputs):
-            turns.append(inputs)
-            return AgentFinish({"output": "x"}) if len(turns) % 2 else AgentAction("echo", {"text": "x"})
+# ---- What fails late, or for some replies only
 
-        def machine():
-            return executor(agent=decide)
-        """,
-        "plan: the agent function decide differs between runs: under one script it*",
-    ),
-    # An action of the agent's that nothing answers.
-    "a node that drops an action": (
-        """
-        @node
-        def only_first(acted: Acted) -> Acted:
-            return dataclasses.replace(acted, actions=acted.actions[:1])
+### a node that fails at the fifth step: executor(nodes=[index])
+#> index raises IndexError*test_mine.py:*
+@node
+def index(acted: Acted) -> Acted:
+    [0, 1, 2, 3][len(acted.run.steps)]
+    return acted
 
-        def machine():
-            return executor(nodes=[only_first])
-        """,
-        "only_first loses an action*",
-    ),
-    "a node that goes back without an observation": (
-        """
-        @node
-        def refuse(acted: Acted) -> Acted | Ready:
-            return acted if len(acted.actions) == 1 else Ready(acted.run)
+### an agent function that fails at the twelfth step: executor(agent=decide)
+#> plan: the agent function decide raises KeyError('twelfth')*test_mine.py:*
+def decide(steps, inputs):
+    if len(steps) == 11:
+        raise KeyError("twelfth")
+    return AgentAction("echo", {"text": "x"})
 
-        def machine():
-            return executor(nodes=[refuse])
-        """,
-        "refuse loses an action*",
-    ),
-    # A tool that starts runs.
-    "a tool whose runs are beyond what is proved": (
-        """
-        def many(steps, inputs):
-            return AgentAction("echo", {"text": "x"})
+### a node that fails after an unknown tool and a good one: executor(nodes=[judge])
+#> judge raises ValueError('unexpected')*
+@node
+def judge(acted: Acted) -> Acted:
+    if [step.status for step in acted.run.steps[-2:]] == ["unknown_tool", "ok"]:
+        raise ValueError("unexpected")
+    return acted
 
-        @tool
-        def research(text: str) -> str:
-            "Do research."
-            inner = AgentExecutor(agent=many, tools=[echo], max_iterations=9)
-            return inner.invoke(text)["output"]
+# ---- State that leaks from one run to the next
 
-        def machine():
-            return executor(research, max_iterations=3, max_tool_calls=None, max_fan_out=2)
-        """,
-        "dispatch_tools: the tool research charges model calls that the proof does not count*",
-    ),
-    "a tool whose runs are not charged": (
-        """
-        def once(steps, inputs):
-            return AgentFinish({"output": "x"})
+### a tool that remembers: executor(recall)
+#> dispatch_tools: the tool recall differs between runs: under one script it*
+seen = []
 
-        @tool
-        def delegate(text: str) -> str:
-            "Delegate."
-            inner = AgentExecutor(agent=once, tools=[echo])
-            thread = threading.Thread(target=inner.invoke, args=(text,))
-            thread.start()
-            thread.join()
-            return text
+@tool
+def recall(text: str) -> str:
+    "Recall."
+    seen.append(text)
+    return f"{len(seen)} so far"
 
-        def machine():
-            return executor(delegate)
-        """,
-        "dispatch_tools: the tool delegate starts a run that is not charged to the run around it*",
-    ),
-    # What a node declares and does not keep.
-    "a node that returns another outcome": (
-        """
-        @node
-        def lie(acted: Acted) -> Acted:
-            return Ready(acted.run) if len(acted.run.steps) == 4 else acted
+### an agent function that remembers: executor(agent=decide)
+#> plan: the agent function decide differs between runs: under one script it*
+turns = []
 
-        def machine():
-            return executor(nodes=[lie])
-        """,
-        "lie raises UndeclaredOutcomeError*",
-    ),
-    "a node that asks for another effect": (
-        """
-        @charged(when_spent=limit_reached, asks=1)
-        @node
-        def stray(acted: Acted) -> Asks[AskHuman, Acted]:
-            yield from ask(CallTool("echo", {"text": "x"}))
-            return acted
+def decide(steps, inputs):
+    turns.append(inputs)
+    return AgentFinish({"output": "x"}) if len(turns) % 2 else AgentAction("echo", {"text": "x"})
 
-        def machine():
-            return executor(nodes=[stray])
-        """,
-        "stray raises UndeclaredEffectError*",
-    ),
+# ---- An action of the agent's that nothing answers
+
+### a node that drops an action: executor(nodes=[only_first])
+#> only_first loses an action*
+@node
+def only_first(acted: Acted) -> Acted:
+    return dataclasses.replace(acted, actions=acted.actions[:1])
+
+### a node that goes back without an observation: executor(nodes=[refuse])
+#> refuse loses an action*
+@node
+def refuse(acted: Acted) -> Acted | Ready:
+    return acted if len(acted.actions) == 1 else Ready(acted.run)
+
+# ---- A tool that starts runs
+
+### a tool whose runs are beyond the proof: executor(research, max_iterations=3, max_tool_calls=None, max_fan_out=2)
+#> dispatch_tools: the tool research charges model calls that the proof does not count*
+def many(steps, inputs):
+    return AgentAction("echo", {"text": "x"})
+
+@tool
+def research(text: str) -> str:
+    "Do research."
+    inner = AgentExecutor(agent=many, tools=[echo], max_iterations=9)
+    return inner.invoke(text)["output"]
+
+### a tool whose runs are not charged: executor(delegate)
+#> dispatch_tools: the tool delegate starts a run that is not charged to the run around it*
+def once(steps, inputs):
+    return AgentFinish({"output": "x"})
+
+@tool
+def delegate(text: str) -> str:
+    "Delegate."
+    inner = AgentExecutor(agent=once, tools=[echo])
+    thread = threading.Thread(target=inner.invoke, args=(text,))
+    thread.start()
+    thread.join()
+    return text
+
+# ---- What a node declares and does not keep
+
+### a node that returns another outcome: executor(nodes=[lie])
+#> lie raises UndeclaredOutcomeError*
+@node
+def lie(acted: Acted) -> Acted:
+    return Ready(acted.run) if len(acted.run.steps) == 4 else acted
+
+### a node that asks for another effect: executor(nodes=[stray])
+#> stray raises UndeclaredEffectError*
+@charged(when_spent=limit_reached, asks=1)
+@node
+def stray(acted: Acted) -> Asks[AskHuman, Acted]:
+    yield from ask(CallTool("echo", {"text": "x"}))
+    return acted
+"""
+BUGS: dict[str, tuple[str, str, str]] = {
+    name: (code, machine, report)
+    for name, machine, report, code in re.findall(r"### (.+?): (.+)\n#> (.+)\n((?:(?!#).*\n)+)", PROGRAMS)
 }
 
 
@@ -431,12 +325,10 @@ def busy_threads() -> list[str]:
 
 @pytest.mark.parametrize("bug", mark_except(BUGS, *QUICK, mark=pytest.mark.slow))
 def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) -> None:
-    program, report = BUGS[bug]
+    code, machine, report = BUGS[bug]
     patience = PATIENCE if bug.startswith("hang") else LONG_PATIENCE
-    marked = f"@pytest.mark.graphexec(examples=40, patience={patience})\ndef machine("
-    text = (
-        f"from graphexec.effects import CallTool\n{PROGRAM}\n{textwrap.dedent(program).replace('def machine(', marked)}"
-    )
+    marked = f"@pytest.mark.graphexec(examples=40, patience={patience})\ndef machine():\n    return {machine}\n"
+    text = f"from graphexec.effects import CallTool\n{PROGRAM}\n{code}\n{marked}"
     pytester.makepyfile(test_mine=text)
     before = {thread for thread in threading.enumerate() if not thread.daemon}
     result = result_of(pytester, "-r", "N")

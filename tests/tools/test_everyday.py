@@ -16,7 +16,7 @@ from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, format_number
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, make_today, today
 from graphexec.tools.units import UNITS, UnknownUnitError, convert, find_unit
-from tests.parameters import cases
+from tests.parameters import cases, examples
 
 _NUMBERS = st.one_of(
     st.integers(0, 10**6).map(str),
@@ -81,7 +81,7 @@ _SIGNS = st.text("0123456789.,+-*/%()^×÷−xeE πasqrtbound=?_\x00\n")  # noqa
 @example("2**-" * 60 + "2")
 @example("__import__('os')")
 @example("0.5" + "**0.5" * 50)
-@settings(max_examples=500, deadline=200)
+@settings(max_examples=examples(500), deadline=200)
 def test_calculator_handles_any_text(text: str) -> None:
     try:
         number = evaluate(text)

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, CallContext
+from graphexec import CallContext
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError
 from graphexec.tools import tool_from_schema
 from graphexec.tools.schemas import copy_schema, format_schema, normalize_schema
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
+from tests.executor.actors import AnyTool, Running, act, answer, make_executor, run_async
 from tests.parameters import cases
+from tests.tools.actors import HOW, observe
 
 # Any: the package has no types.
 Validator: Any = importlib.import_module("jsonschema").Draft202012Validator
@@ -53,16 +54,17 @@ WEATHER = {
 }
 
 
-def test_function_receives_arguments_by_name() -> None:
+@HOW
+def test_function_receives_arguments_by_name(run: Running) -> None:
     made = with_schema(WEATHER)
     assert (made.name, made.description) == ("take", "Take it.")
-    for run in (run_sync, run_async):
-        action = act("take", place={"city": "Oslo"}, unit=True)
-        result = run(AgentExecutor(agent=scripted(action, answer()), tools=[made]))
-        assert result.steps[0].observation == {"place": {"city": "Oslo"}, "unit": True}
+    assert observe(run, made, place={"city": "Oslo"}, unit=True) == {"place": {"city": "Oslo"}, "unit": True}
 
 
 COUNT = of(count={"type": "integer"})
+TWICE = of(a={"allOf": [{"type": "string"}, {"type": "string", "minLength": 2}]})
+FALSE = {**of(a={"$ref": "#/$defs/A"}, b={"$ref": "#/$defs/B"}), "$defs": {"A": True, "B": False}}
+EITHER = of(size={"anyOf": [{"type": "integer", "maximum": 9}, {"type": "null"}]})
 
 
 @cases(
@@ -72,15 +74,12 @@ COUNT = of(count={"type": "integer"})
         (COUNT, "5", {"count": 5}),
         (COUNT, '{"count": 5}', {"count": 5}),
         (of(flag={"type": "boolean"}), "true", {"flag": True}),
+        # A reference may lead to True.
+        (FALSE, {"a": 3}, {"a": 3}),
     ],
 )
-def test_string_may_be_the_only_argument(schema: dict[str, Any], text: str, read: dict[str, Any]) -> None:
+def test_string_may_be_the_only_argument(schema: dict[str, Any], text: Any, read: dict[str, Any]) -> None:
     assert with_schema(schema).read(text) == read
-
-
-TWICE = of(a={"allOf": [{"type": "string"}, {"type": "string", "minLength": 2}]})
-FALSE = {**of(a={"$ref": "#/$defs/A"}, b={"$ref": "#/$defs/B"}), "$defs": {"A": True, "B": False}}
-EITHER = of(size={"anyOf": [{"type": "integer", "maximum": 9}, {"type": "null"}]})
 
 
 @cases(
@@ -99,10 +98,6 @@ def test_error_is_described_shortly(schema: dict[str, Any], given: Any, says: st
         with_schema(schema).read(given)
     assert says in str(caught.value)
     assert len(str(caught.value)) < 500
-
-
-def test_reference_may_lead_to_true() -> None:
-    assert with_schema(FALSE).read({"a": 3}) == {"a": 3}
 
 
 # Arguments of the weather, and what the model reads of them.
@@ -188,8 +183,7 @@ def test_references_lead_to_definitions(schema: dict[str, Any]) -> None:
 
 
 def test_schema_may_refer_to_itself() -> None:
-    tree = {**of(value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#"}})}
-    made = with_schema(tree)
+    made = with_schema(of(value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#"}}))
     assert made.signature == "take(value?: integer, children?: list of take)"
     assert made.read({"children": [{"children": [{"value": 3}]}]})
     with pytest.raises(InvalidArgumentsError, match=r"children\.0\.children\.0\.value: 'x' is not of type 'integer'"):
@@ -198,21 +192,18 @@ def test_schema_may_refer_to_itself() -> None:
 
 def test_property_may_have_the_name_of_a_keyword() -> None:
     schema = {**of(default={"$ref": "#/$defs/Place"}, enum={"type": "string"}), "$defs": {"Place": PLACE}}
-    made = with_schema(schema)
-    assert made.signature == "take(default?: Place, enum?: string)"
+    assert with_schema(schema).signature == "take(default?: Place, enum?: string)"
     data = of(place={"default": {"$ref": "#/nowhere"}})
     assert with_schema(data).parameters["properties"] == data["properties"]
 
 
-def test_parts_at_the_top_are_merged_exactly() -> None:
-    both = {
-        "allOf": [of(a={"type": "string"}), {**of(a={"minLength": 2}), "minProperties": 1}, {"minProperties": 2}, True]
-    }
-    made = with_schema(both)
+@cases("wrong", [{"a": "x", "b": 1}, {"a": "xx"}])
+def test_parts_at_the_top_are_merged_exactly(wrong: dict[str, Any]) -> None:
+    parts = of(a={"type": "string"}), {**of(a={"minLength": 2}), "minProperties": 1}, {"minProperties": 2}, True
+    made = with_schema({"allOf": [*parts]})
     assert made.parameters["properties"] == {"a": {"allOf": [{"type": "string"}, {"minLength": 2}]}}
-    for wrong in ({"a": "x", "b": 1}, {"a": "xx"}):
-        with pytest.raises(InvalidArgumentsError):
-            made.read(wrong)
+    with pytest.raises(InvalidArgumentsError):
+        made.read(wrong)
     assert made.read({"a": "xx", "b": 1})
 
 
@@ -246,10 +237,9 @@ def test_doubled_parts_are_merged_once(closed: dict[str, Any], last: dict[str, A
     assert len(json.dumps(made.parameters)) < 20_000
 
 
-def test_only_closed_part_is_merged() -> None:
-    for parts in ([{"$ref": "#/$defs/A"}, {"required": ["a"]}], [{"required": ["a"]}, {"$ref": "#/$defs/A"}]):
-        made = with_schema({"allOf": parts, "$defs": {"A": CLOSED}})
-        assert made.parameters == {**CLOSED, "required": ["a"]}
+@cases("parts", [[{"$ref": "#/$defs/A"}, {"required": ["a"]}], [{"required": ["a"]}, {"$ref": "#/$defs/A"}]])
+def test_only_closed_part_is_merged(parts: list[dict[str, Any]]) -> None:
+    assert with_schema({"allOf": parts, "$defs": {"A": CLOSED}}).parameters == {**CLOSED, "required": ["a"]}
 
 
 names = st.sampled_from("abc")
@@ -492,13 +482,6 @@ def test_name_and_options_are_checked(name: str, options: Any, says: str) -> Non
         tool_from_schema(name, (name and "Take it.") or " ", {}, take, **options)
 
 
-def test_options_are_those_of_other_tools() -> None:
-    made = tool_from_schema("take", "Take it.", {}, take, timeout=3, retries=2, return_direct=True)
-    assert (made.timeout, made.return_direct) == (3, True)
-    assert made.retry is not None
-    assert made.retry.attempts == 3
-
-
 def test_function_that_takes_no_more_gets_no_more() -> None:
     schema = {**of(city={"type": "string"}), "required": ["city"]}
     narrow = tool_from_schema("take", "Take it.", schema, missing)
@@ -515,23 +498,24 @@ def test_function_may_take_the_call_and_the_run() -> None:
         return f"{city} {call.context} {run.inputs['input']}"
 
     made = tool_from_schema("tell", "Tell it.", {**of(city={"type": "string"}), "required": ["city"]}, tell)
-    executor = AgentExecutor(agent=scripted(act("tell", city="Oslo"), answer()), tools=[made])
-    assert executor.run("q", context="c").steps[0].observation == "Oslo c q"
+    result = make_executor(act("tell", city="Oslo"), answer(), tools=[made]).run("q", context="c")
+    assert result.steps[0].observation == "Oslo c q"
 
 
 def test_async_function_is_awaited() -> None:
     async def later(**arguments: Any) -> str:
         return json.dumps(arguments)
 
-    made = tool_from_schema("later", "Take it later.", of(), later)
+    made = tool_from_schema("later", "Take it later.", of(), later, timeout=3, retries=2, return_direct=True)
     assert made.is_async
-    result = run_async(AgentExecutor(agent=scripted(act("later", a=1), answer()), tools=[made]))
-    assert result.steps[0].observation == '{"a": 1}'
+    assert observe(run_async, made, a=1) == '{"a": 1}'
+    # The options are those of other tools.
+    assert (made.timeout, made.return_direct) == (3, True)
+    assert made.retry is not None
+    assert made.retry.attempts == 3
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib
-
     find = importlib.import_module
 
     def without(name: str, package: str | None = None) -> Any:

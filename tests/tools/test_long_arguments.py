@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec
-from graphexec import AgentExecutor, create_agent, create_react_agent, snapshot_of, tool
+from graphexec import AgentExecutor, create_agent, create_react_agent, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import AgentError, InputError, ToolDefinitionError
 from graphexec.models import ScriptedModel
@@ -26,8 +26,18 @@ from graphexec.tools.everyday import calculator, convert_units
 from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.units import UNITS
 from tests.counting import count_calls
-from tests.executor.actors import act, answer, observations, reply_of, run_executor, scripted, statuses
-from tests.parameters import cases
+from tests.executor.actors import (
+    act,
+    answer,
+    make_executor,
+    observations,
+    reply_of,
+    run_executor,
+    snapshot_after,
+    statuses,
+)
+from tests.parameters import cases, examples
+from tests.tools.actors import call_tool
 
 MEGABYTE = 1_000_000
 # Seconds of processor time.
@@ -51,24 +61,12 @@ BUILTIN = {one.name: one for one in builtin_tools()}
 FRAGMENTS = [
     *" \t\n\x00()[]{}<>0189.,:;+-*/%^=_eExé°²µ\u0661\uff11\u200b\ud800\"'`\\“‘«",
     *("**", "9**", "1,", "1,000,", "1e", "e+", "0x", "1 x ", "% of ", " / ", "per ", "degrees ", "- ", "--1"),
-    *(
-        "sqrt(",
-        "max(1,",
-        "round(",
-        "pi ",
-        "times ",
-        "None",
-        "True ",
-        "null",
-        '["',
-        '{"a":',
-        "{'",
-        "[1,",
-        "[[1],",
-        "```",
-    ),
+    *("sqrt(", "max(1,", "round(", "pi ", "times ", "None", "True ", "null"),
+    *('["', '{"a":', "{'", "[1,", "[[1],", "```"),
     *(name for unit in UNITS for name in unit.names[:2]),
 ]
+
+FRAGMENT = st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8)
 
 
 def repeat(fragment: str) -> str:
@@ -106,8 +104,8 @@ def test_every_everyday_tool_is_known_here() -> None:
 
 
 @cases("name", BUILTIN)
-@given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8))
-@settings(max_examples=25, deadline=None)
+@given(FRAGMENT)
+@settings(max_examples=examples(25), deadline=None)
 def test_builtin_tool_answers_a_megabyte_at_once(name: str, fragment: str) -> None:
     one, text = BUILTIN[name], repeat(fragment)
     for tool_input in arguments_of(one, text):
@@ -126,9 +124,9 @@ PLAIN = [
 ]
 
 
-@cases("name", PLAIN)
+@given(FRAGMENT)
 @given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> None:
     one, text = BUILTIN[name], repeat(fragment)
     for wrong in one.names:
@@ -145,13 +143,13 @@ def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> No
 
 
 @pytest.mark.medium
-@given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8), st.integers(1, 1_900))
-@settings(max_examples=300, deadline=None)
+@given(FRAGMENT, st.integers(1, 1_900))
+@settings(max_examples=examples(300), deadline=None)
 def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> None:
     text = (fragment * length)[:length]
     for one in BUILTIN.values():
         for tool_input in arguments_of(one, text):
-            result: ToolResult = reply_of(make_tool_handler({one.name: one}), CallTool(one.name, tool_input))
+            result = call_tool(one, tool_input)
             # Python's own words for its limits.
             assert not re.search("recursion|Exceeds the limit|MemoryError", str(result.observation))
 
@@ -173,9 +171,7 @@ def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> Non
     ],
 )
 def test_extreme_expression_gets_a_clear_answer(expression: str, says: str) -> None:
-    assert (
-        says in reply_of(make_tool_handler({"calculator": calculator}), CallTool("calculator", expression)).observation
-    )
+    assert says in call_tool(calculator, expression).observation
 
 
 def test_time_for_a_unit_does_not_grow_with_its_length() -> None:
@@ -210,28 +206,20 @@ def note(text: str) -> str:
     return "noted"
 
 
-LONG = "note was not called: its arguments have 11 characters, and it takes at most 10. Call it with shorter arguments."
+def refusal(has: int, most: int) -> str:
+    return f"its arguments have {has} characters, and it takes at most {most}. Call it with shorter arguments."
 
 
 def test_tool_is_not_called_with_more_than_its_limit() -> None:
     CALLS.clear()
-    script = [act("note", text="abcdef"), act("note", text="a"), answer()]
-    result = run_executor(lambda: AgentExecutor(agent=scripted(*script), tools=[note]))
-    assert observations(result) == [
-        "note was not called: its arguments have 17 characters, and it takes at most 10. Call it with shorter "
-        "arguments.",
-        "note was not called: its arguments have 12 characters, and it takes at most 10. Call it with shorter "
-        "arguments.",
-    ]
+    turns = act("note", text="abcdef"), act("note", text="a"), answer()
+    result = run_executor(lambda: make_executor(*turns, tools=[note]))
+    assert observations(result) == [f"note was not called: {refusal(has, 10)}" for has in (17, 12)]
     assert statuses(result) == ["bad_arguments", "bad_arguments"]
     assert not CALLS
-
-
-def test_text_alone_is_measured_as_it_is() -> None:
-    CALLS.clear()
-    handler = make_tool_handler({"note": note})
-    assert reply_of(handler, CallTool("note", "x" * 11)).observation == LONG
-    assert reply_of(handler, CallTool("note", "x" * 10)).observation == "noted"
+    # Text alone is measured as it is.
+    assert call_tool(note, "x" * 11).observation == f"note was not called: {refusal(11, 10)}"
+    assert call_tool(note, "x" * 10).observation == "noted"
     assert CALLS == ["x" * 10]
 
 
@@ -266,60 +254,62 @@ def test_limit_of_executor_is_the_default_for_tools(
     limit = of_tool or of_executor.get("max_tool_input", 1_000_000)
     sizes = [taken, *([] if limit is None or limit > taken else [limit + 1])]
     script = [f"Action: take\nAction Input: {'x' * size}" for size in sizes]
-    executor = AgentExecutor(
-        agent=create_react_agent(ScriptedModel([*script, "Final Answer: done"]), [one]), tools=[one], **of_executor
-    )
-    first, *rest = observed(executor)
+    agent = create_react_agent(ScriptedModel([*script, "Final Answer: done"]), [one])
+    first, *rest = observed(AgentExecutor(agent=agent, tools=[one], **of_executor))
     assert first == f"{taken}"
     assert all(f"it takes at most {limit:,}" in one for one in rest)
 
 
-def test_default_refuses_more_than_a_megabyte() -> None:
-    one = limited()
-    executor = AgentExecutor(agent=scripted(act("take", text="x" * MEGABYTE), answer()), tools=[one])
-    assert "characters, and it takes at most 1,000,000. Call it with shorter" in observed(executor)[0]
-
-
-def test_create_agent_passes_the_limit_on() -> None:
+def react_with(limit: int) -> AgentExecutor:
     model = ScriptedModel(["Action: take\nAction Input: abcdef", "Final Answer: done"])
-    executor = create_agent(model, [limited()], kind="react", max_tool_input=5)
-    assert "it takes at most 5" in observed(executor)[0]
+    return create_agent(model, [limited()], kind="react", max_tool_input=limit)
+
+
+def ask_within(limit: int) -> AgentExecutor:
+    inner = make_executor(answer(), tools=[]).as_tool("ask", "Ask it.")
+    return make_executor(act("ask", input="x" * 100), answer(), tools=[inner], max_tool_input=limit)
+
+
+@cases(
+    ("executor", "says"),
+    [
+        (
+            make_executor(act("take", text="x" * MEGABYTE), answer(), tools=[limited()]),
+            "characters, and it takes at most 1,000,000. Call it with shorter",
+        ),
+        (react_with(5), "it takes at most 5"),
+        (ask_within(50), "ask was not called: its arguments have 112 characters"),
+    ],
+)
+def test_every_executor_has_the_limit(executor: AgentExecutor, says: str) -> None:
+    assert says in observed(executor)[0]
 
 
 def test_changed_executor_and_resumed_run_keep_the_limit() -> None:
     def executor(*after: Any) -> AgentExecutor:
-        agent = scripted(act("take", text="x" * 100), *after)
-        return AgentExecutor(agent=agent, tools=[limited()], max_tool_input=50)
+        return make_executor(act("take", text="x" * 100), *after, tools=[limited()], max_tool_input=50)
 
     changed = executor(answer())
-    assert "it takes at most 50" in observed(changed.with_limits(changed.limits))[0]
-    changed = executor(answer())
-    assert "it takes at most 50" in observed(changed.with_graph(changed.graph))[0]
-    with pytest.raises(AgentError, match="nonsense") as raised:
-        executor("nonsense").run("q")
-    snapshot = snapshot_of(raised.value)
-    assert snapshot is not None
+    for one in (changed.with_limits(changed.limits), changed.with_graph(changed.graph)):
+        assert "it takes at most 50" in observed(one)[0]
+    snapshot = snapshot_after(AgentError, lambda: executor("nonsense").run("q"), "nonsense")
     first, second = observed(executor(act("take", text="x" * 100), answer()), snapshot)
     assert first == second
     assert "it takes at most 50" in second
 
 
-def test_executor_as_tool_has_the_limit() -> None:
-    inner = AgentExecutor(agent=scripted(answer()), tools=[])
-    inner_tool = inner.as_tool("ask", "Ask it.")
-    outer = AgentExecutor(agent=scripted(act("ask", input="x" * 100), answer()), tools=[inner_tool], max_tool_input=50)
-    assert observed(outer)[0].startswith("ask was not called: its arguments have 112 characters")
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-def test_other_forms_of_tools_take_the_limit() -> None:
-    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    made = [
+@cases(
+    "one",
+    [
         Tool("take", echo, "Take it.", max_tool_input=5),
-        tool_from_schema("take", "Take it.", schema, echo, max_tool_input=5),
-    ]
-    for one in made:
-        result = reply_of(make_tool_handler({"take": one}), CallTool("take", "abcdef"))
-        assert "it takes at most 5" in result.observation
+        tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
+    ],
+)
+def test_other_forms_of_tools_take_the_limit(one: AnyTool) -> None:
+    assert "it takes at most 5" in call_tool(one, "abcdef").observation
 
 
 @cases("most", [0, -1, 2.5, "100", True])
@@ -330,7 +320,7 @@ def test_invalid_limit_is_rejected(most: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=f"take has max_tool_input=.*; {says} the executor's"):
         Tool("take", echo, "Take it.", max_tool_input=most)
     with pytest.raises(InputError, match=f"^max_tool_input is .*; {says} no limit"):
-        AgentExecutor(agent=scripted(answer()), tools=[], max_tool_input=most)
+        make_executor(answer(), tools=[], max_tool_input=most)
 
 
 JSON = st.recursive(
@@ -378,6 +368,5 @@ def test_measuring_ends_for_any_value() -> None:
 
 
 def test_long_list_is_measured_in_part() -> None:
-    one = limited(max_tool_input=2_000)
-    result = reply_of(make_tool_handler({"take": one}), CallTool("take", {"text": [1] * MEGABYTE}))
+    result = call_tool(limited(max_tool_input=2_000), {"text": [1] * MEGABYTE})
     assert re.search(r"its arguments have at least [\d,]+ characters, and it takes at most 2,000", result.observation)

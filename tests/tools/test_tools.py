@@ -21,17 +21,18 @@ from graphexec.tools import tools_by_name
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import (
     AnyTool,
+    Running,
     act,
     answer,
     echo,
+    make_executor,
     observations,
-    run_async,
     run_executor,
     run_sync,
-    scripted,
     statuses,
 )
 from tests.parameters import cases
+from tests.tools.actors import HOW, observe
 
 
 class Address(BaseModel):
@@ -108,45 +109,33 @@ def test_schema_has_defaults_choices_descriptions_and_bounds() -> None:
 
 
 def test_function_receives_validated_arguments() -> None:
-    result = run_executor(
-        lambda: AgentExecutor(
-            agent=scripted(
-                act("paint", wall="north", colour="red", coats="2"),
-                act("invite", person={"name": "Ada", "home": {"street": "Main"}}),
-                act("due", day="2026-02-28"),
-                act("search", query="x", limit="3"),
-                answer(),
-            ),
-            tools=[paint, invite, due, search],
-        )
+    calls = (
+        act("paint", wall="north", colour="red", coats="2"),
+        act("invite", person={"name": "Ada", "home": {"street": "Main"}}),
+        act("due", day="2026-02-28"),
+        act("search", query="x", limit="3"),
     )
-    assert observations(result) == [
-        "north Colour.RED dry 2",
-        "Ada of Main",
-        "datetime.date(2026, 2, 28) None",
-        "x:3",
-    ]
+    result = run_executor(lambda: make_executor(*calls, answer(), tools=[paint, invite, due, search]))
+    results = ["north Colour.RED dry 2", "Ada of Main", "datetime.date(2026, 2, 28) None", "x:3"]
+    assert observations(result) == results
+
+
+ADA = '{"name": "Ada", "home": {"street": "Main"}}'
 
 
 @cases(
     ("called", "given_input", "read"),
     [
-        (echo, "plain text", {"text": "plain text"}),
-        (echo, "", {"text": ""}),
+        *((echo, text, {"text": text}) for text in ("plain text", "", '{"other": 1}', '["a"]', "42", "\ud800")),
+        # Brackets alone are no JSON.
+        *((echo, text, {"text": text}) for text in ('{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "')),
+        *((echo, text, {"text": text}) for text in ("{{a}", "'{'")),
         (echo, '{"text": "by name"}', {"text": "by name"}),
-        (echo, '{"other": 1}', {"text": '{"other": 1}'}),
-        (echo, '["a"]', {"text": '["a"]'}),
-        (echo, "42", {"text": "42"}),
-        (echo, "\ud800", {"text": "\ud800"}),
         (search, "only the query", {"query": "only the query"}),
         (search, '{"query": "q", "limit": 2}', {"query": "q", "limit": 2}),
         (total, "[1, 2.5]", {"numbers": [1.0, 2.5]}),
         (total, '{"numbers": [1]}', {"numbers": [1.0]}),
-        (
-            invite,
-            '{"name": "Ada", "home": {"street": "Main"}}',
-            {"person": Person(name="Ada", home=Address(street="Main"))},
-        ),
+        (invite, ADA, {"person": Person(name="Ada", home=Address(street="Main"))}),
         (due, "2026-02-28", {"day": dt.date(2026, 2, 28)}),
         (ping, "", {}),
         (ping, "{}", {}),
@@ -167,6 +156,10 @@ def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: s
         (paint, {"wall": "n", "colour": "red"}, "wall: String should have at least 2 characters"),
         (paint, "north", "its input is not a JSON object with wall, colour, mode, coats"),
         (paint, '{"wall": "north", "col', "its input is not a JSON object with wall, colour, mode, coats"),
+        *(
+            (echo, text, "its input is not a JSON object with text")
+            for text in ('{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}')
+        ),
         (invite, {"person": {"name": "Ada", "home": {}}}, "person.home.street: Field required"),
         (total, "[1, x]", "numbers: Input should be a valid list"),
         (total, '[1, "x"]', "numbers.1: Input should be a valid number"),
@@ -209,19 +202,10 @@ def test_truncated_json_is_never_a_string_argument(
             called.read(opening + beginning)
 
 
-@cases("text", ['{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}'])
-def test_broken_object_of_a_tool_is_no_string(text: str) -> None:
-    with pytest.raises(InvalidArgumentsError, match=r"its input is not a JSON object with text"):
-        echo.read(text)
-
-
-@cases("text", ['{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "', "{{a}", "'{'"])
-def test_text_with_brackets_is_a_string(text: str) -> None:
-    assert echo.read(text) == {"text": text}
-
-
-def test_arguments_may_have_any_python_name() -> None:
-    @tool
+@HOW
+@cases("timeout", [None, 20])
+def test_arguments_may_have_any_python_name(run: Running, timeout: float | None) -> None:
+    @tool(timeout=timeout)
     def named(
         schema: str, json: int, copy: str = "c", self: int = 1, func: int = 2, cls: int = 3, _under: int = 4
     ) -> str:
@@ -229,11 +213,8 @@ def test_arguments_may_have_any_python_name() -> None:
         return f"{schema} {json} {copy} {self} {func} {cls} {_under}"
 
     arguments = {"schema": "s", "json": "7", "self": 5, "func": 6, "cls": 8, "_under": 9}
-    for timeout in (None, 20):
-        one = tool(name="named", timeout=timeout)(named.function)
-        for run in (run_sync, run_async):
-            result = run(AgentExecutor(agent=scripted([act("named", **arguments)] * 2, answer()), tools=[one]))
-            assert [step.observation for step in result.steps] == ["s 7 c 5 6 8 9"] * 2
+    result = run(make_executor([act("named", **arguments)] * 2, answer(), tools=[named]))
+    assert [step.observation for step in result.steps] == ["s 7 c 5 6 8 9"] * 2
 
 
 def test_method_is_a_tool_without_self() -> None:
@@ -249,18 +230,14 @@ def test_method_is_a_tool_without_self() -> None:
     library = Library()
     lend = tool(library.lend)
     assert lend.names == ("title",)
-    AgentExecutor(agent=scripted(act("lend", title="Emma"), answer()), tools=[lend]).run("q")
+    assert observe(run_sync, lend, title="Emma") == "lent"
     assert library.lent == ["Emma"]
 
 
 def test_calling_a_tool_calls_its_function() -> None:
     assert search("x", limit=3) == "x:3"
     assert repr(search) == "<tool search(query: string, limit?: integer)>"
-    assert search.spec.name == "search"
-    assert search.spec.description == "Search the web."
-
-
-def test_name_and_description_may_be_passed() -> None:
+    assert (search.spec.name, search.spec.description) == ("search", "Search the web.")
     renamed = tool(name="find", description="Find it.")(search.function)
     assert (renamed.name, renamed.description) == ("find", "Find it.")
 
@@ -327,16 +304,15 @@ REFUSED: list[tuple[Any, str]] = [
     (object(), "tool was given <object object at .*>; write @tool above a function, with def"),
     (search, "search is a tool already; write @tool once"),
 ]
+# Seconds that no call may take.
+NO_TIME = (0, -1, float("nan"), float("inf"), True)
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": 3}, "a tool has name=3; give a name, as a string, or None for that of the function"),
     ({"name": ""}, "a tool has name=''; give a name, as a string, or None for that of the function"),
     ({"description": 3}, "a tool has description=3; give a string, or None for the docstring"),
     ({"return_direct": "no"}, "a tool has return_direct='no'; give True or False"),
-    *(
-        ({"timeout": wrong}, f"a tool has timeout={wrong}; give seconds above 0, or None for none")
-        for wrong in (0, -1, float("nan"), float("inf"), True)
-    ),
+    *(({"timeout": wrong}, f"a tool has timeout={wrong}; give seconds above 0, or None for none") for wrong in NO_TIME),
     ({"timeout": "3", "name": "search"}, "search has timeout='3'; give seconds above 0, or None for none"),
     ({"on_error": 3, "retries": "2"}, "a tool has on_error=3; give .*; a tool has retries='2'; give a whole number"),
 ]
@@ -360,12 +336,16 @@ def test_invalid_list_of_tools_is_rejected(wrong: Any) -> None:
         tools_by_name(wrong)
 
 
-def test_invalid_tool_and_duplicate_name_are_rejected() -> None:
-    functions: Any = [search.function]
-    with pytest.raises(ToolDefinitionError, match="search is not a tool; decorate the function with @tool"):
-        AgentExecutor(agent=scripted(answer()), tools=functions)
-    with pytest.raises(ToolDefinitionError, match="two tools are named echo; rename one"):
-        AgentExecutor(agent=scripted(answer()), tools=[echo, tool(name="echo")(search.function)])
+@cases(
+    ("tools", "says"),
+    [
+        ([search.function], "search is not a tool; decorate the function with @tool"),
+        ([echo, tool(name="echo")(search.function)], "two tools are named echo; rename one"),
+    ],
+)
+def test_invalid_tool_and_duplicate_name_are_rejected(tools: Any, says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=says):
+        make_executor(answer(), tools=tools)
 
 
 @cases("error", [TypeError, ZeroDivisionError, KeyError])
@@ -379,18 +359,19 @@ def test_unexpected_validator_error_is_an_observation(error: type[Exception]) ->
 
     # A string annotation cannot refer to a local class.
     take.__annotations__["text"] = Annotated[str, BeforeValidator(picky)]
-    result = run_executor(lambda: AgentExecutor(agent=scripted(act("take", text="a"), answer()), tools=[tool(take)]))
+    result = run_executor(lambda: make_executor(act("take", text="a"), answer(), tools=[tool(take)]))
     assert statuses(result) == ["error"]
     assert observations(result)[0].startswith(f"take failed: {error.__name__}: ")
 
 
 def test_model_can_correct_a_call_from_the_observation() -> None:
-    replies = ["Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}']
-    result = run_executor(
-        lambda: AgentExecutor(
-            agent=create_react_agent(ScriptedModel([*replies, "Final Answer: painted"]), [paint]), tools=[paint]
-        )
-    )
+    turns = "Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}'
+
+    def make() -> AgentExecutor:
+        model = ScriptedModel([*turns, "Final Answer: painted"])
+        return AgentExecutor(agent=create_react_agent(model, [paint]), tools=[paint])
+
+    result = run_executor(make)
     assert statuses(result) == ["bad_arguments", "ok"]
     assert result.outcome.output == "painted"
 
@@ -405,11 +386,10 @@ def test_exception_with_broken_str_is_an_observation() -> None:
         """Fail."""
         raise Mute
 
-    executor = AgentExecutor(agent=scripted(act("fail"), answer()), tools=[fail])
-    assert executor.run("?").steps[0].observation == "fail failed: Mute"
+    assert observe(run_sync, fail) == "fail failed: Mute"
 
 
 def test_options_are_read_only() -> None:
-    executor: Any = AgentExecutor(agent=scripted(answer()), tools=[])
+    executor: Any = make_executor(answer(), tools=[])
     with pytest.raises(AttributeError):
         executor.max_iterations = 3
