@@ -27,13 +27,6 @@ def make_executor(model: Model, **options: Any) -> AgentExecutor:
     return caller_of(model, echo, **options)
 
 
-def delegating(inner: AgentExecutor, *turns: Any) -> tuple[AgentExecutor, models.ScriptedModel]:
-    """Return an executor that calls another one as its tool, and its model."""
-    helper = inner.as_tool("ask", "Ask the other agent.")
-    outer = models.ScriptedModel([*turns, "done"])
-    return caller_of(outer, helper), outer
-
-
 @cases("way", WAYS)
 def test_missing_key_is_found_before_the_first_step(way: str) -> None:
     events: list[object] = []
@@ -82,19 +75,21 @@ def test_cached_replies_need_no_key(tmp_path: Any) -> None:
 
 
 def test_nested_executors_are_checked_once_before_the_outer_run() -> None:
-    executor, outer = delegating(make_executor(KEYLESS), call("ask", input="q"))
+    outer, checks = models.ScriptedModel([call("ask", input="q"), call("ask", input="r"), "done"]), list[str]()
+
+    def delegate_to(inner: AgentExecutor) -> AgentExecutor:
+        return caller_of(outer, inner.as_tool("ask", "Ask the other agent."))
+
     with pytest.raises(MissingAPIKeyError):
-        executor.run("q")
+        delegate_to(make_executor(KEYLESS)).run("q")
     assert outer.requests == []
-    checks: list[str] = []
 
     class Counted(models.ScriptedModel):
         def check_access(self) -> None:
             checks.append("inner")
 
     inner = make_executor(Counted(["one", "two"]))
-    executor, _ = delegating(inner, call("ask", input="q"), call("ask", input="r"))
-    assert [step.observation for step in executor.run("q").steps] == ["one", "two"]
+    assert [step.observation for step in delegate_to(inner).run("q").steps] == ["one", "two"]
     assert checks == ["inner"]
     inner.check_access()
     assert checks == ["inner", "inner"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,8 +14,10 @@ from graphexec.errors import InputError, MissingAPIKeyError, ModelError, ServerE
 from graphexec.executor import Ready, Replied, limit_reached
 from graphexec.kernel.node import rename
 from graphexec.kernel.signatures import reply_classes
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
+from graphexec.messages import ModelReply, ReplyDelta, Usage
 from tests.executor.actors import HOW, Running, call, echo
+from tests.executor.test_streamed_tool_calling import Streaming
+from tests.semantics.endings import raising
 
 
 @gx.metered(when_spent=limit_reached, asks=(1, 2))
@@ -89,18 +90,9 @@ def test_attempt_is_stored_and_resumed() -> None:
     assert executor.run(snapshot).spent["model_calls"] == 2
 
 
-class Streaming(models.ScriptedModel):
-    """A scripted model that streams its replies letter by letter."""
-
-    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
-        reply = self.complete(request, timeout=timeout)
-        yield from (ReplyDelta(letter) for letter in reply.content)
-        yield reply
-
-
 def test_answers_are_streamed() -> None:
     def make() -> gx.AgentExecutor:
-        return make_executor(model=Streaming([ServerError("down"), "a fine day"]))
+        return make_executor(model=Streaming([ServerError("down"), "a fine day"], range(10)))
 
     assert "".join(make().stream_answer("q")) == "a fine day"
     news = [event for event in make().stream("q", tokens=True) if isinstance(event, gx.Reported)]
@@ -109,10 +101,7 @@ def test_answers_are_streamed() -> None:
 
 
 def test_own_handler_of_the_model_is_attempted() -> None:
-    def answer(effect: CallModel) -> ModelReply:
-        raise ServerError("down")
-
-    executor = make_executor("unused", handlers={CallModel: answer})
+    executor = make_executor("unused", handlers={CallModel: raising(ServerError("down"))})
     assert executor.run("q").output == "sorry: down"
 
 

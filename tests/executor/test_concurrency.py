@@ -187,8 +187,10 @@ def test_executor_is_shared_by_threads_and_tasks() -> None:
     async def gathered() -> list[RunResult]:
         return await asyncio.gather(*(executor.arun("q") for _ in range(40)))
 
-    endings = {str(result.ending) for result in [*results, *asyncio.run(gathered())]}
-    assert endings == {str(expected.ending)}
+    for result in [*results, *asyncio.run(gathered())]:
+        assert result.ending == expected.ending
+        assert result.steps is not expected.steps
+        assert (result.spent.iterations, result.spent["tool_calls"]) == (4, 3)
 
 
 @HOW

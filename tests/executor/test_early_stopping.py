@@ -18,6 +18,7 @@ from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGEN
 from graphexec.executor.table import STOPPED
 from tests.drivers import limit_of
 from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after
+from tests.executor.test_streamed_tool_calling import Streaming
 from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -292,15 +293,7 @@ def test_last_call_is_cut_after_the_grace(how: str) -> None:
 
 
 def test_pieces_of_the_last_answer_are_streamed() -> None:
-    class Streaming(models.ScriptedModel):
-        instant = False
-
-        def stream(self, request: messages.ModelRequest, *, timeout: float | None = None) -> Any:
-            reply = self.complete(request)
-            yield messages.ReplyDelta(reply.content)
-            yield reply
-
-    executor = make_executor(gx.create_react_agent(Streaming([ACT, DONE]), [echo]))
+    executor = make_executor(gx.create_react_agent(Streaming([ACT, DONE], []), [echo]))
     heard = [event for event in executor.stream("q", tokens=True) if isinstance(event, gx.Reported)]
     pieces = [(event.node, event.news) for event in heard]
     assert pieces == [("plan", messages.ReplyDelta(ACT)), ("stopped_response", messages.ReplyDelta(DONE))]

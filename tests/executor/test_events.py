@@ -1,18 +1,25 @@
-"""The events of a stream, their order, and the end of a run whose stream is not iterated any more."""
+"""The events of a stream, their order, their classes, and the end of a run that is not iterated any more."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
+import functools
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import graphexec as gx
-from graphexec.effects import CallModel, CallTool
+from graphexec import AgentExecutor, AgentFinish, Done, kernel
+from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
+from graphexec.kernel.program import unfrozen
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, echo, make_executor, make_react, run_by, run_executor
+from tests.executor.actors import act, answer, echo, make_executor, make_react, run_executor, scripted
 from tests.parameters import cases
 
 
@@ -145,16 +152,6 @@ def test_stream_raises_the_runs_exception() -> None:
     assert lines == [*PLAN, "enter parse"]
 
 
-def test_the_last_event_is_the_result() -> None:
-    executor = make_executor(answer("42"), tools=[])
-    *_, done = executor.stream("q")
-    assert isinstance(done, gx.Done)
-    assert isinstance(done.outcome, gx.AgentFinish)
-    assert done.outcome.output == "42"
-
-    assert isinstance(run_by("astream", executor)[-1], gx.Done)
-
-
 def test_model_call_has_its_request() -> None:
     model = ScriptedModel(["Final Answer: a"])
     executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
@@ -164,3 +161,63 @@ def test_model_call_has_its_request() -> None:
     (asked,) = [event for event in executor.stream("q") if isinstance(event, gx.Asked)]
     assert isinstance(asked.effect, CallModel)
     assert asked.effect.request is model.requests[0]
+
+
+# ---- the classes of events and of what they have
+
+
+@functools.cache
+def made_in_a_run() -> dict[str, Any]:
+    """Return one object of each class that a run makes, by the name of the class."""
+    found: list[Any] = []
+    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
+    for event in executor.stream("Go on."):
+        found.append(event)
+        match event:
+            case kernel.Asked(effect=value) | kernel.Answered(reply=value) | kernel.Moved(outcome=value):
+                found.append(value)
+            case Done():
+                found += [event.snapshot, event.spent]
+            case _:
+                pass
+    result = executor.run("Go on.")
+    run = next(one.run for one in reversed(found) if isinstance(one, AgentFinish))
+    return {type(one).__name__: one for one in (*found, result, run, *run.steps)}
+
+
+NAMES = [
+    *("Entered", "Asked", "Answered", "Moved", "Done", "Snapshot", "Spent", "RunResult"),
+    *("CallTool", "ToolResult", "Acted", "Observed", "AgentStep", "Run"),
+]
+
+
+@cases("name", NAMES)
+def test_object_of_a_run_is_frozen(name: str) -> None:
+    made = made_in_a_run()[name]
+    first = dataclasses.fields(made)[0].name
+    for change in (functools.partial(setattr, made, first, None), functools.partial(delattr, made, first)):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            change()
+    assert not hasattr(made, "__dict__")
+
+
+@cases("copied", [copy.copy, dataclasses.replace])
+@cases("name", NAMES)
+def test_object_of_a_run_is_of_its_class(name: str, copied: Callable[[Any], Any]) -> None:
+    made = made_in_a_run()[name]
+    other = copied(made)
+    assert type(made).__module__.startswith("graphexec.")
+    assert (type(other), other, repr(other)) == (type(made), made, repr(made))
+
+
+def test_unfrozen_class_has_the_parameters_of_its_class() -> None:
+    made = unfrozen(ToolResult)("found")
+    made.__class__ = ToolResult
+    assert (made, hash(made)) == (ToolResult("found"), hash(ToolResult("found")))
+    call: Any = unfrozen(CallTool)("double", "21")
+    call.__class__ = CallTool
+    assert call == CallTool("double", "21")
+    assert pickle.loads(pickle.dumps(call)) == call
+    create: Any = unfrozen(CallTool)
+    with pytest.raises(TypeError, match="tool_input"):
+        create("double")

@@ -111,17 +111,6 @@ def test_finish_of_the_agent_is_not_changed(way: str) -> None:
     assert (len(finish.steps), len(result.steps)) == (0, 1)
 
 
-@HOW
-def test_two_runs_of_one_executor_share_nothing(way: str) -> None:
-    options: Any = {"handle_parsing_errors": True, "max_iterations": 3, "max_tool_calls": 2}
-    executor = make_executor([A, NOPE], [], answer(), **options)
-    first, second = run_by(way, executor), run_by(way, executor)
-    assert first.ending == second.ending
-    assert first.steps is not second.steps
-    for result in (first, second):
-        assert (result.spent.iterations, result.spent["tool_calls"]) == (3, 2)
-
-
 def test_agent_cannot_change_inputs_and_steps() -> None:
     seen: list[Any] = []
 
@@ -154,25 +143,6 @@ def test_agent_without_a_model_has_no_handler(way: str) -> None:
     agent = gx.create_tool_calling_agent(models.ScriptedModel([]), [])
     with pytest.raises(errors.MissingHandlerError, match="no handler answers CallModel; pass handlers="):
         run_by(way, gx.AgentExecutor(agent=gx.Agent(agent.ask, agent.read), tools=[]))
-
-
-@HOW
-def test_tool_may_run_another_executor(way: str) -> None:
-    inner = gx.AgentExecutor(agent=lambda _, inputs: answer(inputs["input"].upper()), tools=[])
-
-    @gx.tool
-    def ask_another(text: str) -> str:
-        """Ask another agent."""
-        return str(inner.run(text).output)
-
-    @gx.tool
-    async def await_another(text: str) -> str:
-        """Ask another agent."""
-        return str((await inner.arun(text)).output)
-
-    batch_of_both = [act("ask_another", text="a"), act("await_another", text="b")]
-    result = run_by(way, make_executor(batch_of_both, answer(), tools=[ask_another, await_another]))
-    assert [step.observation for step in result.steps] == ["A", "B"]
 
 
 def test_a_stopped_response_of_nothing_has_no_steps() -> None:
