@@ -37,15 +37,8 @@ _EXPRESSIONS = st.recursive(
     max_leaves=12,
 )
 # The names in the evaluated expressions.
-_PYTHON: dict[str, Any] = {
-    "pi": math.pi,
-    "e": math.e,
-    "abs": abs,
-    "round": round,
-    "max": max,
-    "min": min,
-    "__builtins__": {},
-}
+_PYTHON: dict[str, Any] = {"pi": math.pi, "e": math.e, "abs": abs, "round": round, "max": max, "min": min}
+_PYTHON["__builtins__"] = {}
 
 
 @given(_EXPRESSIONS.filter(lambda text: len(text) <= LONGEST))
@@ -150,11 +143,11 @@ def test_invalid_expression_has_a_remedy(expression: str, message: str) -> None:
     assert message in str(raised.value)
 
 
-def test_hostile_expression_is_fast() -> None:
+@cases("hostile", ["9**9**9**9", "(((9**99)**99)**99)", "10**308*" * 30 + "1", "round(10**300, -10**300)"])
+def test_hostile_expression_is_fast(hostile: str) -> None:
     begun = time.process_time()
-    for hostile in ("9**9**9**9", "(((9**99)**99)**99)", "10**308*" * 30 + "1", "round(10**300, -10**300)"):
-        with pytest.raises(ExpressionError):
-            evaluate(hostile)
+    with pytest.raises(ExpressionError):
+        evaluate(hostile)
     assert time.process_time() - begun < 1
 
 
@@ -222,9 +215,7 @@ def test_any_unit_is_found_or_unknown(name: str) -> None:
 
 def test_today_returns_date_and_weekday_of_its_clock() -> None:
     assert make_today(lambda: dt.date(2026, 2, 28))() == "Saturday, 2026-02-28"
-
-
-def test_clock_is_not_in_the_schema() -> None:
+    # The clock is not in the schema.
     assert today.parameters["properties"] == {}
     assert make_today(dt.date.today).signature == "today()"
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Optional
 import pytest
 from pydantic import Field
 
-from graphexec import AgentExecutor, tool
+from graphexec import tool
 from graphexec.actions import Run
 from graphexec.effects import CallTool
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.executor.actors import AnyTool, act, answer, echo, observations, reply_of, run_executor, scripted
+from tests.executor.actors import AnyTool, act, answer, echo, make_executor, observations, reply_of, run_executor
 from tests.parameters import cases
 
 
@@ -68,12 +68,8 @@ EACH = cases("one", TOOLS)
 
 @EACH
 def test_tool_receives_the_run_at_its_call(one: AnyTool) -> None:
-    result = run_executor(
-        lambda: AgentExecutor(
-            agent=scripted(act("echo", text="first"), [act(one.name, text="a"), act(one.name, text="b")], answer()),
-            tools=[one, echo],
-        )
-    )
+    turns = act("echo", text="first"), [act(one.name, text="a"), act(one.name, text="b")], answer()
+    result = run_executor(lambda: make_executor(*turns, tools=[one, echo]))
     assert observations(result) == ["first", "a for q: first", "b for q: first"]
 
 
@@ -97,16 +93,10 @@ def test_model_cannot_pass_a_run(one: AnyTool) -> None:
 
 
 @EACH
-def test_string_is_the_only_argument_from_the_model(one: AnyTool) -> None:
-    assert (
-        reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a", Run({"input": "q"}))).observation
-        == "a for q: "
-    )
-
-
-@EACH
-def test_tool_outside_a_run_receives_empty_run(one: AnyTool) -> None:
-    assert reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a")).observation == "a for None: "
+@cases(("run", "observed"), [((Run({"input": "q"}),), "a for q: "), ((), "a for None: ")])
+def test_string_is_the_only_argument_from_the_model(one: AnyTool, run: tuple[Run, ...], observed: str) -> None:
+    """Outside a run, the tool receives an empty one."""
+    assert reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a", *run)).observation == observed
 
 
 def test_direct_call_passes_the_run() -> None:
@@ -120,7 +110,7 @@ def test_tool_may_take_only_the_run() -> None:
         """Count the steps."""
         return len(run.steps)
 
-    result = run_executor(lambda: AgentExecutor(agent=scripted(act("steps"), act("steps"), answer()), tools=[steps]))
+    result = run_executor(lambda: make_executor(act("steps"), act("steps"), answer(), tools=[steps]))
     assert observations(result) == [0, 1]
 
 
@@ -132,9 +122,8 @@ def test_method_may_take_the_run() -> None:
 
     one = tool(Notes().add)
     assert one.run_parameters == ("run",)
-    assert (
-        reply_of(make_tool_handler({"add": one}), CallTool("add", "a", Run({"input": "q"}))).observation == "a for q: "
-    )
+    call = CallTool("add", "a", Run({"input": "q"}))
+    assert reply_of(make_tool_handler({"add": one}), call).observation == "a for q: "
 
 
 def test_each_attempt_receives_the_run() -> None:

@@ -61,32 +61,25 @@ NO_STRING: Any = 3
 @cases(
     ("examples", "message"),
     [
-        ("Oslo", 'has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of Tool'),
-        ({"city": "Oslo"}, "has examples={'city': 'Oslo'}; give a list of arguments"),
-        (ToolExample({"city": "Oslo"}), "has examples=ToolExample("),
-        (3, "has examples=3; give a list"),
+        (
+            "Oslo",
+            'forecast has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of',
+        ),
+        ({"city": "Oslo"}, "forecast has examples={'city': 'Oslo'}; give a list of arguments"),
+        (ToolExample({"city": "Oslo"}), "forecast has examples=ToolExample("),
+        (3, "forecast has examples=3; give a list"),
+        (["Oslo"], 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
+        ([{"town": "Oslo"}], "does not fit it: forecast was not called: city: Field required"),
+        ([{"city": 3}], "does not fit it: forecast was not called: city:"),
+        ([{"city": "Oslo", "day": dt.date(2026, 1, 2)}], "has arguments that are not JSON: "),
+        ([ToolExample({"city": "Oslo"}, question=NO_STRING)], "has question=3; give a string"),
     ],
 )
-def test_examples_that_are_no_list_are_refused(examples: Any, message: str) -> None:
+def test_invalid_examples_are_refused(examples: Any, message: str) -> None:
+    is_list = isinstance(examples, list)
     with pytest.raises(ToolDefinitionError) as raised:
-        make_forecast(examples)
-    assert str(raised.value).startswith(f"forecast {message}")
-
-
-@cases(
-    ("example", "message"),
-    [
-        ("Oslo", 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
-        ({"town": "Oslo"}, "does not fit it: forecast was not called: city: Field required"),
-        ({"city": 3}, "does not fit it: forecast was not called: city:"),
-        ({"city": "Oslo", "day": dt.date(2026, 1, 2)}, "has arguments that are not JSON: "),
-        (ToolExample({"city": "Oslo"}, question=NO_STRING), "has question=3; give a string"),
-    ],
-)
-def test_invalid_example_is_refused(example: Any, message: str) -> None:
-    with pytest.raises(ToolDefinitionError) as raised:
-        make_forecast([{"city": "Oslo"}, example])
-    assert str(raised.value).startswith(f"example 2 of forecast {message}")
+        make_forecast([{"city": "Oslo"}, *examples] if is_list else examples)
+    assert str(raised.value).startswith(f"example 2 of forecast {message}" if is_list else message)
 
 
 def test_repeatable_is_true_or_false() -> None:
@@ -94,11 +87,19 @@ def test_repeatable_is_true_or_false() -> None:
         make_forecast((), repeatable="yes")
 
 
-def test_tool_calling_agent_describes_the_examples() -> None:
-    made = make_forecast([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}])
-    shown = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'
-    (spec,) = request_of(create_tool_calling_agent(ScriptedModel([]), [made])).tools
-    assert spec.description == f"Forecast the weather.\n\n{shown}"
+SHOWN = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'
+
+
+@cases(
+    ("examples", "description"),
+    [
+        ([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}], f"Forecast the weather.\n\n{SHOWN}"),
+        ((), "Forecast the weather."),
+    ],
+)
+def test_tool_calling_agent_describes_the_examples(examples: Any, description: str) -> None:
+    (spec,) = request_of(create_tool_calling_agent(ScriptedModel([]), [make_forecast(examples)])).tools
+    assert spec.description == description
 
 
 # Any: the functions differ in their options.
@@ -117,8 +118,3 @@ def test_every_agent_shows_the_examples(name: str) -> None:
     request = request_of(AGENTS[name](ScriptedModel([]), [search]))
     shown = [*(message.content for message in request.messages), *(spec.description for spec in request.tools)]
     assert all(any(text in one for one in shown) for text in ("How high is Ærø?", '{"question": "Who?", "best_of": 2}'))
-
-
-def test_tool_without_examples_is_described_as_before() -> None:
-    (spec,) = request_of(create_tool_calling_agent(ScriptedModel([]), [make_forecast(())])).tools
-    assert spec.description == "Forecast the weather."
