@@ -1,53 +1,108 @@
-"""The committed pictures are those of the machines that run."""
+"""The committed pictures are those of the machines, which are proved; every piece has a page, a row and an example."""
 
+import inspect
+import re
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphexec import Graph
+import graphexec.nodes
+from graphexec import Graph, Limits
 from graphexec.draw import draw
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Edge
+from graphexec.verify import check
+from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.nodes.shelf import factories
 from tests.parameters import cases
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
-NODES = DIAGRAMS.parent / "docs" / "nodes"
-
-
-@pytest.fixture(scope="module")
-def generated() -> dict[str, Any]:
-    return runpy.run_path(str(DIAGRAMS / "generate.py"))
+DOCS = DIAGRAMS.parent / "docs"
+PIECES = sorted(factories())
+GENERATED: dict[str, Any] = runpy.run_path(str(DIAGRAMS / "generate.py"), run_name="generate")
+MACHINES: dict[str, Graph[Any, Any]] = dict(GENERATED["machines"]())
 
 
 @pytest.mark.slow
-def test_every_picture_is_up_to_date_to_the_byte(generated: dict[str, Any]) -> None:
+def test_every_picture_is_up_to_date_to_the_byte() -> None:
     committed = {
         path.relative_to(DIAGRAMS).as_posix(): path.read_bytes()
         for path in DIAGRAMS.rglob("*.*")
         if path.suffix not in (".py", ".pyc")
     }
-    drawn = {name: text.encode() for name, text in generated["pictures"]().items()}
+    drawn = {name: text.encode() for name, text in GENERATED["pictures"]().items()}
     assert committed == drawn, "run: python diagrams/generate.py"
 
 
-def test_the_index_shows_every_machine(generated: dict[str, Any]) -> None:
+def test_the_index_shows_every_machine() -> None:
     index = (DIAGRAMS / "README.md").read_text(encoding="utf-8")
-    for name, graph in generated["machines"]():
+    for name, graph in MACHINES.items():
         assert f"![{name}]({name}.svg)" in index
         for edge in graph.edges:
             assert f"| {edge.outcome.__name__} |" in index.replace("`", "")
 
 
-@cases("page", sorted({*NODES.glob("*.md")} - {NODES / "index.md"}))
-def test_page_shows_its_piece(page: Path) -> None:
-    assert f"](../../diagrams/nodes/{page.stem}.svg)" in page.read_text(encoding="utf-8")
-
-
-def test_a_changed_edge_changes_every_picture(generated: dict[str, Any]) -> None:
+def test_a_changed_edge_changes_every_picture() -> None:
     last = AGENT_EXECUTOR.edges[-1]
     others = (*AGENT_EXECUTOR.edges[:-1], Edge(last.source, last.outcome, "plan"))
     changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, others, AGENT_EXECUTOR.start)
-    for how, suffix in generated["SUFFIXES"].items():
+    for how, suffix in GENERATED["SUFFIXES"].items():
         assert draw(changed.verify(), how) != (DIAGRAMS / f"agent_executor{suffix}").read_text(encoding="utf-8")
+
+
+# ---- pages of pieces
+
+
+@cases("name", PIECES)
+def test_piece_has_a_page_with_a_picture_and_an_example(name: str) -> None:
+    page = (DOCS / "nodes" / f"{name}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# {name}\n")
+    facts = ("```python\n", ".verify().bounds.", "\n## What is guaranteed\n", f"](../../diagrams/nodes/{name}.svg)")
+    assert [fact for fact in facts if fact not in page] == []
+
+
+@cases("name", PIECES)
+def test_page_names_the_options_of_the_piece(name: str) -> None:
+    page = (DOCS / "nodes" / f"{name}.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+`) \|", page, re.MULTILINE)
+    shown = {option.strip("*") for row in rows for option in re.findall(r"`([^`]+)`", row)}
+    assert shown == set(inspect.signature(getattr(graphexec.nodes, name)).parameters)
+
+
+@cases("name", PIECES)
+def test_docstring_of_a_piece_has_an_example(name: str) -> None:
+    text = inspect.getdoc(getattr(graphexec.nodes, name)) or ""
+    # An indented block that calls the piece, or what plugs it.
+    assert re.search(rf"^    .*\b{name}\b", text, re.MULTILINE)
+
+
+def test_index_and_navigation_name_every_piece() -> None:
+    assert sorted(page.stem for page in (DOCS / "nodes").glob("*.md")) == sorted([*PIECES, "index"])
+    index = (DOCS / "nodes" / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[`(\w+)`\]\((\w+)\.md\) \|", index, re.MULTILINE)
+    assert sorted(rows) == [(name, name) for name in PIECES]
+    navigation = (DOCS / "mkdocs.yml").read_text(encoding="utf-8")
+    assert re.findall(r"^      - (\w+): nodes/\1\.md$", navigation, re.MULTILINE) == [name for name, _ in rows]
+
+
+# ---- proofs
+
+
+@cases("iterations", [0, 1, 3, 15])
+@cases("name", MACHINES)
+def test_each_machine_is_proved_and_reaches_its_bound(name: str, iterations: int) -> None:
+    machine = MACHINES[name]
+    limits = Limits(iterations=iterations)
+    verdict = machine.verify(limits)
+    assert verdict.proved, verdict
+    assert verdict.certificate is not None
+    check(verdict.certificate, machine)
+    found = explore_table(machine, limits, ranks=verdict.certificate.ranks)
+    bounds = verdict.certificate.bounds
+    assert bounds.transitions.exact
+    assert found.longest == bounds.transitions.number == bounds.transitions.value
+    assert found.model_calls is not None
+    assert bounds.model_calls.number is None or found.model_calls <= bounds.model_calls.number
+    assert not [never for never in found.never_taken if machine[never.edge.source].metered and iterations]

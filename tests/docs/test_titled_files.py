@@ -5,14 +5,16 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.parameters import cases
 
 DOCS = Path(__file__).parents[2] / "docs"
+README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
 
-pytestmark = pytest.mark.slow
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
 
 
 def write_files(page: str, folder: Path) -> None:
@@ -37,17 +39,45 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @cases("page", ["tutorial/test.md", "how-to/testing.md"])
 def test_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
-    printed = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
+    printed = run(tmp_path, *PYTEST)
     (expected,) = text_block(page)
     assert expected in printed.splitlines()
 
 
+@pytest.mark.slow
 @cases("page", ["how-to/memory.md", "how-to/pausing.md"])
 def test_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
     for session in "\n".join(text_block(page)).removeprefix("$ python ").split("\n$ python "):
         command, _, expected = session.partition("\n")
         assert run(tmp_path, *shlex.split(command)) == f"{expected}\n"
+
+
+# ---- the test file in the README
+
+
+def block(after: str, kind: str) -> str:
+    return README.partition(after)[2].partition(f"```{kind}\n")[2].partition("```")[0]
+
+
+def test_readme_approval_may_leave_out_the_question() -> None:
+    written = block("## A machine of your own", "python")
+    asking = "    reply = yield from ask("
+    assert asking in written
+    short = "    if len(draft.text) < 3:\n        return Approved(draft.text)\n"
+    names: dict[str, Any] = {"__name__": "readme"}
+    exec(written.replace(asking, short + asking), names)
+    assert names["done"].outcome == names["Approved"]("hi")
+
+
+@pytest.mark.slow
+def test_readme_test_file_passes(tmp_path: Path) -> None:
+    written = block("<!-- block: user test -->", "python")
+    assert len(written.splitlines()) <= 15
+    (tmp_path / "test_mine.py").write_text(written, encoding="utf-8")
+    printed = run(tmp_path, *PYTEST)
+    assert block("<!-- block: user test -->", "text").strip() in printed.splitlines()

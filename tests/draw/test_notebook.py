@@ -21,6 +21,7 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.verify import findings_of
 from graphexec.verify.reports.subject import Subject
+from tests.draw.browser import Frame, Page, Pages, press
 from tests.executor.actors import answer, echo
 from tests.kernel.machines import Even, Odd, halve, split, triple
 from tests.kernel.test_drafts import incomplete_diamond
@@ -216,3 +217,57 @@ def test_unchecked_target_and_unbuilt_machine_show_their_faults() -> None:
         gx.graph(gx.edges(split, gx.on(Even, halve) | gx.on(Odd, triple)), start=split)
     text = text_of(Subject("diamond", findings_of(raised.value)))
     assert text.startswith("diamond REFUTED its table cannot be built")
+
+
+# ---- the page of a run in a cell, whose script runs in the sandbox of the frame
+
+
+@pytest.fixture
+def cell(pages: Pages) -> Page:
+    """Return a page with the output of a notebook's cell, as a saved notebook shows it."""
+    result = scripted(ModelReply("", (ToolCall("1", "echo", '{"text": "again"}'),)), "Four.").run("2 + 2?")
+    return pages.text(f"<!doctype html><meta charset=utf-8><body>{shown(result)['text/html']}</body>")
+
+
+@pytest.fixture
+def frame(cell: Page) -> Frame:
+    frame = cell.frames[1]
+    frame.wait_for_selector("#position:not(:empty)")
+    return frame
+
+
+def position(frame: Frame) -> str:
+    return frame.locator("#position").inner_text()
+
+
+def test_page_in_a_cell_shows_the_steps(cell: Page, frame: Frame) -> None:
+    assert "2 + 2?" in frame.locator("header").inner_text()
+    frame.locator("#first").click()
+    assert position(frame) == "start"
+    for number in range(1, 4):
+        press(cell, "ArrowRight")
+        assert position(frame).startswith(f"{number} / ")
+    assert frame.evaluate("location.href").startswith("about:srcdoc#step=3")
+    # Links to steps stay in the frame.
+    frame.locator("#first").click()
+    press(cell, "ArrowRight", "ArrowRight")
+    frame.locator("#detail a.step").first.click()
+    assert position(frame).startswith("1 / ")
+    assert cell.evaluate("location.href").endswith("page.html")
+
+
+@pytest.mark.full
+@cases("access", ["parent.document", "localStorage", "document.cookie"])
+def test_page_in_a_cell_has_no_access_to_the_notebook(frame: Frame, access: str) -> None:
+    assert frame.evaluate("origin") == "null"
+    assert frame.evaluate(f"(() => {{ try {{ {access}; return false }} catch {{ return true }} }})()")
+
+
+@pytest.mark.full
+def test_page_in_a_cell_copies_and_changes_its_colours(cell: Page, frame: Frame) -> None:
+    frame.get_by_role("button", name="copy records").click()
+    frame.get_by_role("button", name="copied", exact=True).wait_for()
+    before = frame.locator("html").get_attribute("data-theme")
+    frame.locator("#list").focus()
+    press(cell, "d")
+    assert frame.locator("html").get_attribute("data-theme") != before
