@@ -8,23 +8,24 @@ import inspect
 import logging
 import sys
 import threading
-import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, RunResult, tool
+from graphexec import AgentExecutor, tool
 from graphexec.effects import CallTool
 from graphexec.runtime import ASYNC
 from graphexec.runtime.tasks import call_in_thread, start
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
-from tests.executor.actors import act, answer, call_of, scripted
+from tests.executor.actors import Running, act, answer, call_of, scripted
 from tests.parameters import cases
+from tests.runtime.actors import HOW
+from tests.stopwatch import eventually
 
 # Seconds that a run may take, in the scenarios that reach their deadline; and for which a test waits.
 SOON, LONG = 0.02, 20.0
@@ -100,12 +101,8 @@ def make_tools(world: World) -> dict[str, AnyTool]:
 
 
 GROUPS = (
-    ("fails",),
-    ("fails_in_cleanup",),
-    ("ignores_cancellation",),
-    ("blocks",),
-    ("raises_cancellation",),
-    ("returns_coroutine",),
+    *(("fails",), ("fails_in_cleanup",), ("ignores_cancellation",), ("blocks",)),
+    *(("raises_cancellation",), ("returns_coroutine",)),
     ("fails", "fails_in_cleanup", "ignores_cancellation", "blocks"),
 )
 
@@ -121,7 +118,7 @@ Make = Callable[..., AgentExecutor]
 Scenario = Callable[[Make, World], Awaitable[object]]
 
 
-async def take_all(items: AsyncIterator[object]) -> None:
+async def take_all(items: AsyncIterable[object]) -> None:
     async for _ in items:
         pass
 
@@ -135,7 +132,7 @@ async def cancel_when_begun(work: Coroutine[Any, Any, object], world: World) -> 
     await asyncio.gather(task, begun, return_exceptions=True)
 
 
-async def leave(items: AsyncIterator[object]) -> None:
+async def leave(items: AsyncIterable[object]) -> None:
     """Leave a stream early, and close it not."""
     async for _ in items:
         break
@@ -155,47 +152,10 @@ class StrictObserver:
         refuse(event)
 
 
-async def cancel_a_run(make: Make, world: World) -> None:
-    await cancel_when_begun(make().arun("q"), world)
-
-
-async def cancel_a_timed_run(make: Make, world: World) -> None:
-    await cancel_when_begun(make(max_execution_time=60).arun("q"), world)
-
-
-async def reach_the_deadline(make: Make, _: World) -> None:
-    await make(max_execution_time=SOON).arun("q")
-
-
-async def reach_the_deadline_in_a_stream(make: Make, _: World) -> None:
-    await take_all(make(max_execution_time=SOON).astream("q", tokens=True))
-
-
-async def end_the_run_by_an_exception(make: Make, _: World) -> None:
-    await make(max_execution_time=SOON, handle_tool_errors="raise").arun("q")
-
-
-async def wait_for_a_run(make: Make, _: World) -> None:
-    await asyncio.wait_for(make().arun("q"), SOON)
-
-
-async def cancel_a_stream(make: Make, world: World) -> None:
-    await cancel_when_begun(take_all(make().astream("q")), world)
-
-
-async def cancel_a_stream_of_tokens(make: Make, world: World) -> None:
-    await cancel_when_begun(take_all(make().astream("q", tokens=True)), world)
-
-
 async def leave_streams(make: Make, _: World) -> None:
     await leave(make().astream("q"))
     await leave(make(max_execution_time=SOON).astream("q", tokens=True))
     await leave(make(max_execution_time=SOON).astream_chunks("q"))
-
-
-async def leave_turns(make: Make, _: World) -> None:
-    async for _steps in make(max_execution_time=SOON).iter("q"):
-        break
 
 
 async def begin_no_stream(make: Make, _: World) -> None:
@@ -204,39 +164,28 @@ async def begin_no_stream(make: Make, _: World) -> None:
     make().astream_answer("q")
 
 
-async def cancel_a_batch(make: Make, world: World) -> None:
-    await cancel_when_begun(make().abatch(["a", "b", "c"], max_concurrency=2), world)
+QUICKLY: dict[str, Any] = {"max_execution_time": SOON}
+RAISING: dict[str, Any] = {**QUICKLY, "handle_tool_errors": "raise"}
 
-
-async def fail_in_a_batch(make: Make, _: World) -> None:
-    await make(max_execution_time=SOON, handle_tool_errors="raise").abatch(["a", "b", "c"], max_concurrency=2)
-
-
-async def observe_badly(make: Make, _: World) -> None:
-    await make(max_execution_time=SOON, observers=[refuse]).arun("q")
-
-
-async def end_by_an_observer(make: Make, _: World) -> None:
-    await take_all(make(max_execution_time=SOON, observers=[StrictObserver()]).astream("q"))
-
-
-SCENARIOS: tuple[Scenario, ...] = (
-    cancel_a_run,
-    cancel_a_timed_run,
-    reach_the_deadline,
-    reach_the_deadline_in_a_stream,
-    end_the_run_by_an_exception,
-    wait_for_a_run,
-    cancel_a_stream,
-    cancel_a_stream_of_tokens,
-    leave_streams,
-    leave_turns,
-    begin_no_stream,
-    cancel_a_batch,
-    fail_in_a_batch,
-    observe_badly,
-    end_by_an_observer,
-)
+SCENARIOS: dict[str, Scenario] = {
+    "cancel a run": lambda make, world: cancel_when_begun(make().arun("q"), world),
+    "cancel a timed run": lambda make, world: cancel_when_begun(make(max_execution_time=60).arun("q"), world),
+    "reach the deadline": lambda make, _: make(**QUICKLY).arun("q"),
+    "reach the deadline in a stream": lambda make, _: take_all(make(**QUICKLY).astream("q", tokens=True)),
+    "end the run by an exception": lambda make, _: make(**RAISING).arun("q"),
+    "wait for a run": lambda make, _: asyncio.wait_for(make().arun("q"), SOON),
+    "cancel a stream": lambda make, world: cancel_when_begun(take_all(make().astream("q")), world),
+    "cancel a stream of tokens": lambda make, world: cancel_when_begun(
+        take_all(make().astream("q", tokens=True)), world
+    ),
+    "leave streams": leave_streams,
+    "leave turns": lambda make, _: leave(make(**QUICKLY).iter("q")),
+    "begin no stream": begin_no_stream,
+    "cancel a batch": lambda make, world: cancel_when_begun(make().abatch(["a", "b", "c"], max_concurrency=2), world),
+    "fail in a batch": lambda make, _: make(**RAISING).abatch(["a", "b", "c"], max_concurrency=2),
+    "observe badly": lambda make, _: make(**QUICKLY, observers=[refuse]).arun("q"),
+    "end by an observer": lambda make, _: take_all(make(**QUICKLY, observers=[StrictObserver()]).astream("q")),
+}
 
 
 # What a loop that is closed too early reports of any task, and since Python 3.13 of any async generator, also of those
@@ -310,26 +259,18 @@ async def finish() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
+@cases("closes_early", [False, True])
 @cases("names", GROUPS)
 @cases("scenario", SCENARIOS)
-def test_nothing_is_left_unretrieved(scenario: Scenario, names: tuple[str, ...]) -> None:
-    assert run_scenario(scenario, names) == []
-
-
-@cases("names", GROUPS)
-@cases("scenario", SCENARIOS)
-def test_nothing_is_left_unretrieved_in_a_closed_loop(scenario: Scenario, names: tuple[str, ...]) -> None:
-    messages = run_scenario(scenario, names, closes_early=True)
-    assert [message for message in messages if not any(one in message for one in OF_A_CLOSED_LOOP)] == []
-
-
-def run_on_loop(executor: AgentExecutor, text: str) -> RunResult:
-    return asyncio.run(executor.arun(text))
+def test_nothing_is_left_unretrieved(scenario: str, names: tuple[str, ...], closes_early: bool) -> None:
+    messages = run_scenario(SCENARIOS[scenario], names, closes_early=closes_early)
+    usual = OF_A_CLOSED_LOOP if closes_early else ()
+    assert [message for message in messages if not any(one in message for one in usual)] == []
 
 
 @cases("kind", ["agent", "tool", "handler"])
-@cases("drive", [AgentExecutor.run, run_on_loop])
-def test_late_coroutine_is_closed(kind: str, drive: Callable[[AgentExecutor, str], RunResult]) -> None:
+@HOW
+def test_late_coroutine_is_closed(kind: str, run: Running) -> None:
     released = threading.Event()
     late: list[Coroutine[Any, Any, str]] = []
 
@@ -342,12 +283,9 @@ def test_late_coroutine_is_closed(kind: str, drive: Callable[[AgentExecutor, str
     agent = return_late if kind == "agent" else scripted(act("slow"), answer())
     handlers: Any = {CallTool: return_late} if kind == "handler" else None
     executor = AgentExecutor(agent=agent, tools=[slow], handlers=handlers, max_execution_time=SOON)
-    assert drive(executor, "?").reason == "seconds"
+    assert run(executor, "?").reason == "seconds"
     released.set()
-    ends = time.monotonic() + LONG
-    while not (late and inspect.getcoroutinestate(late[0]) == inspect.CORO_CLOSED):
-        assert time.monotonic() < ends
-        time.sleep(0.001)
+    eventually(lambda: late and inspect.getcoroutinestate(late[0]) == inspect.CORO_CLOSED)
 
 
 def test_cleanup_may_fail_after_its_loop() -> None:
