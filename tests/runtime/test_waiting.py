@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.effects import CallTool, ToolResult, agent_limits
+from graphexec import Limits, snapshot_of
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.errors import AbandonedError
+from graphexec.executor.handlers import make_model_handler
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime import arun, make_run_context, run
-from graphexec.runtime.handlers import handlers_for
+from graphexec.messages import ModelReply, ModelRequest, Usage
+from graphexec.runtime import RunContext, arun, make_run_context, run
+from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, call_in_thread
 from graphexec.runtime.threads import (
@@ -46,18 +49,10 @@ from tests.kernel.machines import (
     reporter,
 )
 from tests.parameters import cases
+from tests.runtime.actors import LONG
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
-# Never reached if a test passes.
-LONG = 30.0
-
-
-@pytest.fixture
-def over() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def join(threads: set[threading.Thread]) -> None:
@@ -65,15 +60,23 @@ def join(threads: set[threading.Thread]) -> None:
         thread.join(LONG)
 
 
+async def hang() -> None:
+    """Wait without end."""
+    await asyncio.get_running_loop().create_future()
+
+
 # ---- a single call
 
 
-def test_a_call_that_comes_in_time_is_returned() -> None:
-    assert wait_for(lambda: 3, LONG) == 3
+@cases("seconds", [LONG, 1e300])
+def test_a_call_that_comes_in_time_is_returned(seconds: float) -> None:
+    assert wait_for(lambda: 3, seconds) == 3
+    assert wait_for_all([lambda: 3], seconds, at_once=1) == (3,)
 
 
-def test_late_call_is_abandoned(over: threading.Event) -> None:
-    assert wait_for(over.wait, SOON) is NOT_DONE
+def test_late_call_is_abandoned(released: threading.Event) -> None:
+    assert wait_for(released.wait, SOON) is NOT_DONE
+    assert wait_for_all([lambda: released.wait() or 1, lambda: 2], SOON, at_once=2) == (NOT_DONE, 2)
 
 
 @cases("seconds", [0.0, -1.0])
@@ -84,32 +87,30 @@ def test_without_time_nothing_is_begun(seconds: float) -> None:
     assert begun == []
 
 
-def test_far_future_deadline_is_accepted() -> None:
-    assert wait_for(lambda: 3, 1e300) == 3
-    assert wait_for_all([lambda: 3], 1e300, at_once=1) == (3,)
-
-
 @cases("raised", [TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3)])
-def test_exception_of_a_call_is_raised(raised: BaseException) -> None:
+@cases(
+    "waiting",
+    [
+        lambda fail: wait_for(fail, LONG),
+        lambda fail: wait_for_all([fail], None, at_once=1),
+        lambda fail: wait_for_all([fail, fail], LONG, at_once=2),
+    ],
+)
+def test_exception_of_a_call_is_raised(raised: BaseException, waiting: Callable[[Any], object]) -> None:
     def fail() -> None:
         raise raised
 
-    for waiting in (
-        lambda: wait_for(fail, LONG),
-        lambda: wait_for_all([fail], None, at_once=1),
-        lambda: wait_for_all([fail, fail], LONG, at_once=2),
-    ):
-        with pytest.raises(type(raised)) as caught:
-            waiting()
-        assert caught.value is raised
+    with pytest.raises(type(raised)) as caught:
+        waiting(fail)
+    assert caught.value is raised
 
 
-def test_wait_ends_when_the_caller_is_cancelled(over: threading.Event) -> None:
+def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> None:
     begun = threading.Event()
 
     def hang() -> None:
         begun.set()
-        over.wait(LONG)
+        released.wait(LONG)
 
     with open_cancel_scope() as scope:
         waiting = start_in_thread(lambda: wait_for(hang, LONG), scope)
@@ -121,10 +122,10 @@ def test_wait_ends_when_the_caller_is_cancelled(over: threading.Event) -> None:
 # ---- several calls
 
 
-def test_no_calls_are_done_at_once() -> None:
-    assert wait_for_all([], None, at_once=3) == ()
-    assert asyncio.run(await_all([], None, at_once=3)) == ()
-    assert asyncio.run(await_all([], SOON, at_once=3)) == ()
+@cases("seconds", [None, SOON])
+def test_no_calls_are_done_at_once(seconds: float | None) -> None:
+    assert wait_for_all([], seconds, at_once=3) == ()
+    assert asyncio.run(await_all([], seconds, at_once=3)) == ()
 
 
 @given(count=st.integers(0, 12), at_once=st.integers(1, 15), seconds=st.sampled_from([None, LONG]))
@@ -189,14 +190,14 @@ def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
     assert crowd.most == 3
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 9])
-@pytest.mark.parametrize("seconds", [None, LONG])
-def test_first_error_abandons_the_other_calls(at_once: int, seconds: float | None, over: threading.Event) -> None:
+@cases("at_once", [1, 2, 9])
+@cases("seconds", [None, LONG])
+def test_first_error_abandons_the_other_calls(at_once: int, seconds: float | None, released: threading.Event) -> None:
     begun = threading.Event()
 
     def block() -> None:
         begun.set()
-        over.wait()
+        released.wait()
 
     def fail() -> None:
         if at_once > 1:
@@ -208,24 +209,18 @@ def test_first_error_abandons_the_other_calls(at_once: int, seconds: float | Non
         wait_for_all(calls * 2, seconds, at_once=at_once)
 
 
-def test_unstarted_call_never_starts_after_timeout(over: threading.Event) -> None:
+def test_unstarted_call_never_starts_after_timeout(released: threading.Event) -> None:
     before = set(threading.enumerate())
     begun: list[int] = []
 
     def work(number: int) -> None:
         begun.append(number)
-        over.wait()
+        released.wait()
 
     assert wait_for_all([partial(work, number) for number in range(4)], SOON, at_once=2) == (NOT_DONE,) * 4
-    over.set()
+    released.set()
     join(set(threading.enumerate()) - before)
     assert sorted(begun) == [0, 1]
-
-
-def test_late_result_is_not_taken(over: threading.Event) -> None:
-    results = wait_for_all([lambda: over.wait() or 1, lambda: 2], SOON, at_once=2)
-    over.set()
-    assert results == (NOT_DONE, 2)
 
 
 # ---- async
@@ -236,7 +231,7 @@ def test_late_async_call_is_cancelled() -> None:
 
     async def wait() -> None:
         try:
-            await asyncio.get_running_loop().create_future()
+            await hang()
         except asyncio.CancelledError:
             cancelled.append(True)
             raise
@@ -274,7 +269,7 @@ def test_failure_of_abandoned_task_is_ignored() -> None:
 
     async def spiteful() -> None:
         try:
-            await asyncio.get_running_loop().create_future()
+            await hang()
         except asyncio.CancelledError:
             raise ValueError("spite") from None
 
@@ -288,33 +283,37 @@ def test_failure_of_abandoned_task_is_ignored() -> None:
 
 
 def test_unstarted_calls_leave_no_warning() -> None:
-    async def wait() -> None:
-        await asyncio.get_running_loop().create_future()
+    async def together(seconds: float, at_once: int) -> tuple[object, ...]:
+        return await await_all([hang() for _ in range(3)], seconds, at_once=at_once)
 
-    async def together() -> tuple[object, ...]:
-        return await await_all([wait() for _ in range(3)], SOON, at_once=1)
-
-    assert asyncio.run(together()) == (NOT_DONE,) * 3
-    assert asyncio.run(await_all([wait() for _ in range(3)], 0, at_once=2)) == (NOT_DONE,) * 3
+    assert asyncio.run(together(SOON, 1)) == asyncio.run(together(0, 2)) == (NOT_DONE,) * 3
     gc.collect()
 
 
-def test_timeout_error_of_an_async_call_is_raised() -> None:
-    async def fail() -> None:
-        raise TimeoutError("mine")
-
-    with pytest.raises(TimeoutError, match="mine"):
-        asyncio.run(await_for(fail(), LONG))
-    with pytest.raises(TimeoutError, match="mine"):
-        asyncio.run(await_all([fail(), fail()], None, at_once=2))
+async def fail_late() -> None:
+    raise TimeoutError("mine")
 
 
-def test_stop_iteration_in_a_thread_becomes_runtime_error() -> None:
-    def fail() -> None:
-        raise StopIteration
+def stop() -> None:
+    raise StopIteration
 
-    with pytest.raises(RuntimeError, match="raised StopIteration"):
-        asyncio.run(call_in_thread(fail))
+
+async def fail_in_own_loop() -> None:
+    raise KeyError("x")
+
+
+@cases(
+    ("waiting", "error", "says"),
+    [
+        (lambda: asyncio.run(await_for(fail_late(), LONG)), TimeoutError, "mine"),
+        (lambda: asyncio.run(await_all([fail_late(), fail_late()], None, at_once=2)), TimeoutError, "mine"),
+        (lambda: asyncio.run(call_in_thread(stop)), RuntimeError, "raised StopIteration"),
+        (lambda: run_on_own_loop(fail_in_own_loop), KeyError, "x"),
+    ],
+)
+def test_exception_of_an_async_call_is_raised(waiting: Callable[[], object], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        waiting()
 
 
 @cases("driver", ALL_DRIVERS)
@@ -324,72 +323,76 @@ def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
         driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: lambda _: next(empty)})))
 
 
-def test_cancelling_a_run_cancels_its_calls() -> None:
+@cases(
+    ("machine", "value", "seconds", "effects"),
+    [
+        (INTERVIEW, Topic("tea"), None, ["Question"]),
+        (INTERVIEW, Topic("tea"), LONG, ["Question"]),
+        (SURVEY, Topics(("a", "b")), None, ["CallTool", "CallTool"]),
+    ],
+)
+def test_cancelling_a_run_cancels_its_calls(
+    machine: Any, value: Any, seconds: float | None, effects: list[str]
+) -> None:
     cancelled: list[str] = []
 
-    async def cancel_run(value: Any, machine: Any, seconds: float | None) -> None:
-        from graphexec import Limits
-
+    async def cancel_run() -> None:
         begun = asyncio.Event()
 
         async def answer(effect: Any) -> Any:
             begun.set()
             try:
-                await asyncio.get_running_loop().create_future()
+                await hang()
             except asyncio.CancelledError:
                 cancelled.append(type(effect).__name__)
                 raise
 
         made = make_run_context({Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
-        task = asyncio.create_task(arun(machine, value, made))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        from graphexec import snapshot_of
+        caught = await cancel_when(begun, arun(machine, value, made))
+        assert snapshot_of(caught) is not None
 
-        assert snapshot_of(caught.value) is not None
-
-    asyncio.run(cancel_run(Topic("tea"), INTERVIEW, None))
-    asyncio.run(cancel_run(Topic("tea"), INTERVIEW, LONG))
-    asyncio.run(cancel_run(Topics(("a", "b")), SURVEY, None))
-    assert cancelled == ["Question", "Question", "CallTool", "CallTool"]
+    asyncio.run(cancel_run())
+    assert cancelled == effects
 
 
-def test_cancelling_an_async_run_abandons_its_thread(over: threading.Event) -> None:
+async def cancel_when(begun: asyncio.Event, run: Coroutine[Any, Any, Any]) -> BaseException:
+    task = asyncio.create_task(run)
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    return caught.value
+
+
+def test_cancelling_an_async_run_abandons_its_thread(released: threading.Event) -> None:
     async def cancel_run() -> None:
-        loop = asyncio.get_running_loop()
-        begun = asyncio.Event()
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
         def answer(question: Question) -> str:
             loop.call_soon_threadsafe(begun.set)
-            over.wait()
+            released.wait()
             return "too late"
 
-        task = asyncio.create_task(arun(INTERVIEW, Topic("tea"), make_run_context({Question: answer})))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_when(begun, arun(INTERVIEW, Topic("tea"), make_run_context({Question: answer})))
 
     asyncio.run(cancel_run())
     # The loop is closed when the call ends: nothing is delivered or reported.
-    over.set()
+    released.set()
 
 
-def test_late_thread_of_cancelled_run_is_ignored(over: threading.Event) -> None:
+def test_late_thread_of_cancelled_run_is_ignored(released: threading.Event) -> None:
     before = set(threading.enumerate())
     lost: list[Any] = []
 
     async def cancel_and_stay() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: lost.append(context))
-        waiting = asyncio.create_task(call_in_thread(over.wait))
+        waiting = asyncio.create_task(call_in_thread(released.wait))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        over.set()
+        released.set()
         join(set(threading.enumerate()) - before)
         # The loop handles the thread's callback in its next iteration.
         await asyncio.sleep(0)
@@ -399,13 +402,6 @@ def test_late_thread_of_cancelled_run_is_ignored(over: threading.Event) -> None:
 
 
 def test_busy_async_run_yields_to_other_tasks() -> None:
-    from graphexec import Limits
-    from graphexec.effects import CallModel
-    from graphexec.executor.handlers import make_model_handler
-    from graphexec.messages import ModelReply, ModelRequest, Usage
-    from graphexec.runtime import RunContext
-    from graphexec.runtime.handlers import Handler
-
     class Instant:
         instant = True
 
@@ -443,9 +439,11 @@ WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="no one
 
 @cases("seconds", [None, LONG])
 @cases("driver", ALL_DRIVERS)
-def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | None) -> None:
-    from graphexec import Limits
-
+@cases("kind", ["def", "async def"])
+@cases("topics", [("a",), ("a", "b")])
+def test_context_variables_reach_the_handlers(
+    driver: Driver, seconds: float | None, kind: str, topics: tuple[str, ...]
+) -> None:
     seen: list[str] = []
 
     def survey(call: CallTool) -> ToolResult:
@@ -455,16 +453,13 @@ def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | N
     async def asurvey(call: CallTool) -> ToolResult:
         return survey(call)
 
+    answers: dict[Any, Any] = {CallTool: survey if kind == "def" else asurvey}
     token = WHO.set("me")
     try:
-        for answer in (survey, asurvey):
-            for topics in (("a",), ("a", "b")):
-                driver(
-                    Script(SURVEY, Topics(topics), make_run_context({CallTool: answer}, limits=Limits(seconds=seconds)))
-                )
+        driver(Script(SURVEY, Topics(topics), make_run_context(answers, limits=Limits(seconds=seconds))))
     finally:
         WHO.reset(token)
-    assert seen == ["me"] * 6
+    assert seen == ["me"] * len(topics)
 
 
 @cases("driver", LIVE)
@@ -495,14 +490,6 @@ def test_async_handler_serves_a_sync_run() -> None:
     assert asyncio.run(notebook()) == Interview(("fine",))
 
 
-def test_own_loop_raises_the_exception_of_the_call() -> None:
-    async def fail() -> None:
-        raise KeyError("x")
-
-    with pytest.raises(KeyError, match="x"):
-        run_on_own_loop(fail)
-
-
 def test_abandoned_thread_does_not_delay_exit() -> None:
     program = """
         import threading
@@ -512,13 +499,8 @@ def test_abandoned_thread_does_not_delay_exit() -> None:
         wait_for_all([threading.Event().wait] * 2, 0.01, at_once=1)
         print("the end")
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
 
 
