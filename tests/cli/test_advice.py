@@ -18,7 +18,6 @@ from graphexec.cli.commands import COMMANDS, app, load_command
 from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_cut_replies, advise_on_limit, replace_limit_code
 from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
 from graphexec.executor.creation import ExecutorOptions
-from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import OpenAICompatible, ScriptedModel
 from graphexec.models.local import weights
@@ -181,7 +180,7 @@ OTHERS = re.compile(r"\((?:pip|uv) [^)]*\)|\b(?:llama-server|ollama|pip|vllm|lms
 PARAMETERS = {
     *inspect.signature(OpenAICompatible).parameters,
     *ExecutorOptions.__annotations__,
-    *inspect.signature(Limits).parameters,
+    *inspect.signature(gx.Limits).parameters,
     "system_prompt",
     "allow_nonterminating",
 }
@@ -201,6 +200,7 @@ def options_of(arguments: tuple[str, ...]) -> set[str]:
     return {"-h", "--help"}.union(*((*one.opts, *one.secondary_opts) for one in found.params))
 
 
+@pytest.mark.medium
 @cases("case", CASES)
 def test_errors_name_options_of_their_command(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path, monkeypatch, {"mine": MINE})
@@ -268,15 +268,15 @@ def test_known_errors_get_advice_and_others_stay(monkeypatch: pytest.MonkeyPatch
 @cases(
     ("limit", "expected"),
     [
-        (Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
-        (Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
-        (Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
-        (Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
-        (Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
-        (Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
+        (gx.Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
+        (gx.Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
+        (gx.Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
+        (gx.Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
+        (gx.Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
+        (gx.Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
     ],
 )
-def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> None:
+def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, expected: str) -> None:
     assert advise_on_limit(limit) == expected
 
 
@@ -297,7 +297,7 @@ def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: M
 
 def test_readable_replies_need_more_iterations() -> None:
     step = gx.AgentStep(gx.AgentAction("echo", "a"), "it was cut at the token limit")
-    ended = gx.StoppedResponse("", Exhausted("iterations", 1, 1), Run({}, Steps([step])))
+    ended = gx.StoppedResponse("", gx.Exhausted("iterations", 1, 1), Run({}, Steps([step])))
     assert advise_on_cut_replies(ended) is None
 
 

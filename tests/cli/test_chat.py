@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.actions import StoppedResponse
 from graphexec.cli.chat.command import answer_lines, hold_chat
 from graphexec.cli.chat.display import TurnDisplay
 from graphexec.cli.chat.reading import MessageReader
@@ -30,7 +29,6 @@ from graphexec.cli.runs.advice import advise_on_limit
 from graphexec.cli.runs.building import NamedExecutor
 from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.terminal import TextCleaner, clean
-from graphexec.kernel.meters import Exhausted
 from graphexec.memory import BufferMemory, FileHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
@@ -230,10 +228,10 @@ def test_stopped_run_says_which_limit_and_what_to_do() -> None:
     assert session.out.getvalue().endswith("4 and 4.\n")
 
 
-@cases("limit", [Exhausted("tokens", 50, 110), Exhausted("iterations", 0, 0), Exhausted("cost", 0, 0)])
-def test_chat_and_run_advise_the_same_amount(limit: Exhausted) -> None:
+@cases("limit", [gx.Exhausted("tokens", 50, 110), gx.Exhausted("iterations", 0, 0), gx.Exhausted("cost", 0, 0)])
+def test_chat_and_run_advise_the_same_amount(limit: gx.Exhausted) -> None:
     err = io.StringIO()
-    TurnDisplay(io.StringIO(), err).on_end(StoppedResponse("", limit), RunProgress())
+    TurnDisplay(io.StringIO(), err).on_end(gx.StoppedResponse("", limit), RunProgress())
     advised = re.split("[ =]", advise_on_limit(limit))[-1]
     assert err.getvalue().endswith(f"; allow more with /limits {limit.limit}={advised}\n")
 
@@ -347,6 +345,7 @@ def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
     assert "Proved: every run ends" in text
 
 
+@pytest.mark.medium
 def test_pages_of_runs_are_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +374,7 @@ def test_pages_of_runs_are_written(
     assert os.fsdecode(printed.getvalue()).splitlines()[-1] == str(page)
 
 
+@pytest.mark.medium
 @cases(("reply", "reason"), [(ValueError("broken"), "broken"), (KeyboardInterrupt(), "interrupted")])
 def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException, reason: str) -> None:
     session, page = Session([reply]), tmp_path / "run.html"

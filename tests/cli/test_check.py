@@ -13,8 +13,7 @@ import pytest
 from graphexec.cli.checking import print_report
 from graphexec.cli.terminal import clean
 from graphexec.draw.model.style import LIGHT
-from graphexec.verify import Certificate, check, verify
-from graphexec.verify.proof.findings import Finding
+from graphexec.verify import Certificate, Finding, check, verify
 from graphexec.verify.reports import Subject, subject_of
 from tests.cli.terminals import Terminal, command
 from tests.parameters import cases

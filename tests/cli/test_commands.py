@@ -96,6 +96,7 @@ def test_unknown_model_cannot_be_pulled() -> None:
     assert "use one of smollm2-135m-instruct" in ended.err
 
 
+@pytest.mark.medium
 @cases("of", ["", "run", "draw", "view", "models", "models list", "models pull", "check", "audit", "export", "diff"])
 def test_help_has_an_example_or_exit_codes(of: str) -> None:
     ended = command(*of.split(), "--help")
@@ -134,6 +135,7 @@ except SystemExit:
     return {*python(code).stdout.splitlines()[-1].split()}
 
 
+@pytest.mark.medium
 @cases("arguments", [[], ["-h"], ["--help"]])
 def test_first_help_loads_no_command(arguments: list[str]) -> None:
     modules = modules_of(*arguments)
@@ -143,6 +145,7 @@ def test_first_help_loads_no_command(arguments: list[str]) -> None:
     assert loaded == {"commands", "exit_codes", "startup", "terminal"}
 
 
+@pytest.mark.medium
 def test_version_and_help_of_run_load_nothing_heavy() -> None:
     modules = modules_of("--version")
     assert modules & HEAVY == set()
@@ -150,6 +153,7 @@ def test_version_and_help_of_run_load_nothing_heavy() -> None:
     assert modules_of("run", "--help") & {"httpx", "xllamacpp", "graphexec.models"} == set()
 
 
+@pytest.mark.medium
 def test_check_loads_neither_drawing_nor_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path, monkeypatch, {"machines_of_mine": MACHINES})
     modules = modules_of("check", "machines_of_mine.py:Company.executor")
@@ -163,6 +167,7 @@ def test_list_of_commands_has_first_lines_of_their_help(name: str) -> None:
     assert COMMANDS[name].summary == " ".join(load_command(name).help.partition("\n\n")[0].split())
 
 
+@pytest.mark.medium
 @cases("package", ["typer", "rich"])
 def test_missing_extra_is_one_line(package: str) -> None:
     ended = python(f"import sys; sys.modules[{package!r}] = None; from graphexec.cli import main; main()")
@@ -221,6 +226,7 @@ def help_of(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
     return ended.out
 
 
+@pytest.mark.medium
 @cases("name", ["", *LEAVES])
 def test_examples_name_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     shown = help_of(monkeypatch, name)
@@ -232,6 +238,7 @@ def test_examples_name_commands_and_options_that_exist(monkeypatch: pytest.Monke
             assert set(OPTION.findall(re.sub(r'"[^"]*"', "", rest))) <= options_of(tuple(of_command.split())), rest
 
 
+@pytest.mark.medium
 @cases("name", WITH_TARGETS)
 def test_help_says_that_the_file_of_a_target_is_run(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert "imported, and so run" in help_of(monkeypatch, name)
@@ -348,6 +355,7 @@ def test_one_piece_is_described_and_drawn(name: str, facts: Sequence[str]) -> No
     assert "Traceback" not in ended.out
 
 
+@pytest.mark.medium
 @cases("one", [one for one in find_pieces() if one.package == "graphexec"])
 def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
     """Its classes and its picture need a sample for the arguments that the function wants."""

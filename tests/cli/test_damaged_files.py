@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Snapshot, snapshot_of, tool
 from graphexec.actions import Steps
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import write
@@ -26,9 +26,7 @@ from graphexec.cli.records import load_recording
 from graphexec.draw import Recording, draw, recording_of, sequence_mermaid, timeline
 from graphexec.draw.page import html
 from graphexec.errors import GraphexecError, HistoryWarning
-from graphexec.kernel import Snapshot
 from graphexec.kernel.serialization import format_json
-from graphexec.kernel.snapshot import snapshot_of
 from graphexec.memory import FileHistory, SQLiteHistory, Turn
 from graphexec.messages import CompletionRequest
 from graphexec.models import FunctionModel, SQLiteCache, cached
@@ -326,6 +324,7 @@ def _flipped(document: bytes, chance: random.Random) -> bytes:
     return bytes(changed[: chance.choice((len(changed), chance.randrange(len(changed))))])
 
 
+@pytest.mark.medium
 @cases("kind", KINDS)
 def test_damaged_file_raises_our_errors(kind: str, tmp_path: Path) -> None:
     assert read_many(kind, 3 * KINDS[kind][2], 1, tmp_path) >= 0
@@ -338,6 +337,7 @@ def test_many_damaged_files_raise_our_errors(kind: str, tmp_path: Path) -> None:
     read_many(kind, -(-examples(10_000, 1_000) * KINDS[kind][2] // shares), 2, tmp_path)
 
 
+@pytest.mark.medium
 @cases("content", TEXTS)
 @cases("kind", [kind for kind in KINDS if not kind.startswith("cache")])
 def test_text_that_stops_a_reader_is_refused(kind: str, content: bytes, tmp_path: Path) -> None:

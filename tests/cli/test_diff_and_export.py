@@ -45,6 +45,7 @@ def test_differences_set_the_exit_code(arguments: list[str], code: int, lines: l
     assert lines == printed if lines is not LOST else {*lines} <= {*printed}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html", ".mmd", ".dot", ".md", ".txt"])
 def test_differences_are_drawn_to_a_file(folder: Path, suffix: str) -> None:
     pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")

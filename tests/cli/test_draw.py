@@ -45,6 +45,7 @@ def test_draw_takes_graphs_and_executors(folder: Path, target: list[str]) -> Non
     assert "Proved: every run ends" in draw(PROVED, "mermaid")
 
 
+@pytest.mark.medium
 @cases(("suffix", "how"), SUFFIXES.items())
 def test_file_suffix_sets_the_format(folder: Path, suffix: str, how: str) -> None:
     assert command("draw", "-o", f"machine{suffix}") == Ended(0, "", "")
@@ -68,6 +69,7 @@ def test_png_is_written_to_pipes_only() -> None:
     assert piped.stdout.startswith(b"\x89PNG")
 
 
+@pytest.mark.medium
 def test_runs_are_drawn_over_their_machine(folder: Path) -> None:
     drawn = command("draw", "--run", TRACE, "--format", "svg").out
     edges = {}
@@ -156,6 +158,7 @@ def test_drawing_errors_are_one_line_and_exit_2(folder: Path, arguments: list[st
     assert expected in refused("draw", *arguments)
 
 
+@pytest.mark.medium
 def test_missing_graphviz_is_one_line() -> None:
     lacking = "import sys; sys.modules['pygraphviz'] = None; sys.argv[1:] = ['draw', '--format', 'svg']"
     ended = python(f"{lacking}\nfrom graphexec.cli import main; main()")

@@ -158,6 +158,7 @@ def test_every_format_is_written_in_every_locale(encoding: str) -> None:
 PICTURES = ("svg", "html", "mermaid", "mermaid-state", "dot", "markdown", "png")
 
 
+@pytest.mark.medium
 @cases(
     "command", [*(("draw", one, 0) for one in PICTURES), *(("check", one, None) for one in ("json", "sarif", "github"))]
 )
@@ -180,6 +181,7 @@ def test_files_are_utf_8_in_every_locale(file: str) -> None:
     assert "wähle" in contents[0]
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("traced")
 def test_path_of_a_page_is_that_of_the_file_system() -> None:
     code, out, _ = in_locale("ascii", "view", "spur.jsonl", "--no-open", "-o", "größe.html")

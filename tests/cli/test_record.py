@@ -53,6 +53,7 @@ def timeless(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in ("began", "time", "heartbeat")}
 
 
+@pytest.mark.medium
 def test_record_is_the_json_output(file: Path) -> None:
     ended, printed = run(SOLVED, "--record", str(file)), run(SOLVED, "--json")
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
@@ -65,6 +66,7 @@ def test_record_is_the_json_output(file: Path) -> None:
     assert (read(file)[0]["heartbeat"], "heartbeat" in both[0]) == (2, False)
 
 
+@pytest.mark.medium
 def test_file_is_written_from_the_beginning(tmp_path: Path, file: Path) -> None:
     with serving(SOLVED) as server:
         ended = command(*asking(server, "--record", str(tmp_path)))

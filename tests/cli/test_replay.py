@@ -116,6 +116,7 @@ def test_built_in_agent_goes_on_as_it_was_made() -> None:
     assert (start["limits"]["iterations"], start["agent"], result["output"]) == (4, "tool_calling", "It is odd.")
 
 
+@pytest.mark.medium
 def test_calls_and_instructions_may_change() -> None:
     with serving([*SOLVED, "It is 6."]) as server:
         record_built_in(server)
@@ -142,6 +143,7 @@ def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, opti
     assert '"from a file"' in ended.out
 
 
+@pytest.mark.medium
 def test_ended_and_interrupted_runs_go_on() -> None:
     record("mine.py:failing", code=1)
     again = replay("mine.py:failing")
@@ -180,6 +182,7 @@ def test_interrupted_replay_has_a_result() -> None:
 OWN = "mine.py:executor"
 
 
+@pytest.mark.medium
 @cases(
     ("options", "message"),
     [

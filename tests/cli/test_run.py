@@ -116,6 +116,7 @@ TRACED: list[tuple[list[Reply], list[str], str, list[str]]] = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("tools")
 @cases(("replies", "options", "answer", "parts"), TRACED)
 def test_trace_is_beside_the_answer(replies: list[Reply], options: list[str], answer: str, parts: list[str]) -> None:
@@ -125,6 +126,7 @@ def test_trace_is_beside_the_answer(replies: list[Reply], options: list[str], an
         assert part in ended.err
 
 
+@pytest.mark.medium
 def test_answer_stands_alone_or_between_trace_and_cost() -> None:
     assert run(SOLVED, "--quiet") == Ended(0, "37 * 48 is 1776.\n", "")
     apart = run(SOLVED)
@@ -137,6 +139,7 @@ def test_answer_stands_alone_or_between_trace_and_cost() -> None:
     assert "\n\n37 * 48 is 1776.\n\n2 iterations" in together
 
 
+@pytest.mark.medium
 def test_tools_may_print_and_fail(tools: str) -> None:
     answer = answer_text("\x1b]0;owned\x07[red]1776[/red]\x9b2J \x1b[1mbold\x1b[0m\r\u202e")
     ended = run([tool_call_text("shout"), answer], *use("shout"))
@@ -175,6 +178,7 @@ def test_native_tool_calls_are_traced() -> None:
     assert len(re.findall(r"calculator (?:under 1 ms|\d+ ms|\d\.\d\d s): 2", ended.err)) == 2
 
 
+@pytest.mark.medium
 @cases(
     ("option", "limit"),
     [
@@ -193,6 +197,7 @@ def test_limit_stops_the_run_without_an_answer(option: str, limit: str) -> None:
     assert f"allow more with {option.partition('=')[0]}" in ended.err
 
 
+@pytest.mark.medium
 def test_deadline_cuts_a_blocked_tool(tools: str) -> None:
     with serving([tool_call_text("wait")]) as server:
         ended = program(*asking(server, *use("wait"), "--max-seconds", "0.3"), cwd=Path(tools).parent)
@@ -208,6 +213,7 @@ def test_debug_shows_the_traceback(part: str) -> None:
     assert part in ended.err
 
 
+@pytest.mark.medium
 def test_json_has_one_valid_record_per_event(tools: str) -> None:
     ended = run(SOLVED, "--json")
     trace = records(ended)
@@ -233,6 +239,7 @@ def test_json_has_one_valid_record_per_event(tools: str) -> None:
     assert ended.out.isascii()
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("tools")
 @cases(
     ("options", "code", "status"),
@@ -299,6 +306,7 @@ NOWHERE = ["--base-url", "http://127.0.0.1:9/v1", "--retries", "0"]
 SECRET = ["--base-url", "http://me:password@127.0.0.1:9/v1", "--retries", "0"]
 
 
+@pytest.mark.medium
 @cases(
     ("options", "fact"),
     [
@@ -345,6 +353,7 @@ def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.medium
 def test_ctrl_c_is_recorded() -> None:
     with serving(PENDING) as server, Program(*asking(server, "--json")) as running:
         assert server.waiting.wait(PATIENCE)
@@ -370,6 +379,7 @@ def test_ctrl_c_ends_a_download(tmp_path: Path) -> None:
         assert "Traceback" not in ended.err
 
 
+@pytest.mark.medium
 @cases("pipe", ["graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true"])
 def test_closed_pipe_prints_no_error(pipe: str) -> None:
     with serving(SOLVED) as server:
@@ -391,6 +401,7 @@ def test_closed_pipe_prints_no_error(pipe: str) -> None:
     assert (code, expected) == (141, b"")
 
 
+@pytest.mark.medium
 def test_ascii_terminal_loses_nothing() -> None:
     converting = tool_call_text("convert_units", value=98.6, from_unit="F", to_unit="C")
     with serving([converting, answer_text("37 °C → warm")]) as server:

@@ -57,6 +57,7 @@ def last_prompt(server: talk.Conversation) -> str:
     return json.dumps(server.asked[-1]["messages"])
 
 
+@pytest.mark.medium
 @cases("agent", get_args(AgentName))
 def test_every_agent_calls_a_tool_and_answers(agent: str) -> None:
     ended = run(SAYS[agent], "--agent", agent)
@@ -65,6 +66,7 @@ def test_every_agent_calls_a_tool_and_answers(agent: str) -> None:
     assert "1 tool call" in ended.err
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("agent", REMEMBERING)
 def test_memory_continues_a_conversation(agent: str) -> None:
     _, answer = SAYS[agent]
@@ -77,6 +79,7 @@ def test_memory_continues_a_conversation(agent: str) -> None:
     assert turns == ["I am Ada.", "Who am I?"]
 
 
+@pytest.mark.medium
 def test_prompt_lacks_trimmed_steps_and_other_runs() -> None:
     with serving([TALKED, TALKED]) as server:
         for question in ("I am Ada.", "Who am I?"):
@@ -99,6 +102,7 @@ def test_cache_answers_repeated_requests() -> None:
     assert "2 model calls · 1 tool call · 0 tokens" in second.err
 
 
+@pytest.mark.medium
 @cases(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
 def test_retries_option_limits_requests(options: list[str], code: int) -> None:
     with serving([talk.REFUSAL, talk.REFUSAL, "It is 1776."]) as server:
@@ -178,6 +182,7 @@ def test_result_is_recorded_if_saving_memory_fails(limited: tuple[str, ...], rea
     assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
 
 
+@pytest.mark.medium
 @cases("options", [[], ["--quiet"]])
 @cases("limited", [(), LAST_WORD])
 def test_answer_is_printed_if_saving_memory_fails(options: list[str], limited: tuple[str, ...]) -> None:
@@ -202,6 +207,7 @@ def test_ctrl_c_during_save_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) ->
     assert "Interrupted at save_memory, after 0 steps" in ended.err
 
 
+@pytest.mark.medium
 @cases("agent", SAYS)
 def test_every_agent_answers_instead_of_a_repeat(agent: str) -> None:
     called, answer = SAYS[agent]

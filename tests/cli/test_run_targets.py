@@ -128,6 +128,7 @@ OWN = ["mine.py:executor", "q"]
 TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
 
 
+@pytest.mark.medium
 @cases(
     ("arguments", "expected"),
     [
@@ -178,12 +179,14 @@ def ask(*arguments: str) -> str:
     return str(server.asked[0]["messages"][-1]["content"])
 
 
+@pytest.mark.medium
 @cases("question", ["mine.py", "What does mine.py:executor do?", "ollama:qwen3", "see mine.py"])
 def test_one_argument_that_names_no_executor_is_a_question(question: str) -> None:
     Path("mine.py").unlink(missing_ok=True)
     assert ask(question) == question
 
 
+@pytest.mark.medium
 def test_question_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal())
     ended = command("run", "mine.py:executor")

@@ -228,6 +228,7 @@ def _wait(ready: Any) -> None:
 # ---- the file of --record
 
 
+@pytest.mark.medium
 def test_file_is_written_by_one_run(file: Path) -> None:
     with serving(SOLVED) as server, open_for_writing(file) as out:
         print("the first run", file=out)
@@ -271,6 +272,7 @@ def test_files_of_a_run_are_private(file: Path, tmp_path: Path) -> None:
     assert {"trace.jsonl", "cache", "talk.jsonl", "view.html", "view.txt", "view.mmd", "run.svg"} <= {*modes}
 
 
+@pytest.mark.medium
 def test_files_of_earlier_runs_are_kept(file: Path, tmp_path: Path) -> None:
     file.touch()
     file.chmod(0o640)

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from graphexec.cli.startup import enter
-from graphexec.draw import Recording, compare_runs
+from graphexec.draw import Recording, compare_runs, sequence_mermaid, timeline
 from graphexec.draw.page import html
-from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.timeline import timeline
 from tests.cli.terminals import Ended, Program, command, program, refused
 from tests.cli.traced import TRACE, make_executor, record_run
 from tests.live.readers import fetch
@@ -70,6 +68,7 @@ def test_page_may_be_opened(folder: Path, visited: list[str], monkeypatch: pytes
     assert command("view", TRACE, "-o", "run.html") == Ended(0, "run.html\n", error)
 
 
+@pytest.mark.medium
 def test_run_is_printed_as_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert command("view", TRACE, "--timeline").out == timeline(RECORDING)
     assert command("view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
@@ -81,6 +80,7 @@ def test_run_is_printed_as_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert command("view", "-", "--sequence").out == sequence_mermaid(RECORDING)
 
 
+@pytest.mark.medium
 def test_two_traces_make_one_page(folder: Path, visited: list[str]) -> None:
     (folder / "sub").mkdir()
     other = record_run("not a reply")
@@ -91,6 +91,7 @@ def test_two_traces_make_one_page(folder: Path, visited: list[str]) -> None:
     assert (folder / "both.html").read_text(encoding="utf-8") == page
 
 
+@pytest.mark.medium
 def test_folder_makes_one_page(folder: Path, visited: list[str]) -> None:
     (folder / "cut.jsonl").write_text(RECORDED[:-40], encoding="utf-8")
     (folder / "notes.jsonl").write_text('{"role": "user"}\n', encoding="utf-8")

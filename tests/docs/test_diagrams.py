@@ -44,6 +44,7 @@ def test_the_index_shows_every_machine() -> None:
             assert f"| {edge.outcome.__name__} |" in index.replace("`", "")
 
 
+@pytest.mark.medium
 def test_a_changed_edge_changes_every_picture() -> None:
     last = AGENT_EXECUTOR.edges[-1]
     others = (*AGENT_EXECUTOR.edges[:-1], Edge(last.source, last.outcome, "plan"))

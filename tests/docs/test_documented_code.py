@@ -56,6 +56,7 @@ def run_block(example: CodeExample, names: dict[str, Any], eval_example: EvalExa
     return ""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_print_what_the_page_shows(
     page: Path,

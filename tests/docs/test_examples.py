@@ -191,6 +191,7 @@ def run(example: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("example", mark_except(PRINTED, "plan_and_execute"))
 def test_it_prints_what_it_is_known_to_print(example: str) -> None:
     assert run(example) == PRINTED[example]

@@ -7,6 +7,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.parameters import cases
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +89,7 @@ def check(name: str, words: list[str]) -> None:
             assert program in OTHERS, f"{program} is not checked; add it to this test"
 
 
+@pytest.mark.medium
 @cases("name", BLOCKS)
 def test_shell_block_is_valid(name: str) -> None:
     commands = BLOCKS[name]

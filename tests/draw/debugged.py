@@ -11,9 +11,8 @@ from typing import Any
 import graphexec as gx
 from graphexec.draw import Recording, recording_of
 from graphexec.executor import Observed
-from graphexec.executor.plugging import Piece
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
-from graphexec.nodes import sub_agent
+from graphexec.nodes import Piece, sub_agent
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, final
 
-from graphexec import AgentFinish, Graph, StoppedResponse
+from graphexec import AgentFinish, Effect, Graph, StoppedResponse
 from graphexec.effects import AskHuman, CallModel
 from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready
-from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import check_table
 from graphexec.kernel.node import Edge, Node
 

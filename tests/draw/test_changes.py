@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from graphexec import Limits
+from graphexec import InputError, Limits
 from graphexec.draw import draw, picture_of, save
 from graphexec.draw.model.changes import picture_of_changes
 from graphexec.draw.model.picture import Picture, legend_of
-from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.verify import diff
 from tests.draw.debugged import stopped_run
@@ -97,6 +96,7 @@ def test_every_format_has_signs_without_colour(how: str) -> None:
         assert any(f"{sign} {word}" in drawn for word in ("revise", "polish", "added", "removed"))
 
 
+@pytest.mark.medium
 @cases(
     "how, part",
     [
@@ -111,6 +111,7 @@ def test_removed_parts_are_red_and_dashed(how: str, part: str, tmp_path: Path) -
     assert save(difference, tmp_path / "changes.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.medium
 @cases("one, other", [(incomplete_diamond(), WRITER), (WRITER, incomplete_diamond())])
 def test_unfinished_tables_are_compared(one: Any, other: Any) -> None:
     assert draw(diff(one, other), "svg").startswith("<svg")

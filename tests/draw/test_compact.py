@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
+from graphexec import AgentExecutor, InputError, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw import Recording, recording_of
 from graphexec.draw.page.bundle import bundle
 from graphexec.draw.page.encoding import page_records, readable
@@ -19,7 +19,6 @@ from graphexec.draw.runs import compact
 from graphexec.draw.runs.compact import RecordEncoder
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.lines import TraceReader, TraceWriter
-from graphexec.errors import InputError
 from graphexec.live import serving
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
@@ -235,6 +234,7 @@ def payload(recording: Recording) -> int:
     )
 
 
+@pytest.mark.medium
 @cases("kind", ["tool_calling", "react"])
 def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
     recording = recorded(200, kind)

@@ -19,8 +19,7 @@ from graphexec.draw import Fork, Recorder, Recording, compare_runs, fork, record
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Image, ModelReply, Reasoning, ToolCall, Usage
 from graphexec.models import Price, ScriptedModel, priced
-from graphexec.nodes import approve_tools, guard_input, guard_output, map_agents, sub_agent
-from graphexec.nodes.approvals import Review, ReviewCall
+from graphexec.nodes import Review, ReviewCall, approve_tools, guard_input, guard_output, map_agents, sub_agent
 from graphexec.testing.clock import on_loop_time
 from graphexec.testing.scripts import AgentScript
 from graphexec.testing.strategies import agent_scripts

@@ -69,6 +69,7 @@ def page_of(result: gx.RunResult, folder: Path) -> str:
     return result.draw(folder / "run.html").read_text()
 
 
+@pytest.mark.medium
 @cases(
     "show, labels",
     [

@@ -122,12 +122,14 @@ def laid_out(name: str) -> tuple[Picture, Layout]:
     return picture, lay_out(picture)
 
 
+@pytest.mark.medium
 def test_sides_differ_at_most_threefold(name: str) -> None:
     _, layout = laid_out(name)
     assert 1 / 3 <= layout.width / layout.height <= 3
     assert max(layout.width, layout.height) < 3_000
 
 
+@pytest.mark.medium
 def test_boxes_and_labels_do_not_overlap(name: str) -> None:
     _, layout = laid_out(name)
     places = [*layout.boxes, layout.start, *([layout.finish] if layout.finish else [])]
@@ -163,12 +165,14 @@ def test_frames_hold_their_nodes_only(name: str) -> None:
             assert frame.overlaps(place) == (box.path == path), f"{box.name} and the frame of {path}"
 
 
+@pytest.mark.medium
 def test_layout_is_deterministic(name: str) -> None:
     _, layout = laid_out(name)
     lay_out.cache_clear()
     assert laid_out(name)[1] == layout
 
 
+@pytest.mark.medium
 def test_only_a_long_chain_reads_in_columns() -> None:
     picture, layout = laid_out("chain")
     columns = sorted({place.x for place in layout.boxes})

@@ -53,6 +53,7 @@ def test_loops_are_red_and_their_paths_orange() -> None:
     assert not any(box.mark for box in only.boxes)
 
 
+@pytest.mark.medium
 def test_missing_nodes_are_drawn() -> None:
     nodes = [node for node in WRITER if node.name != "revise"]
     lacking: Graph[object, object] = Graph(nodes, WRITER.edges, WRITER.start)

@@ -75,6 +75,7 @@ def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
 
 
+@pytest.mark.medium
 @cases("value, fact", [(scripted("x", max_iterations=7), "costs 1 of 7 iterations"), (AGENT_EXECUTOR, "plan")])
 def test_picture_is_shown_with_its_limits(value: Any, fact: str) -> None:
     bundle = shown(value)
@@ -105,6 +106,7 @@ def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -
     assert text.endswith("10 edges are too many for a picture here; write it to a file with .draw('flow.svg')")
 
 
+@pytest.mark.medium
 def test_result_shows_its_page_in_a_sandbox() -> None:
     result = scripted("Four.").run("2 + 2?")
     bundle = shown(result)

@@ -109,6 +109,7 @@ def data_text(page: str) -> str:
     return str(found)
 
 
+@pytest.mark.medium
 def test_data_are_the_records_in_their_own_script_element(answered_run: Recording) -> None:
     page = draw_page(answered_run)
     data = json.loads(data_text(page))
@@ -120,6 +121,7 @@ def test_data_are_the_records_in_their_own_script_element(answered_run: Recordin
     assert not set("<>&") & set(data_text(page))
 
 
+@pytest.mark.medium
 def test_policy_allows_only_the_page_script_and_style(answered_run: Recording) -> None:
     def hashed(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
@@ -135,6 +137,7 @@ def test_policy_allows_only_the_page_script_and_style(answered_run: Recording) -
     assert "connect-src 'self'" in html(answered_run.machine, live="events")
 
 
+@pytest.mark.medium
 def test_page_is_escaped_and_names_no_address() -> None:
     page = draw_page(record(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
     [title] = re.findall(r"<title>(.*?)</title>\n<link", page, re.DOTALL)

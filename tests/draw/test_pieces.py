@@ -103,6 +103,7 @@ def test_machine_without_pieces_has_one_view(name: Any) -> None:
     assert draw(plugged(), name, pieces="badges") == draw(plugged(), name, pieces="boxes")
 
 
+@pytest.mark.medium
 @cases("how, view", product(["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"], ["boxes", "badges"]))
 def test_every_format_names_every_piece(how: str, view: Any) -> None:
     drawn = draw(ALL, how, pieces=view)

@@ -405,6 +405,7 @@ def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
     assert "10 transitions (4*iterations + 2)" in drawn(AGENT_EXECUTOR, limits=gx.Limits(iterations=2))
 
 
+@pytest.mark.medium
 @cases(
     "suffix, begins",
     [

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
-from graphexec.draw import Recorder, Recording
+from graphexec.draw import Recorder, Recording, sequence_mermaid
 from graphexec.draw.model.text import sanitize_line
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import format_effect, format_reply
-from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Exhausted, Perform

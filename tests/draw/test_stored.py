@@ -76,6 +76,7 @@ def test_records_are_added_while_others_are_read_and_copied() -> None:
         assert again == before
 
 
+@pytest.mark.medium
 def test_threads_read_what_another_one_adds() -> None:
     records = StoredRecords()
     wrong: list[list[int]] = []

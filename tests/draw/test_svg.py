@@ -18,14 +18,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 
-from graphexec import END
+from graphexec import END, Graph, Limits
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.label_layout import clashes
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import Graph, Limits
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import EVERY_LOOK, HOSTILE, ring, with_marks, with_run
 from tests.parameters import cases, examples
@@ -140,6 +139,7 @@ def holds(machine: Graph[Any, Any], drawing: str) -> None:
         assert away(tip, drawn.nodes[edge.target]) < NEAR, f"{title} ends elsewhere"
 
 
+@pytest.mark.medium
 @by_machine
 def test_edges_connect_source_and_target(name: str) -> None:
     holds(ALL[name], drawing_of(name))
@@ -158,6 +158,7 @@ def test_edges_of_many_random_machines_connect(machine: Graph[Any, Any]) -> None
     holds(machine, svg(picture_of(machine)))
 
 
+@pytest.mark.medium
 @by_machine
 def test_labels_are_free_and_near_their_line(name: str) -> None:
     picture = picture_of(verdict_on(name))
@@ -202,6 +203,7 @@ def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Graph[Any, An
     assert smallest_text(svg(with_run(picture_of(machine.verify())))) >= 9
 
 
+@pytest.mark.medium
 def test_labels_of_fifty_nodes_avoid_nodes() -> None:
     names = [f"step_{number}" for number in range(50)]
     following = zip(names, [*names[1:], END.name], strict=True)
@@ -237,6 +239,7 @@ def test_legend_describes_a_machine(name: str) -> None:
     explained(drawing_of(name))
 
 
+@pytest.mark.medium
 @cases("picture", [EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK)])
 def test_legend_describes_a_picture(picture: Picture) -> None:
     explained(svg(picture))
@@ -252,6 +255,7 @@ def test_caption_states_the_bound(name: str) -> None:
     assert f"{number:,g} transitions" in sentence
 
 
+@pytest.mark.medium
 @cases(
     "drawing, end",
     [
@@ -289,12 +293,14 @@ def test_nonterminating_loops_are_red(name: str) -> None:
     assert coloured == {"red": (loops | faults) & table, "orange": (ways - loops - faults) & table}
 
 
+@pytest.mark.medium
 def test_refuted_machine_has_a_red_loop() -> None:
     drawing = drawing_of("UNMETERED_RETRY")
     assert len(re.findall('class="edge[a-z ]* red"', drawing)) > 1
     assert captioned(drawing)[0].startswith("Refuted.")
 
 
+@pytest.mark.medium
 @cases("hostile", HOSTILE)
 def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     picture = ring((hostile or "a", 'in}"\\.ner', "b"), (hostile,))
@@ -320,6 +326,7 @@ def test_drawing_is_deterministic_across_processes() -> None:
         assert drawn == format(AGENT_EXECUTOR, "svg")
 
 
+@pytest.mark.medium
 def test_png_has_twice_the_svg_size() -> None:
     drawing = svg(picture_of(AGENT_EXECUTOR))
     root = ET.fromstring(drawing)
@@ -329,6 +336,7 @@ def test_png_has_twice_the_svg_size() -> None:
     assert list(struct.unpack(">II", image[16:24])) == pytest.approx(size, abs=1)
 
 
+@pytest.mark.medium
 @cases("kind", ["title", "faint", "label"])
 def test_png_has_text_without_system_fonts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resvg_py = pytest.importorskip("resvg_py", reason="resvg is missing: pip install resvg-py")

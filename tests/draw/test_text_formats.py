@@ -143,6 +143,7 @@ NAMES = (
 )
 
 
+@pytest.mark.medium
 @every_format
 def test_any_name_can_be_read_back(how: str) -> None:
     picture = ring(NAMES)
@@ -172,6 +173,7 @@ def test_mermaid_has_only_br_and_b_tags(write: Callable[[Picture], str]) -> None
     assert not re.search(r"%%\{|direction\s", text.partition("\n---\n")[2])
 
 
+@pytest.mark.medium
 def test_every_look_has_a_name_a_cluster_and_a_shape() -> None:
     names = ["ask_model", "call", "ask_person", "ask_world", "inner.deep.do", "inner.decide", "inner.deep.missing"]
     expected = {f"n{number}": name for number, name in enumerate(names)}
@@ -232,6 +234,7 @@ def test_every_format_shows_budgets_and_resets(how: str) -> None:
     assert text.count("resets revisions") == 1
 
 
+@pytest.mark.medium
 @every_format
 def test_missing_nodes_and_edges_are_noticed(how: str) -> None:
     nodes = [node for node in WRITER if node.name != "revise"]

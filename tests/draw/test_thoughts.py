@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, RunResult, create_react_agent, create_tool_calling_agent
+from graphexec import AgentExecutor, InputError, RunResult, create_react_agent, create_tool_calling_agent
 from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.cli.runs.trace import TracePrinter
 from graphexec.draw import Recorder, Recording, compare_runs, recording_of, sequence_mermaid, timeline
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.visits import unread_text, visits_of
-from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models import ScriptedModel
 from tests.draw.browser import Pages, press
@@ -58,6 +57,7 @@ def test_diagrams_show_the_beginning_of_the_reasoning(thoughtful: Recording, pla
     assert "reasoning" not in sequence_mermaid(plain)
 
 
+@pytest.mark.medium
 def test_page_has_the_reasoning_but_not_its_data(thoughtful: Recording) -> None:
     page = html(thoughtful.machine, thoughtful)
     assert LONG[:-1] in page

@@ -16,8 +16,6 @@ from graphexec.draw import Recorder, Recording, sequence_mermaid, timeline
 from graphexec.draw.model.text import count_cells, pad, truncate
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError
-from graphexec.kernel import ITERATIONS
 from graphexec.runtime import make_run_context, stream
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import (
@@ -159,7 +157,7 @@ time: model 99%, tools 1%, machine 0%
     # Very long times fit the width, too.
     long = record_events(*echoed(), gx.Entered("plan", None, gx.Spent(seconds=3.2e9)))
     assert max(map(len, timeline(long, width=40).splitlines())) == 40
-    with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
+    with pytest.raises(gx.InputError, match="width=39 is too small for a row; pass 40 or more"):
         timeline(long, width=39)
     assert timeline(record_events()).splitlines()[1:] == ["", "still running"]
     # Columns align for wide characters.
@@ -231,7 +229,7 @@ def test_nested_runs_are_counted_at_their_call() -> None:
 
 def three_entries() -> Recording:
     """Record a run in which each visit consumes an iteration and its edge resets them."""
-    ways = gx.on(Left, countdown, resets=[ITERATIONS]) | gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)
+    ways = gx.on(Left, countdown, resets=[gx.ITERATIONS]) | gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)
     machine, limits = gx.graph(gx.edges(countdown, ways), start=countdown), gx.Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
     list(map(recorder, stream(machine, Left(3), make_run_context({}, limits=limits))))

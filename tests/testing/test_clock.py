@@ -13,8 +13,7 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, RunResult, create_react_agent, tool
 from graphexec.kernel.meters import GRACE
-from graphexec.testing import ScriptedModel, ScriptExhaustedError
-from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
+from graphexec.testing import ScriptedModel, ScriptExhaustedError, VirtualClock, loop_time, on_loop_time, run_virtually
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
 from graphexec.tools import AnyTool

@@ -14,7 +14,6 @@ import pytest
 
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, ParseError
 from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing.own_code import watchdog
@@ -46,6 +45,7 @@ def deciding(decide: Callable[[Any, Any], Any], *tools: AnyTool, **settings: Any
     return gx.AgentExecutor(agent=decide, tools=tools or [add], **settings)
 
 
+@pytest.mark.medium
 def test_tools_are_called_with_what_fits() -> None:
     seen: list[int] = []
 
@@ -68,6 +68,7 @@ def test_tools_are_called_with_what_fits() -> None:
     verify_termination(executor_of(greet), context=User("Ann"), examples=5)
 
 
+@pytest.mark.medium
 @cases("as_messages", [True, False])
 def test_a_memory_may_remember(as_messages: bool) -> None:
     agent = gx.create_tool_calling_agent(ScriptedModel([]), [add])
@@ -79,6 +80,7 @@ def test_a_memory_may_remember(as_messages: bool) -> None:
     verify_termination(made, examples=5)
 
 
+@pytest.mark.medium
 def test_stateful_tools_may_remember() -> None:
     numbers = itertools.count()
 
@@ -97,6 +99,7 @@ class User:
     name: str
 
 
+@pytest.mark.medium
 def test_failures_of_observers_and_scripts_are_named() -> None:
     def count(event: object) -> None:
         raise KeyError(type(event).__name__)
@@ -138,7 +141,7 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
     ],
 )
 def test_invalid_option_is_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(InputError, match=text):
+    with pytest.raises(gx.InputError, match=text):
         verify_termination(executor_of(add), examples=1, **options)
 
 
@@ -185,6 +188,7 @@ def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
 
 
 # A busy machine may let a thread wait for its turn while it is looked at.
+@pytest.mark.medium
 @cases("looks_without_a_turn", [0, 8])
 def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     turns, looks, used_time = [0], itertools.count(), watchdog._used_time  # pyright: ignore[reportPrivateUsage]
@@ -226,6 +230,7 @@ def test_code_that_sleeps_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
     assert raised == []
 
 
+@pytest.mark.medium
 def test_hang_in_a_library_names_the_users_line() -> None:
     spin = library("library", "def spin(done):\n    while not done():\n        pass\n")["spin"]
     turns = itertools.count()
@@ -237,6 +242,7 @@ def test_hang_in_a_library_names_the_users_line() -> None:
         run_watched(decide)
 
 
+@pytest.mark.medium
 def test_nested_runs_within_a_set_limit_pass() -> None:
     inner = deciding(lambda steps, inputs: DONE if steps else ADDING, max_iterations=3)
 
@@ -253,6 +259,7 @@ def test_nested_runs_within_a_set_limit_pass() -> None:
     verify_termination(executor_of(inner.as_tool("helper", "Helps.")), examples=5)
 
 
+@pytest.mark.medium
 @cases(
     ("finish", "memory"),
     [
@@ -266,6 +273,7 @@ def test_a_run_that_only_answers_passes(finish: gx.AgentFinish, memory: SummaryM
     verify_termination(gx.AgentExecutor(agent=lambda steps, inputs: finish, tools=[], memory=memory), examples=3)
 
 
+@pytest.mark.medium
 def test_allowed_error_ends_a_run() -> None:
     """A wait of eight virtual seconds is not repeated in a sync run, even if the run fails."""
 
@@ -278,5 +286,5 @@ def test_allowed_error_ends_a_run() -> None:
     pondering = gx.AgentAction("ponder", {"text": "a"})
     agent = deciding(lambda steps, inputs: DONE if len(steps) > 1 else pondering, ponder, handle_tool_errors="raise")
     with Stopwatch() as watch:
-        verify_termination(agent, examples=5, raises=(KeyError, ParseError))
+        verify_termination(agent, examples=5, raises=(KeyError, gx.ParseError))
     assert watch.elapsed < watch.extend(8)

@@ -89,6 +89,7 @@ CHECKS = ("proof", "certificate", "exhaustive", "adversarial")
 PROVED = "agent_executor PROVED: at most 14 transitions = 4?iterations + 2; 3 model calls; 12 tool calls"
 
 
+@pytest.mark.medium
 def test_marked_function_becomes_tests(pytester: pytest.Pytester) -> None:
     output = run(pytester, AGENT, options="-v", passed=4)
     assert re.findall(r"::(\S+) PASSED", output) == [f"agent_executor[{check}]" for check in CHECKS]
@@ -156,6 +157,7 @@ REPORTS: list[tuple[str, str, list[str], dict[str, int]]] = [
 ]
 
 
+@pytest.mark.medium
 @cases(("text", "options", "lines", "outcomes"), REPORTS)
 def test_machine_or_mistake_is_reported(
     pytester: pytest.Pytester, text: str, options: str, lines: list[str], outcomes: dict[str, int]
@@ -163,6 +165,7 @@ def test_machine_or_mistake_is_reported(
     run(pytester, text, options=options, lines=lines, **outcomes)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("returned", "message"), [("None", "None"), ("7", "7, of int")])
 def test_non_machine_is_reported_once(pytester: pytest.Pytester, returned: str, message: str) -> None:
     output = run(pytester, f"{MARK}\ndef agent():\n    return {returned}\n", options="-r N", failed=4)
@@ -209,6 +212,7 @@ CRASHING = """
 """
 
 
+@pytest.mark.medium
 def test_raising_node_fails_without_traceback(pytester: pytest.Pytester) -> None:
     path = "plan --Replied--> parse, parse --Acted--> approve; the world replies calls *, replies no"
     remedy = "raised at *test_mine.py:*; let no node raise it, or pass raises=(KeyError,)"
@@ -223,6 +227,7 @@ def test_raising_node_fails_without_traceback(pytester: pytest.Pytester) -> None
 TAKEN = "STRICT_AGENT_EXECUTOR: 2 of 9 edges taken"
 
 
+@pytest.mark.medium
 def test_untaken_edges_are_reported(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if a script had been run in this process: what README blocks leave behind, say.
     left_over = AgentExecutor(agent=print, tools=[])
@@ -241,6 +246,7 @@ def test_edges_taken_only_by_checks_are_listed(pytester: pytest.Pytester) -> Non
     run(pytester, FINISHING, marked, options="--graphexec-cov", lines=lines)
 
 
+@pytest.mark.medium
 def test_untaken_edges_are_drawn_grey(pytester: pytest.Pytester) -> None:
     lines = ["no run of any graph was seen"]
     run(pytester, "def test_nothing(): pass", options="--graphexec-cov", lines=lines)
@@ -260,6 +266,7 @@ def output_of(program: str) -> list[str]:
     return ended.stdout.splitlines()
 
 
+@pytest.mark.medium
 def test_imports_are_few() -> None:
     program = "import sys, pytest, graphexec; before = {*sys.modules}; import graphexec.testing.plugin; "
     loaded = output_of(f"{program}print(*sorted({{*sys.modules}} - before))")

@@ -113,6 +113,7 @@ def test_node_with_custom_effects_keeps_the_promise() -> None:
     assert verdict.bounds.transitions.form == "5*iterations + 2"
 
 
+@pytest.mark.medium
 def test_machine_without_values_or_proof_is_refused() -> None:
     with pytest.raises(InputError, match=re.escape("pass replies={Fetch: [...]}")):
         verify_termination(looking_up())
@@ -159,6 +160,7 @@ WRITER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(gx.edges(improve, gx.on(Dr
 PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(gx.edges(publish, ENDS), start=publish)
 
 
+@pytest.mark.medium
 def test_nodes_may_ask_but_not_endlessly() -> None:
     replies: dict[Any, Any] = {gx.AskHuman: ["yes", "no", "perhaps"]}
     with pytest.raises(AssertionError, match="insist asks for AskHuman 100 times in one visit"):
@@ -192,6 +194,7 @@ def test_node_exception_shows_the_replies() -> None:
     assert "attack=turns=(calls several)" in notes
 
 
+@pytest.mark.medium
 def test_node_exception_is_found_unless_allowed() -> None:
     with pytest.raises(AssertionError) as raised:
         verify_termination(careless_executor(), examples=1)
@@ -234,6 +237,7 @@ def lying(acted: Acted) -> Acted:
     return LimitReached(acted.run, gx.Exhausted("iterations", 1, 1))  # type: ignore[return-value]  # pyright: ignore
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("as_found")
 @cases(
     ("body", "routes", "found"),
@@ -374,6 +378,7 @@ def test_without_a_defect_nothing_is_found() -> None:
     verify_termination(short_lived(), examples=25)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("as_found")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_of_the_engine_is_found(defect: str) -> None:
@@ -382,6 +387,7 @@ def test_a_defect_of_the_engine_is_found(defect: str) -> None:
         verify_termination(short_lived(), examples=25)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("as_found")
 def test_waiting_for_a_stubborn_call_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphexec.runtime.tasks.GRACE", 3.0)
@@ -400,6 +406,7 @@ TestGraph = executor_machine(WRITER, start=Draft("so"))
 TestOrders = pytest.mark.medium(executor_machine(ORDERS, start=Order(), limits=FIVE, replies=PAID))
 
 
+@pytest.mark.medium
 @cases("defect", ["the check is <= for <", "the run's clock stands still"])
 def test_state_machine_finds_a_defect(defect: str) -> None:
     owner, name, made = DEFECTS[defect]

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, GraphexecError, Limits, ModelError
+from graphexec import AgentExecutor, Graph, GraphexecError, Limits, ModelError
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
-from graphexec.kernel import Graph
 from graphexec.messages import ModelReply
-from graphexec.runtime import run
-from graphexec.runtime.runner import make_run_context
+from graphexec.runtime import make_run_context, run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.adversary import Attack, Move
 from graphexec.testing.failures import DeadlockError
@@ -46,6 +44,7 @@ def test_drawn_values_have_a_readable_repr(value: object, text: str) -> None:
     assert repr(value) == text
 
 
+@pytest.mark.medium
 def test_counterexample_shrinks_to_readable_form() -> None:
     found = find(agent_scripts(["echo"]), lambda script: any(call.tool == "unknown" for call in script.turns[0].calls))
     assert repr(found) == "(act unknown())"

@@ -323,6 +323,7 @@ def busy_threads() -> list[str]:
             return busy
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("bug", mark_except(BUGS, *QUICK, mark=pytest.mark.slow))
 def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) -> None:
     code, machine, report = BUGS[bug]
