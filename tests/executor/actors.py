@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import io
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -15,6 +17,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Snapshot,
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
+from graphexec.kernel import Spent, replay
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage
 from graphexec.models import ScriptedModel
@@ -199,6 +202,13 @@ def delegate_to(inner: Callable[[], AgentExecutor], *, is_async: bool) -> AnyToo
     return make(adelegate) if is_async else make(delegate)
 
 
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 async def until(released: threading.Event) -> None:
     """Wait for an event without blocking the loop, for half a minute at most."""
     # A threading.Event is set by other threads. The wait is bounded, so that a defect fails instead of hanging.
@@ -265,3 +275,16 @@ def reply_of(handler: Handler, effect: Effect[Any]) -> Any:
     """Return the reply of a handler in a sync run."""
     reply: Any = run_coroutine(handler.answer(effect, call_of(effect), BLOCKING))
     return reply
+
+
+def timed(executor: AgentExecutor, clock: Callable[[], float]) -> AgentExecutor:
+    """Return the executor, whose runs take the time of this clock."""
+    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
+    return executor
+
+
+def replayed(result: Any) -> Spent:
+    """Return what a run has spent according to its journal."""
+    *_, last = replay(result.journal)
+    assert isinstance(last, gx.Done)
+    return last.spent

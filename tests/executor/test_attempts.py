@@ -15,7 +15,7 @@ from graphexec.executor import Ready, Replied, limit_reached
 from graphexec.kernel.node import rename
 from graphexec.kernel.signatures import reply_classes
 from graphexec.messages import ModelReply, ReplyDelta, Usage
-from tests.executor.actors import HOW, Running, call, echo
+from tests.executor.actors import HOW, Running, call, echo, replayed
 from tests.executor.test_streamed_tool_calling import Streaming
 from tests.semantics.endings import raising
 
@@ -45,9 +45,7 @@ def test_failure_is_a_reply(run: Running) -> None:
     assert result.output == "sorry: down"
     assert [step.observation for step in result.steps] == ["a"]
     assert (result.spent["model_calls"], result.spent["tokens"]) == (4, 4)
-    *_, last = kernel.replay(result.journal)
-    assert isinstance(last, gx.Done)
-    assert last.spent == result.spent
+    assert replayed(result) == result.spent
 
 
 def test_failure_is_data() -> None:
@@ -105,6 +103,7 @@ def test_own_handler_of_the_model_is_attempted() -> None:
     assert executor.run("q").output == "sorry: down"
 
 
+@pytest.mark.medium
 def test_attempts_are_bounded_and_drawn() -> None:
     executor = make_executor("done", max_iterations=3)
     bounds = executor.verify().bounds

@@ -15,21 +15,15 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent, errors, models
 from tests.executor.actors import answer
+from tests.executor.test_progress import shout
 from tests.parameters import cases, examples
 
 
-def upper(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-    text = str(inputs["input"])
-    if text.startswith("bad"):
-        raise LookupError(text)
-    return answer(text.upper())
-
-
-def in_threads(many: Any, agent: Any = upper, **given: Any) -> list[Any]:
+def in_threads(many: Any, agent: Any = shout, **given: Any) -> list[Any]:
     return AgentExecutor(agent=agent, tools=[]).batch(many, **given)
 
 
-def on_the_loop(many: Any, agent: Any = upper, **given: Any) -> list[Any]:
+def on_the_loop(many: Any, agent: Any = shout, **given: Any) -> list[Any]:
     return asyncio.run(AgentExecutor(agent=agent, tools=[]).abatch(many, **given))
 
 

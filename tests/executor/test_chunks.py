@@ -57,15 +57,6 @@ def test_action_step_and_output_are_separate_chunks(
     assert run_by(way, executor) == chunks
 
 
-@both
-def test_actions_come_before_the_steps(way: str) -> None:
-    second = act("fail", text="b")
-    chunks = run_by(way, make_executor([A, second], answer()))
-    assert kinds(chunks) == [*TOGETHER, "output"]
-    assert [chunk["actions"] for chunk in chunks[:2]] == [[A], [second]]
-    assert sorted(chunk["steps"][0].status for chunk in chunks[2:4]) == ["error", "ok"]
-
-
 @gx.tool
 async def wait(seconds: str) -> str:
     """Wait for so many seconds."""
@@ -113,14 +104,6 @@ def test_changeable_steps_are_emitted_after_the_change(way: str) -> None:
     )
     steps = [chunk["steps"][0] for chunk in run_by(way, executor) if "steps" in chunk]
     assert [step.observation for step in steps] == ["hidden", "hidden"]
-
-
-@both
-def test_parse_error_is_a_step_without_an_action(way: str) -> None:
-    chunks = run_by(way, make_executor([], answer(), handle_parsing_errors="what?"))
-    assert kinds(chunks) == ["steps", "output"]
-    assert chunks[0]["steps"][0].status == "parse_error"
-    assert chunks[0]["messages"] == [UserMessage("what?")]
 
 
 @both

@@ -16,19 +16,12 @@ from graphexec import actions, effects, messages, nodes, runtime
 from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
 from graphexec.nodes.tool_calls import WARNING
-from tests.executor.actors import act, answer, echo, make_executor, make_react, run_async, run_sync
+from tests.executor.actors import Terminal, act, answer, echo, make_executor, make_react, run_async, run_sync
 from tests.executor.test_with_graph import APPROVED
 from tests.parameters import cases, examples
 
 ACT = "I should greet.\nAction: echo\nAction Input: hi"
 DONE = "I know.\nFinal Answer: hi it is"
-
-
-class Terminal(io.StringIO):
-    """A stream that claims to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from graphexec.agents.structured import decision_schema
 from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
 from graphexec.executor.table import STOPPED
 from tests.drivers import limit_of
-from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after
+from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after, timed
 from tests.executor.test_streamed_tool_calling import Streaming
 from tests.parameters import cases
 
@@ -176,6 +176,7 @@ def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str,
     assert last_answer(make_executor(decide)) == answer
 
 
+@pytest.mark.medium
 @cases(
     ("limits", "limit", "calls"),
     [
@@ -217,16 +218,7 @@ def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -
     assert executor.verify().proved
 
 
-# ---- trimmed steps, observers, errors, time
-
-
-def test_last_call_sees_trimmed_steps() -> None:
-    executor, model = react(ACT.replace("hi", "one"), ACT.replace("hi", "two"), DONE, trim_intermediate_steps=1)
-    ending = run_until_stopped(executor)
-    assert "Observation: two" in prompt(model.requests[-1])
-    assert "Observation: one" not in prompt(model.requests[-1])
-    # The run has them all.
-    assert [step.observation for step in ending.steps] == ["one", "two"]
+# ---- observers, time
 
 
 def test_observers_see_the_last_call() -> None:
@@ -236,11 +228,6 @@ def test_observers_see_the_last_call() -> None:
     _, asked, answered, moved = [event for event in seen if getattr(event, "node", "") == "stopped_response"]
     assert (type(asked), type(answered), type(moved)) == (gx.Asked, gx.Answered, gx.Moved)
     assert (type(asked.effect), answered.spent["model_calls"]) == (effects.CallModel, 3)
-
-
-def test_exception_of_the_last_call_is_raised() -> None:
-    with pytest.raises(gx.ModelError, match="out of order"):
-        run_executor(lambda: react(ACT, ACT, gx.ModelError("out of order"))[0])
 
 
 class Stuck:
@@ -269,7 +256,7 @@ class Stuck:
 def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
     executor = make_executor(gx.create_react_agent(model, [echo]), max_iterations=15, max_execution_time=5)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=model.clock)
+    timed(executor, model.clock)
 
     async def arun() -> Any:
         try:

@@ -61,13 +61,6 @@ def test_invoke_returns_inputs_outputs_and_steps(
     assert executor.run(inputs).output == expected.get("output", "42")
 
 
-def test_a_step_unpacks_as_the_pair() -> None:
-    (step,) = make_executor(A, answer()).run("q").steps
-    action, observation = step
-    assert (action, observation) == (A, "a")
-    assert step == gx.AgentStep(A, "a", "ok")
-
-
 @HOW
 def test_result_has_ending_steps_and_usage(way: str) -> None:
     replies = [

@@ -73,20 +73,6 @@ def test_mistake_is_refused_with_the_remedy(make: Any, fact: str, remedy: str) -
     assert remedy in str(raised.value)
 
 
-@cases("create", [gx.create_react_agent, gx.create_structured_agent, gx.create_tool_calling_agent])
-@cases(
-    ("model", "one", "error", "fact"),
-    [
-        (MODEL, echo.function, ToolDefinitionError, "echo is not a tool; decorate the function with @tool"),
-        ("gpt-5", echo, InputError, "the model is 'gpt-5'; give a model, such as"),
-    ],
-)
-def test_agent_needs_a_model_and_tools(create: Any, model: Any, one: Any, error: type[Exception], fact: str) -> None:
-    with pytest.raises(error) as raised:
-        create(model, [one])
-    assert fact in str(raised.value)
-
-
 # Invalid options of the executor, and the facts of the error beside their names.
 OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": gx.create_react_agent}, "is the function create_react_agent", "call it: create_react_agent("),
@@ -134,10 +120,6 @@ def test_text_memory_is_refused_where_messages_are_read() -> None:
     with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
         executor(agent=agent, memory=memory.BufferMemory())
     assert executor(agent=agent, memory=memory.BufferMemory(as_messages=True)).run("q").output == "so"
-
-
-def test_an_executor_shows_its_tools() -> None:
-    assert "AgentExecutor with echo" in repr(executor(agent=gx.create_react_agent(MODEL, [echo]), tools=[echo]))
 
 
 def test_executor_resumes_a_paused_run() -> None:
