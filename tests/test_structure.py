@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import networkx as nx
+import pytest
 
 import graphexec
 from tests.parameters import cases
@@ -98,6 +99,7 @@ def points_up(one: Import) -> bool:
     return bool(source and target) and heights[target[0]] > heights[source[0]]
 
 
+@pytest.mark.medium
 def test_only_listed_methods_import_upwards() -> None:
     assert {f"{one.source} {one.function} -> {one.target}" for one in all_imports() if points_up(one)} == LOOKING_UP
 
@@ -148,6 +150,7 @@ def test_names_imported_on_use_are_those_of_their_modules(package: str) -> None:
     assert {*found.__all__} < {*dir(found)}
 
 
+@pytest.mark.medium
 def test_no_two_classes_share_a_public_name() -> None:
     defined = Counter(
         node.name

@@ -201,6 +201,7 @@ def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict
         make(**{"model": "tiny", **options})
 
 
+@pytest.mark.medium
 @cases("make", CLIENTS)
 def test_client_of_the_other_kind_is_rejected(make: Any) -> None:
     blocking, of_a_loop = httpx.Client(), httpx.AsyncClient()

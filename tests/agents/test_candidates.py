@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def test_candidates_fit_the_schema(schema: dict[str, Any], expected: list[float]
     assert list(find_candidates(schema, ["Is 91 or -2.5 more than 7? Not 3rd, nor 1.2.3"], SUBJECTS)) == expected
 
 
+@pytest.mark.medium
 @given(text=st.text(max_size=200))
 def test_candidates_stand_in_the_question(text: str) -> None:
     assert find_candidates(STRING, [" ".join(f"fabric{number}x" for number in range(90))], frozenset()) == ()

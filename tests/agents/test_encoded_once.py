@@ -51,6 +51,7 @@ def body(dialect: Dialect, messages: Sequence[gm.Message]) -> Any:
     return json.loads(write(dialect.encode(gm.ChatRequest(messages), sampling, stream=False)))
 
 
+@pytest.mark.medium
 @cases("dialect", DIALECTS)
 @given(st.lists(replies(), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_shared_turns_are_encoded_as_others(dialect: Dialect, given_replies: list[list[AgentStep]], order: Any) -> None:

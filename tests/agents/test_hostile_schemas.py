@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_many_numbers_are_all_different(parameters: int) -> None:
     assert len({*arguments.values(), float(observation)}) == parameters + 1
 
 
+@pytest.mark.medium
 def test_tool_with_long_calls_has_no_example() -> None:
     made = tool_of({f"parameter_{number}": {"type": "number"} for number in range(300)})
     assert arguments_of(made) is None
@@ -140,6 +142,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.medium
 @cases("name", HOSTILE)
 def test_hostile_schema_takes_little_work(name: str) -> None:
     schema, definitions = HOSTILE[name]
@@ -152,6 +155,7 @@ def test_hostile_schema_takes_little_work(name: str) -> None:
     arguments_of(made)
 
 
+@pytest.mark.medium
 @cases("name", ["many values", "many branches", "doubled parts", "long values"])
 def test_large_schema_may_have_an_example(name: str) -> None:
     schema, definitions = HOSTILE[name]

@@ -339,6 +339,7 @@ print(*(image.url for image in images_of(model.requests[0])))
 """
 
 
+@pytest.mark.medium
 def test_another_process_resumes_a_run_with_images() -> None:
     made, _ = executor("tool calling", CALL, ModelError("it is down"))
     text = snapshot_at_error(made, {"input": "Which?", "images": CAT}).to_json()

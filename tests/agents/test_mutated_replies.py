@@ -27,6 +27,7 @@ def apply(changes: Sequence[Change], most: int, chance: Random, text: str) -> st
     return text
 
 
+@pytest.mark.medium
 @cases("name", KINDS)
 @given(seed=SEEDS)
 def test_other_writing_keeps_the_decision(name: str, seed: int) -> None:

@@ -36,6 +36,7 @@ def steps_of_runs(draw: st.DrawFn) -> AgentStep:
     return AgentStep(AgentAction("look", "home", draw(TEXTS)), observation)
 
 
+@pytest.mark.medium
 @cases("write", PADS)
 @given(st.lists(steps_of_runs(), max_size=6), st.randoms(use_true_random=False))
 def test_extended_text_is_that_of_the_steps_alone(

@@ -69,6 +69,7 @@ def test_truncated_json_is_never_executed(length: int) -> None:
     assert ("it was cut at the token limit" in str(raised.value.observation)) == (length > 0)
 
 
+@pytest.mark.medium
 @cases(
     "garbage",
     [

@@ -87,6 +87,7 @@ def test_each_reply_is_a_separate_message(calls: tuple[gm.ToolCall, ...]) -> Non
     ]
 
 
+@pytest.mark.medium
 @cases(
     ("arguments", "says"),
     [

@@ -13,6 +13,7 @@ from tests.parameters import mark_except
 BROKEN = ("AssertionError", "assert ", "Failed: ", "graphexec.errors.CertificateError")
 
 
+@pytest.mark.medium
 def test_defects_fit_the_source() -> None:
     assert len({defect.name for defect in DEFECTS}) == len(DEFECTS) == 60
     for defect in DEFECTS:

@@ -51,6 +51,7 @@ NUMBERS: st.SearchStrategy[int | str] = st.sampled_from([0, 1, 7, "x"])
 # ---- the whole run
 
 
+@pytest.mark.medium
 @given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR)
 def test_every_driver_follows_the_semantics(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     turns = adapt_script(turns, flavour)

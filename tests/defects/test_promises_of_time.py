@@ -177,6 +177,7 @@ def summarize(result: DriverResult[Ending]) -> object:
     return type(result.outcome), len(result.outcome.steps), result.spent
 
 
+@pytest.mark.medium
 @given(taking=TAKING, limit=HALVES, other_day=st.integers(-1000, 1000), driver=st.sampled_from(LIVE))
 def test_seconds_continue_through_pauses(
     taking: list[tuple[int, int]], limit: float | None, other_day: int, driver: Driver

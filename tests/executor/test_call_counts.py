@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import graphexec as gx
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from tests.counting import count_calls
@@ -88,6 +90,7 @@ THOUGHT = Writes("I add.\nAction: add_one\nAction Input: 1")
 
 
 # Measured on 3.11: 73, 74, 92, 155, 156, 151, 99, 762, 551. Work done per call instead of per run would add 100.
+@pytest.mark.medium
 @cases(
     ("make", "run", "most"),
     [
@@ -114,6 +117,7 @@ def test_calls_per_step(
 
 
 # Measured on 3.11: 5,487, 7,895 and 9,991 bytes.
+@pytest.mark.medium
 @cases(("steps", "most"), [(0, 6_000), (5, 8_500), (10, 10 * 1024)])
 def test_suspended_run_is_small(steps: int, most: int) -> None:
     """Measured in a separate process: other loaded modules would add to each task."""

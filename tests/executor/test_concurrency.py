@@ -31,6 +31,7 @@ async def awaiting(number: int) -> int:
     return number
 
 
+@pytest.mark.medium
 @HOW
 @pytest.mark.parametrize("slow", [blocking, awaiting])
 @pytest.mark.parametrize("limit", [None, 30.0])
@@ -88,6 +89,7 @@ def make_meeting_tool(kind: str, width: int) -> tuple[AnyTool, list[int]]:
     return tool(name="meet")(meet_blocking if kind == "def" else meet_awaiting), seen
 
 
+@pytest.mark.medium
 @HOW
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize("kind", ["def", "async def"])

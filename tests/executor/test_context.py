@@ -292,6 +292,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
 # ---- storage
 
 
+@pytest.mark.medium
 @HOW
 def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
     events: list[gx.Event[Any]] = []

@@ -90,6 +90,7 @@ def test_missing_module_has_no_spec(module: str) -> None:
     assert importlib.util.find_spec(f"graphexec.{module}") is None
 
 
+@pytest.mark.medium
 @cases("package", PACKAGES)
 @given(name=st.from_regex(r"\A[a-zA-Z][a-zA-Z_]{0,8}\Z"))
 def test_any_missing_name_can_be_looked_up(package: ModuleType, name: str) -> None:

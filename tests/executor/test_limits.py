@@ -37,6 +37,7 @@ ENDLESS: dict[str, tuple[Make, ScriptedReply, str]] = {
 }
 
 
+@pytest.mark.medium
 @cases("kind", ENDLESS)
 @cases("allowed", [0, 1, 15])
 def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> None:
@@ -79,6 +80,7 @@ NO_LIMIT: dict[str, Any] = {"max_iterations": None, "allow_nonterminating": True
 ONE = dict.fromkeys(("max_iterations", "max_tool_calls", "max_model_calls"), 1)
 
 
+@pytest.mark.medium
 @cases(
     ("turns", "limits", "output", "iterations"),
     [

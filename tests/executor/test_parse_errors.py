@@ -71,6 +71,7 @@ def name_error(error: gx.ParseError) -> str:
     return f"No: {type(error).__name__}"
 
 
+@pytest.mark.medium
 @EACH
 @cases(("policy", "feedback"), [(True, None), ("Try again!", "Try again!"), ("", ""), (name_error, "No: ParseError")])
 def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback: str | None) -> None:

@@ -233,6 +233,7 @@ def test_invalid_view_is_refused(wrong: Any) -> None:
         Progress(wrong)
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_forked_process_shows_nothing() -> None:

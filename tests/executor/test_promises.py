@@ -136,6 +136,7 @@ def edge_cases(world: World) -> list[str]:
     return sorted(set(found))
 
 
+@pytest.mark.medium
 @settings(max_examples=examples(60))
 @given(plan=plans())
 def test_runs_keep_their_bounds(plan: Plan) -> None:

@@ -59,6 +59,7 @@ STREAMING = {"tokens": True}
 in_every_way = cases(("way", "options"), [("run", {}), ("arun", {}), ("stream", STREAMING), ("astream", STREAMING)])
 
 
+@pytest.mark.medium
 @in_every_way
 @cases("field", ["prompt_tokens", "completion_tokens"])
 @cases("value", INVALID_TOKENS)

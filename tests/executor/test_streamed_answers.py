@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
     return found
 
 
+@pytest.mark.medium
 @cases("talk", TALKS)
 def test_only_the_answer_is_streamed(talk: str) -> None:
     make, replies, letter_by_letter = TALKS[talk]
@@ -321,6 +323,7 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
     return not rest or (kind == "ReAct" and is_ending(rest))
 
 
+@pytest.mark.medium
 @cases("kind", WRITTEN)
 @given(answer=ANY, way=st.booleans(), cuts=CUTS)
 @example(answer="\nI", way=False, cuts=[])

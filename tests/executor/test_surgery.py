@@ -77,6 +77,7 @@ SETTINGS = dict.fromkeys(("max_model_calls", "max_tool_calls"), 10) | {"max_exec
 SETTINGS |= {"max_iterations": 5, "max_fan_out": 3}
 
 
+@pytest.mark.medium
 @cases("unset", [None, *SETTINGS])
 @cases("rows", [REVIEWED, DEBATED, DOUBTED])
 def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) -> None:

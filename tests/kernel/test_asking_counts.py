@@ -156,6 +156,7 @@ def test_visit_is_counted_by_itself() -> None:
 ENDLESS = m.GaveUp(m.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))
 
 
+@pytest.mark.medium
 @cases("drive", LIVE)
 def test_endless_asking_is_stopped(drive: Driver) -> None:
     """The default limit on the effects of a visit is finite."""
@@ -169,6 +170,7 @@ def test_endless_asking_is_stopped(drive: Driver) -> None:
     assert (len(asked), result.outcome) == (1_000, ENDLESS)
 
 
+@pytest.mark.medium
 def test_endless_asking_is_stopped_in_manual_stepping() -> None:
     state = gx.advance(m.INSISTENT, gx.begin(m.INSISTENT, m.Asking("ok?")), gx.Limits())
     asked = 0
@@ -178,6 +180,7 @@ def test_endless_asking_is_stopped_in_manual_stepping() -> None:
     assert (asked, state.outcome) == (1_000, ENDLESS)
 
 
+@pytest.mark.medium
 @cases("drive", LIVE)
 @cases(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
 def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int, drive: Driver) -> None:
@@ -186,6 +189,7 @@ def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int
     assert (result.outcome.limit.wanted, result.spent["tool_calls"]) == (batches[-1], reached)
 
 
+@pytest.mark.medium
 @cases(("size", "limits"), [(1_000, {}), (1_001, {"fan_out": None})])
 def test_visit_without_fan_out_has_only_other_limits(size: int, limits: Any) -> None:
     assert drive_sync(Script(fetch_graph(), Plan((size,)), tools(**limits))).outcome == Fetched(size)

@@ -241,6 +241,7 @@ class TestEach:
     def test_loop_ends_with_its_budget(self, make: Callable[[], Any], subjects: str, notes: tuple[str, ...]) -> None:
         assert minutes_of(make(), *subjects) == notes
 
+    @pytest.mark.medium
     def test_loop_is_proved(self) -> None:
         verdict = office(survey()).verify()
         assert verdict.proved

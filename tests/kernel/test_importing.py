@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 # Looks up every public name, but those that load the prover and the display of progress.
 ALL_NAMES = (
     "import graphexec; [getattr(graphexec, name) for name in {*graphexec.__all__} - {'UnprovedError', 'Progress'}]"
@@ -26,6 +28,7 @@ def imported_modules(*lines: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
+@pytest.mark.medium
 def test_name_loads_its_package_alone() -> None:
     own = {name for name in imported_modules("import graphexec") if name.startswith("graphexec.")}
     assert {name for name in own if not name.startswith("graphexec._mistakes")} == {"graphexec.errors"}
@@ -34,6 +37,7 @@ def test_name_loads_its_package_alone() -> None:
     assert packages == {"_mistakes", "errors", "kernel"}
 
 
+@pytest.mark.medium
 def test_models_load_no_client() -> None:
     modules = imported_modules("from graphexec.models import ScriptedModel")
     assert not any(name.startswith(("graphexec.models.http", "graphexec.models.providers")) for name in modules)
@@ -43,6 +47,7 @@ def test_models_load_no_client() -> None:
     assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
 
 
+@pytest.mark.medium
 def test_all_names_load_few_modules() -> None:
     modules = imported_modules(ALL_NAMES)
     heavy = {"asyncio", "concurrent.futures", "logging", "httpx", "networkx", "typer", "rich", "xllamacpp"}
@@ -57,6 +62,7 @@ def test_all_names_load_few_modules() -> None:
     assert "graphexec.executor.executor" in modules
 
 
+@pytest.mark.medium
 def test_first_use_imports_what_it_needs() -> None:
     assert not any(name.startswith("graphexec.draw") for name in imported_modules(ALL_NAMES))
     assert "graphexec.draw" in imported_modules("import graphexec", "f'{graphexec.executor.AGENT_EXECUTOR:mermaid}'")

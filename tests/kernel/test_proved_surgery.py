@@ -55,6 +55,7 @@ def add_free_loop(of: gx.Graph[Any, Any], **options: bool) -> gx.Graph[Any, Any]
 
 
 # A budget without a limit counts as limited.
+@pytest.mark.medium
 @cases("budget", [gx.Budget("patience", 5), PATIENCE])
 def test_splice_of_a_free_loop_is_refused(budget: gx.Budget) -> None:
     (fault,) = m.faults_of(add_free_loop, machine(budget))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -299,6 +300,7 @@ def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
     return certificate
 
 
+@pytest.mark.medium
 @cases("machine", BOTH)
 @cases(
     ("limits", "calls", "form"),

@@ -172,6 +172,7 @@ class TestChecks:
         with pytest.raises(InputError, match=r"takes CallContext\[int\]"):
             asks.run("q")
 
+    @pytest.mark.medium
     def test_all_worlds_are_scripted_and_limited(self) -> None:
         verify_termination(delegating(archivist()), examples=10)
         result = delegating(archivist(*[CALLS] * 2), max_model_calls=2).run("q")

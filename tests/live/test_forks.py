@@ -70,6 +70,7 @@ def records_of(client: TestClient, page: str) -> list[Any]:
 OBSERVATION = {"step": 3, "call": 1, "observation": "b is none"}
 
 
+@pytest.mark.medium
 def test_fork_has_a_page_and_a_file_beside_its_parent(trace: Path) -> None:
     before = trace.read_bytes()
     with client_of(trace, make(answering("only a"))) as client:
@@ -147,6 +148,7 @@ def test_executor_may_depend_on_the_records(trace: Path) -> None:
 SITE, COOKIE = "Sec-Fetch-Site", {"Origin": ORIGIN}
 
 
+@pytest.mark.medium
 @cases(
     "headers, status",
     [
@@ -172,6 +174,7 @@ def test_only_the_page_itself_can_fork(headers: dict[str, str], status: int, tmp
 FORKS = ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/events"]
 
 
+@pytest.mark.medium
 @cases("path, method", product(FORKS, ["GET", "POST"]))
 def test_no_request_without_the_token_forks(trace: Path, path: str, method: str) -> None:
     with client_of(trace, make(), Authorization="Bearer wrong") as client:
@@ -181,6 +184,7 @@ def test_no_request_without_the_token_forks(trace: Path, path: str, method: str)
     assert list(trace.parent.iterdir()) == [trace]
 
 
+@pytest.mark.medium
 @cases(
     "body, kind, status, message",
     [

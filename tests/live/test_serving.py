@@ -34,6 +34,7 @@ def run_of(url: str) -> str:
     return found[1]
 
 
+@pytest.mark.medium
 @cases("last, begin", [(None, 0), ("9", 10)])
 def test_reader_receives_the_records_and_the_end(last: str | None, begin: int) -> None:
     recorder = recorder_of()
@@ -43,6 +44,7 @@ def test_reader_receives_the_records_and_the_end(last: str | None, begin: int) -
     assert (end.event, end.data) == ("end", "")
 
 
+@pytest.mark.medium
 def test_late_reader_receives_all_records() -> None:
     executor = make_executor()
     recorder = Recorder(executor.verify(), inputs=QUESTION)
@@ -99,6 +101,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.medium
 @cases(
     "path, method, host",
     product(["/", "/events", "/nowhere"], ["GET", "POST"], ["127.0.0.1", "evil.example"]),
@@ -110,6 +113,7 @@ def test_every_response_has_security_headers(path: str, method: str, host: str) 
     assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.medium
 @cases(
     "host, status",
     [
@@ -153,6 +157,7 @@ def test_server_is_local_and_stops() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
+@pytest.mark.medium
 def test_missing_file_is_awaited(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(file) as url, reading(url) as reader:
@@ -165,6 +170,7 @@ def test_missing_file_is_awaited(tmp_path: Path) -> None:
     assert last.event == "end"
 
 
+@pytest.mark.medium
 def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     lines = record_run("no JSON at all").splitlines(keepends=True)

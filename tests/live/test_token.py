@@ -98,6 +98,7 @@ def test_no_route_answers_without_the_token(path: str, method: str) -> None:
             assert_refused(both, body=method != "HEAD")
 
 
+@pytest.mark.medium
 @cases("scheme", ["Bearer", "token", "bearer", "Token"])
 def test_header_opens_every_route(scheme: str) -> None:
     with open_client() as client:
@@ -157,6 +158,7 @@ def test_weak_token_is_refused_unseen(token: object) -> None:
     assert "fifteen" not in str(refused.value)
 
 
+@pytest.mark.medium
 def test_token_is_in_no_log_nor_repr(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     caplog.set_level(logging.DEBUG)
     app = live_page(recorder_of(), token=TOKEN)

@@ -32,6 +32,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("histories")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=examples(20))
 @given(steps=st.lists(turns_with_images | st.just("clear"), max_size=6))
@@ -50,6 +51,7 @@ def test_reopened_history_has_turns_since_clear(kind: str, steps: list[Turn | st
 
 
 # Few: every example makes a database, which waits for the disk.
+@pytest.mark.medium
 @settings(max_examples=examples(8))
 @given(names=st.lists(texts, min_size=2, max_size=4, unique=True))
 @example(names=["", " ", "a", "A"])

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.medium
 @given(batches=st.lists(STEPS, max_size=4), order=st.randoms(use_true_random=False), parts=st.integers(0, 4))
 def test_conversation_is_the_sequence_of_its_messages(batches: list[list[AgentStep]], order: Any, parts: int) -> None:
     history = [NO_STEPS]

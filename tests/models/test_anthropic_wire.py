@@ -200,6 +200,7 @@ def read_back(block: dict[str, Any]) -> object:
             return (block["tool_use_id"], block.get("content", ""))
 
 
+@pytest.mark.medium
 @given(st.lists(MESSAGES, max_size=8))
 def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> None:
     # A user message at the end, so that no text of the assistant is trimmed.

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -56,20 +55,16 @@ def test_reply_is_found_in_all_call_modes(make_store: MakeStore, tmp_path: Path)
 
 
 @all_modes
-def test_error_is_not_stored(ask: Ask) -> None:
+def test_errors_and_incomplete_streams_are_not_stored(ask: Ask) -> None:
     model = cached(ScriptedModel([ServerError("down"), "up"]))
     with pytest.raises(ServerError):
         ask(model)
     assert ask(model).content == ask(model).content == "up"
-
-
-def test_incomplete_stream_is_not_stored() -> None:
-    inner = Typewriter(["hello", "again"])
-    model = cached(inner)
+    model = cached(Typewriter(["hello", "again"]))
     pieces = model.stream(HELLO)
     assert next(pieces) == messages.ReplyDelta("h")
     pieces.close()
-    assert model.complete(HELLO).content == model.complete(HELLO).content == "again"
+    assert ask(model).content == ask(model).content == "again"
 
 
 ADD = messages.ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "number"}}})
@@ -149,11 +144,17 @@ def test_stored_reply_is_unchanged(reply: ModelReply) -> None:
     assert model.complete(HELLO) == replace(reply, usage=Usage(), cost=0.0)
 
 
-def test_file_keeps_any_reply(tmp_path: Path) -> None:
-    reply = ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),))
-    path = tmp_path / "c"
+@cases(
+    "reply",
+    [
+        ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),)),
+        ModelReply("a reply", usage=Usage(prompt_tokens=9, completion_tokens=9), cost=9.0),
+    ],
+)
+def test_file_keeps_any_reply_which_is_then_free(tmp_path: Path, reply: ModelReply) -> None:
+    path, free = tmp_path / "c", replace(reply, usage=Usage(), cost=0.0)
     assert cached(ScriptedModel([reply]), SQLiteCache(path), name="a").complete(HELLO) == reply
-    assert cached(ScriptedModel([]), SQLiteCache(str(path)), name="a").complete(HELLO) == replace(reply, cost=0.0)
+    assert cached(ScriptedModel([]), SQLiteCache(str(path)), name="a").complete(HELLO) == free
 
 
 BROKEN = ["", "{", "null", "[]", "3", '"text"', '{"content": 3}', '{"usage": {}}', "[" * 100_000]
@@ -171,19 +172,11 @@ def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
     assert [ask(model).content for _ in range(3)] == ["one", "two", "two"]
 
 
-@all_stores
-def test_stored_reply_is_always_free(make_store: MakeStore, tmp_path: Path) -> None:
-    expensive = ModelReply("a reply", usage=Usage(prompt_tokens=9, completion_tokens=9), cost=9.0)
-    store = make_store(tmp_path)
-    assert cached(FunctionModel(lambda _: expensive), store, name="a").complete(HELLO) == expensive
-    assert cached(ScriptedModel([]), store, name="a").complete(HELLO) == ModelReply("a reply", cost=0.0)
-
-
 def test_damaged_entry_is_a_reported_miss() -> None:
     class Damaged(MemoryCache):
         def get(self, key: str) -> str | None:
             entry = super().get(key)
-            return None if entry is None else entry.replace("right", "wrong")
+            return entry and entry.replace("right", "wrong")
 
     model = cached(FunctionModel(lambda _: "right"), Damaged(), name="a")
     with record_reports() as reports:
@@ -219,19 +212,10 @@ def test_identity_and_name_distinguish_models_in_a_store(make_store: MakeStore, 
     assert answer(Typewriter(["c"], identity="tiny, temperature 0"), "again") == "c"
     assert answer(ScriptedModel(["d"]), "tiny, temperature 0") == "d"
     assert answer(Typewriter([], identity="tiny, temperature 0"), "") == "a"
-
-
-@all_stores
-def test_shared_store_requires_identity_or_name(make_store: MakeStore, tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"cannot distinguish <ScriptedModel.*> from other models in the store; pass n"
-    ):
-        cached(ScriptedModel([]), make_store(tmp_path))
-
-
-def test_default_stores_are_separate() -> None:
-    first, second = cached(ScriptedModel(["a"])), cached(ScriptedModel(["b"]))
-    assert (first.complete(HELLO).content, second.complete(HELLO).content) == ("a", "b")
+    with pytest.raises(InputError, match=r"distinguish <ScriptedModel.*> from other models in the store; pass n"):
+        cached(ScriptedModel([]), store)
+    # A store of its own needs neither.
+    assert [cached(ScriptedModel([reply])).complete(HELLO).content for reply in "ab"] == ["a", "b"]
 
 
 @given(
@@ -266,26 +250,23 @@ def run_threads(*calls: Callable[[], object]) -> None:
         list(threads.map(run, calls, timeout=30))
 
 
-def test_threads_share_memory() -> None:
+def test_threads_share_memory_and_create_the_file(tmp_path: Path) -> None:
     memory = MemoryCache(10)
     numbers = count()
 
-    def work() -> None:
+    def use_memory() -> None:
         for _ in range(300):
             key = str(next(numbers) % 17)
             memory.put(key, key)
             assert memory.get(key) in (key, None)
 
-    run_threads(*[work] * 8)
-    assert len(memory) == 10
-
-
-def test_threads_can_create_the_file_concurrently(tmp_path: Path) -> None:
     def work(name: str) -> None:
         cache = SQLiteCache(tmp_path / "c")
         for number in range(10):
             cache.put(f"{name}{number}", name)
 
+    run_threads(*[use_memory] * 8)
+    assert len(memory) == 10
     with record_reports() as reports:
         run_threads(*[partial(work, name) for name in "abcdef"])
     assert reports == []
@@ -293,6 +274,7 @@ def test_threads_can_create_the_file_concurrently(tmp_path: Path) -> None:
     assert all(cache.get(f"{name}{number}") == name for name in "abcdef" for number in range(10))
 
 
+@pytest.mark.medium
 def test_processes_can_write_concurrently(tmp_path: Path) -> None:
     script = """
 import sys; from graphexec.models.wrappers.caching import SQLiteCache
@@ -311,33 +293,30 @@ for number in range(30): cache.put(f'other{number}', 'kept')
     assert all(cache.get(f"{name}{number}") == "kept" for name in ("own", "other") for number in range(30))
 
 
+NO_DATABASE = b"this is no database, and long enough to be seen as none" * 100
+
+
 @all_modes
 def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> None:
     model = cached(ScriptedModel(["one", "two"]), SQLiteCache(tmp_path / "c"), name="a")
     assert ask(model).content == "one"
-    (tmp_path / "c").write_bytes(b"this is no database, and long enough to be seen as none" * 100)
+    (tmp_path / "c").write_bytes(NO_DATABASE)
     with record_reports() as reports:
         assert ask(model).content == "two"
-    read, written = reports
-    assert isinstance(read, models.CacheFailed)
-    assert isinstance(written, models.CacheFailed)
-    assert str(read) == "the cache failed with DatabaseError: file is not a database; the run continues without it"
+    # The reading and the writing.
+    assert [type(report) for report in reports] == [models.CacheFailed] * 2
+    assert (
+        str(reports[0]) == "the cache failed with DatabaseError: file is not a database; the run continues without it"
+    )
 
 
-@cases(
-    ("name", "match"),
-    [
-        *(
-            (name, r"the cache .* cannot be used: .*; pass a file in a writable folder")
-            for name in ("c", "missing/c", "")
-        ),
-        (None, r"use MemoryCache\(\)"),
-    ],
-)
-def test_invalid_file_is_rejected(tmp_path: Path, name: str | None, match: str) -> None:
-    (tmp_path / "c").write_text("this is no database, and long enough to be seen as none" * 100)
-    with pytest.raises(InputError, match=match):
-        SQLiteCache(":memory:" if name is None else tmp_path / name)
+def test_invalid_file_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(NO_DATABASE)
+    for name in ("c", "missing/c", ""):
+        with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):
+            SQLiteCache(tmp_path / name)
+    with pytest.raises(InputError, match=r"use MemoryCache\(\)"):
+        SQLiteCache(":memory:")
 
 
 def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,19 +329,20 @@ def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert repr(cache) == f"SQLiteCache({str(tmp_path / 'c')!r})"
 
 
+@pytest.mark.medium
 def test_unused_modules_are_not_loaded() -> None:
     script = "import sys, graphexec.models.wrappers.caching, graphexec.models.wrappers.retries\n"
     script += "print(*[name for name in ('sqlite3', 'httpx') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-@cases(
-    ("inner", "stored", "instant"),
-    [(ScriptedModel([]), 0, True), (Typewriter([]), 0, False), (ScriptedModel([]), 1, False)],
-)
-def test_instant_needs_instant_model_and_store(tmp_path: Path, inner: Any, stored: bool, instant: bool) -> None:
-    store = SQLiteCache(tmp_path / "c") if stored else None
-    assert cached(inner, store, name="a").instant is instant
+def test_instant_needs_instant_model_and_store(tmp_path: Path) -> None:
+    made = [
+        cached(ScriptedModel([])),
+        cached(Typewriter([])),
+        cached(ScriptedModel([]), SQLiteCache(tmp_path / "c"), name="a"),
+    ]
+    assert [model.instant for model in made] == [True, False, False]
 
 
 TIME = FakeTime()

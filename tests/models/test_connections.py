@@ -33,21 +33,17 @@ STREAMED = actors.send(actors.chunks(*EVENTS))
 
 
 def test_one_connection_serves_many_calls_and_streams() -> None:
-    with actors.serve(GOOD, STREAMED, GOOD, STREAMED) as (server, model):
-        for ask in (call_blocking, stream_blocking) * 2:
-            assert ask(model) == CHAT_REPLY
-        assert server.connections == 1
-
-
-def test_async_calls_share_one_connection() -> None:
     async def talk(model: OpenAICompatible) -> None:
         assert await model.acomplete(actors.HELLO) == CHAT_REPLY
         assert await actors.aread_stream(model) == CHAT_REPLY
         assert await model.acomplete(actors.HELLO) == CHAT_REPLY
 
-    with actors.serve(GOOD, STREAMED, GOOD) as (server, model):
-        asyncio.run(talk(model))
+    with actors.serve(*[GOOD, STREAMED] * 3, GOOD) as (server, model):
+        for ask in (call_blocking, stream_blocking) * 2:
+            assert ask(model) == CHAT_REPLY
         assert server.connections == 1
+        asyncio.run(talk(model))
+        assert server.connections == 2
 
 
 def test_each_event_loop_closes_its_own_connections() -> None:
@@ -60,18 +56,14 @@ def test_each_event_loop_closes_its_own_connections() -> None:
             assert server.gone.wait(10)
 
 
-def test_many_tasks_share_the_client_of_their_loop() -> None:
+def test_many_tasks_and_threads_share_one_model() -> None:
     async def talk(model: OpenAICompatible) -> None:
         assert await asyncio.gather(*(model.acomplete(actors.HELLO) for _ in range(5))) == [CHAT_REPLY] * 5
         await model.aclose()
         assert await model.acomplete(actors.HELLO) == CHAT_REPLY
 
-    with actors.serve(*[GOOD] * 6) as (_, model):
+    with actors.serve(*[GOOD] * 14) as (_, model), ThreadPoolExecutor(8) as threads:
         asyncio.run(talk(model))
-
-
-def test_many_threads_share_one_model() -> None:
-    with actors.serve(*[GOOD] * 8) as (_, model), ThreadPoolExecutor(8) as threads:
         assert [*threads.map(call_blocking, [model] * 8)] == [CHAT_REPLY] * 8
 
 
@@ -83,6 +75,12 @@ def test_model_can_be_used_after_close() -> None:
         assert server.gone.wait(10)
         assert call_blocking(model) == CHAT_REPLY
         assert server.connections == 2
+        # One that is not closed closes its connections when it is collected.
+        server.gone.clear()
+        server.add_acts(GOOD)
+        call_blocking(OpenAICompatible("tiny", base_url=server.url))
+        gc.collect()
+        assert server.gone.wait(10)
 
 
 def test_close_does_not_leave_a_call_waiting() -> None:
@@ -93,13 +91,6 @@ def test_close_does_not_leave_a_call_waiting() -> None:
         model.close()
         # The call sends its request again, in a connection of its own.
         assert call.result(10) == CHAT_REPLY
-
-
-def test_collected_model_closes_its_connections() -> None:
-    with actors.LoopbackServer(GOOD) as server:
-        call_blocking(OpenAICompatible("tiny", base_url=server.url))
-        gc.collect()
-        assert server.gone.wait(10)
 
 
 @pytest.mark.medium
@@ -159,18 +150,15 @@ def test_connection_dropped_during_reply_is_retried(ask: Ask) -> None:
     assert len(time.slept) == 1
 
 
-def test_connection_dropped_during_stream_is_an_error() -> None:
-    with actors.serve(actors.send_and_drop(actors.chunks(*EVENTS[:3], end=False))) as (_, model):
+def test_stream_that_breaks_or_ends_too_early_is_an_error() -> None:
+    broken = actors.send_and_drop(actors.chunks(*EVENTS[:3], end=False))
+    with actors.serve(broken, actors.send(actors.chunks(*EVENTS[:3]))) as (_, model):
         pieces = model.stream(actors.HELLO)
         assert [next(pieces), next(pieces)] == [ReplyDelta("Café"), ReplyDelta(" costs €4.")]
         with pytest.raises(ModelConnectionError, match="broke"):
             next(pieces)
-
-
-def test_stream_that_ends_too_early_is_invalid() -> None:
-    ended = pytest.raises(InvalidReplyError, match="ended its stream before the reply was complete")
-    with actors.serve(actors.send(actors.chunks(*EVENTS[:3]))) as (_, model), ended:
-        stream_blocking(model)
+        with pytest.raises(InvalidReplyError, match="ended its stream before the reply was complete"):
+            stream_blocking(model)
 
 
 @both_calls
@@ -205,16 +193,6 @@ def test_stalled_stream_is_a_timeout(ask: Ask) -> None:
 
 
 def test_closing_a_stream_early_closes_its_connection() -> None:
-    with actors.serve() as (server, model):
-        server.add_acts(server.stall(BEGINNING))
-        pieces = model.stream(actors.HELLO)
-        assert next(pieces) == ReplyDelta("Café")
-        pieces.close()
-        assert server.gone.wait(10)
-        assert list(pieces) == []
-
-
-def test_closing_an_async_stream_closes_its_connection() -> None:
     async def talk(server: actors.LoopbackServer, model: OpenAICompatible) -> None:
         pieces = model.astream(actors.HELLO)
         assert await anext(pieces) == ReplyDelta("Café")
@@ -222,8 +200,14 @@ def test_closing_an_async_stream_closes_its_connection() -> None:
         assert await asyncio.to_thread(server.gone.wait, 10)
 
     with actors.serve() as (server, model):
-        server.add_acts(server.stall(BEGINNING))
+        server.add_acts(*[server.stall(BEGINNING)] * 2)
         asyncio.run(talk(server, model))
+        server.gone.clear()
+        pieces = model.stream(actors.HELLO)
+        assert next(pieces) == ReplyDelta("Café")
+        pieces.close()
+        assert server.gone.wait(10)
+        assert list(pieces) == []
 
 
 def test_collected_stream_closes_its_connection() -> None:
@@ -300,6 +284,7 @@ class TestProxies:
                 monkeypatch.delenv(variable, raising=False)
             yield proxy
 
+    @pytest.mark.medium
     @both_calls
     @cases("host", ["127.0.0.1", "127.8.9.1", "localhost", "tiny.localhost", "[::ffff:127.0.0.1]", *SHORT_ADDRESSES])
     def test_loopback_server_is_called_directly(self, proxy: actors.LoopbackServer, host: str, ask: Ask) -> None:
@@ -313,6 +298,7 @@ class TestProxies:
                     assert server.connections == 0
         assert proxy.connections == 0
 
+    @pytest.mark.medium
     @pytest.mark.parametrize("ask", [call_blocking, call_async])
     def test_other_servers_are_called_through_the_proxy(
         self, proxy: actors.LoopbackServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
@@ -354,6 +340,7 @@ class TestClientsOfTheUsers:
             asyncio.run(talk(server.url))
             assert server.connections == 2
 
+    @pytest.mark.medium
     def test_httpx2_exceptions_have_the_same_errors(self) -> None:
         time = actors.FakeTime()
         busy = actors.send(actors.response(b"", status="429 Too Many Requests"))
@@ -370,6 +357,7 @@ class TestClientsOfTheUsers:
                 call_blocking(OpenAICompatible("tiny", base_url=url, api_key="", client=client, clock=time.clock))
 
 
+@pytest.mark.medium
 def test_import_loads_neither_http_client_nor_llama() -> None:
     heavy = {"httpx", "httpx_sse", "xllamacpp", "rich", "filelock", "platformdirs"}
     program = f"import sys; from graphexec.models import *; print(sorted({heavy!r} & set(sys.modules)))"

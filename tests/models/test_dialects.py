@@ -80,6 +80,7 @@ def test_incomplete_stream_is_not_a_reply(side: Side, recording: Recording) -> N
     assert stream_blocking(model) == recording.reply
 
 
+@pytest.mark.medium
 @RECORDED
 @settings(max_examples=examples(30))
 @given(cuts=st.lists(st.integers(0, len(rec.CLAUDE_TEXT.stream)), max_size=20))

@@ -47,26 +47,21 @@ NAMED = {
 }
 
 
-@cases(("name", "shown"), NAMED.items())
-def test_name_makes_a_model(name: str, shown: str) -> None:
-    assert repr(create_model(name)) == shown
-
-
 @cases("provider", PROVIDERS)
 def test_model_of_every_provider_has_its_name(provider: str) -> None:
     model: Any = create_model(f"{provider}:{'x.gguf' if provider == 'local' else 'a:b/c'}")
     assert model.name == ("x" if provider == "local" else "a:b/c")
     kinds = {"openai-responses": OpenAIResponses, "anthropic": Anthropic, "local": LocalModel}
     assert type(model) is kinds.get(provider, OpenAICompatible)
+    # Each has one address.
+    assert set(SERVERS) < set(PROVIDERS)
+    assert not set(ADDRESS_REMEDIES) & set(PROVIDERS)
 
 
-def test_making_a_model_opens_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("a model was asked")
-
-    monkeypatch.setattr(socket, "socket", refuse)
-    for name in NAMED:
-        create_model(name)
+@cases(("name", "shown"), NAMED.items())
+def test_name_makes_a_model_without_a_socket(monkeypatch: pytest.MonkeyPatch, name: str, shown: str) -> None:
+    monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a model was asked"))
+    assert repr(create_model(name)) == shown
 
 
 # Providers that need a key, and its variable.
@@ -83,7 +78,10 @@ def test_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, p
     model.check_access()
 
 
-@cases("provider", ["ollama", "lmstudio", "vllm", "llamacpp"])
+LOCAL_SERVERS = ("ollama", "lmstudio", "vllm", "llamacpp")
+
+
+@cases("provider", LOCAL_SERVERS)
 def test_server_of_this_machine_needs_no_key(provider: str) -> None:
     model: Any = create_model(f"{provider}:x")
     model.check_access()
@@ -183,11 +181,7 @@ perplexity sonar | api.example.com gpt-5 | 127.0.0.1:8080 gpt-5 | llama.cpp smol
 def test_known_models_call_tools(table: str, native: bool) -> None:
     rows = [tuple(one.split()) for one in table.strip().replace("\n", " | ").split(" | ")]
     assert [(provider, name) for provider, name in rows if has_native_tool_calls(provider, name) is not native] == []
-
-
-@cases("provider", ["", "openai"])
-def test_unnamed_model_calls_no_tools(provider: str) -> None:
-    assert not has_native_tool_calls(provider, "")
+    assert not any(has_native_tool_calls(provider, "") for provider in ("", "openai"))
 
 
 @cases("name", ["local", "local:x.gguf", "openai:gpt-5-mini"])
@@ -223,16 +217,27 @@ def test_all_unknown_options_are_reported() -> None:
 
 
 OWN_SERVER = "http://127.0.0.1:9/v1"
-CLOUD = [one for one in PROVIDERS if one not in ("local", "ollama", "lmstudio", "vllm", "llamacpp")]
+CLOUD = [one for one in PROVIDERS if one not in ("local", *LOCAL_SERVERS)]
 OPEN_WEIGHTS = "'vllm:{0}' 'huggingface:{0}' 'openrouter:{0}'"
 BEDROCK = "'https://bedrock-runtime.<region>.amazonaws.com/openai/v1'"
+OLLAMA = """
+llama3.2 llama3.2:3b llama3.2:3b-instruct-q4_K_M mixtral:8x7b mistral-nemo:12b mistral-nemo:mine magistral:mine
+deepseek-r1:7b deepseek-r1:1.5b-qwen-distill-q4_K_M gemma3n:e4b gpt-oss:120b-cloud smollm2:135m my-tune:latest
+someone/mario:7b hf.co/bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M
+"""
+HUGGING_FACE = """
+meta-llama/Llama-3.3-70B-Instruct mistralai/Mistral-7B-Instruct-v0.3 Qwen/Qwen3-8B google/gemma-3-27b-it
+openai/gpt-oss-20b deepseek-ai/DeepSeek-R1
+"""
+AMAZON = """
+anthropic.claude-3-5-sonnet-20240620-v1:0 us.anthropic.claude-sonnet-4-20250514-v1:0
+bedrock/anthropic.claude-3-haiku-20240307-v1:0 arn:aws:bedrock:us-east-1:1:inference-profile/x
+"""
 
 # A name, and the names in quotes that the error has.
 REFUSED = {
     # Ollama's.
-    "llama3.2": "'ollama:llama3.2'",
-    "llama3.2:3b": "'ollama:llama3.2:3b'",
-    "llama3.2:3b-instruct-q4_K_M": "'ollama:llama3.2:3b-instruct-q4_K_M'",
+    **{name: f"'ollama:{name}'" for name in OLLAMA.split()},
     "mistral": "'mistral:<model>' 'openai:gpt-5-mini' 'ollama:mistral'",
     "mistral:7b": "'ollama:mistral:7b' 'mistral:<model>'",
     "mistral:latest": "'ollama:mistral:latest' 'mistral:<model>'",
@@ -245,28 +250,11 @@ REFUSED = {
     "deepseek:deepseek-r1:7b": "'ollama:deepseek-r1:7b' 'deepseek:<model>'",
     "groq:gpt-oss:20b": "'ollama:gpt-oss:20b' 'groq:<model>'",
     "openai:20b": "'ollama:openai:20b' 'openai:<model>'",
-    "mixtral:8x7b": "'ollama:mixtral:8x7b'",
-    "mistral-nemo:12b": "'ollama:mistral-nemo:12b'",
-    "mistral-nemo:mine": "'ollama:mistral-nemo:mine'",
-    "magistral:mine": "'ollama:magistral:mine'",
-    "deepseek-r1:7b": "'ollama:deepseek-r1:7b'",
-    "deepseek-r1:1.5b-qwen-distill-q4_K_M": "'ollama:deepseek-r1:1.5b-qwen-distill-q4_K_M'",
-    "gemma3n:e4b": "'ollama:gemma3n:e4b'",
-    "gpt-oss:120b-cloud": "'ollama:gpt-oss:120b-cloud'",
-    "smollm2:135m": "'ollama:smollm2:135m'",
-    "my-tune:latest": "'ollama:my-tune:latest'",
-    "someone/mario:7b": "'ollama:someone/mario:7b'",
-    "hf.co/bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M": ("'ollama:hf.co/bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M'"),
     # Open weights of a maker in the cloud.
     "deepseek-r1": "'ollama:deepseek-r1' 'deepseek:deepseek-r1'",
     "mistral-small-latest": "'ollama:mistral-small-latest' 'mistral:mistral-small-latest'",
     # Hugging Face's.
-    "meta-llama/Llama-3.3-70B-Instruct": OPEN_WEIGHTS.format("meta-llama/Llama-3.3-70B-Instruct"),
-    "mistralai/Mistral-7B-Instruct-v0.3": OPEN_WEIGHTS.format("mistralai/Mistral-7B-Instruct-v0.3"),
-    "Qwen/Qwen3-8B": OPEN_WEIGHTS.format("Qwen/Qwen3-8B"),
-    "google/gemma-3-27b-it": OPEN_WEIGHTS.format("google/gemma-3-27b-it"),
-    "openai/gpt-oss-20b": OPEN_WEIGHTS.format("openai/gpt-oss-20b"),
-    "deepseek-ai/DeepSeek-R1": OPEN_WEIGHTS.format("deepseek-ai/DeepSeek-R1"),
+    **{name: OPEN_WEIGHTS.format(name) for name in HUGGING_FACE.split()},
     "HuggingFaceTB/SmolLM2-135M-Instruct": "'local:smollm2-135m-instruct'",
     # OpenRouter's and LiteLLM's.
     "deepseek/deepseek-r1:free": "'openrouter:deepseek/deepseek-r1:free'",
@@ -280,10 +268,7 @@ REFUSED = {
     "vertex_ai/gemini-2.5-pro": "'gemini:<model>'",
     # Deployments and fine-tuned models.
     "ft:gpt-4o-mini:my-org::7p4lURel": "'openai:ft:gpt-4o-mini:my-org::7p4lURel'",
-    "anthropic.claude-3-5-sonnet-20240620-v1:0": BEDROCK,
-    "us.anthropic.claude-sonnet-4-20250514-v1:0": BEDROCK,
-    "bedrock/anthropic.claude-3-haiku-20240307-v1:0": BEDROCK,
-    "arn:aws:bedrock:us-east-1:1:inference-profile/x": BEDROCK,
+    **dict.fromkeys(AMAZON.split(), BEDROCK),
     "azure/my-deployment": "'https://<resource>.openai.azure.com/openai/v1'",
     "my-deployment": "'openai:gpt-5-mini'",
     # Files and slips of the pen.
@@ -294,18 +279,11 @@ REFUSED = {
     "olama:qwen3": "'ollama:qwen3'",
     ":7b": "'openai:gpt-5-mini'",
 }
-# A name that is right, with its provider and its model.
-RIGHT = {
-    "openai:ft:gpt-4o:org::id": ("openai", "ft:gpt-4o:org::id"),
-    "openai:o3": ("openai", "o3"),
-    "openrouter:deepseek/deepseek-r1:free": ("openrouter", "deepseek/deepseek-r1:free"),
-    "groq:openai/gpt-oss-20b": ("groq", "openai/gpt-oss-20b"),
-    "huggingface:Qwen/Qwen3-8B:nebius": ("huggingface", "Qwen/Qwen3-8B:nebius"),
-    "nvidia:01-ai/yi-large": ("nvidia", "01-ai/yi-large"),
-    "perplexity:r1-1776": ("perplexity", "r1-1776"),
-    "ollama:mistral:7b": ("ollama", "mistral:7b"),
-    "vllm:7b": ("vllm", "7b"),
-}
+# Names that are right: a provider and its model.
+RIGHT = """
+openai:ft:gpt-4o:org::id openai:o3 openrouter:deepseek/deepseek-r1:free groq:openai/gpt-oss-20b
+huggingface:Qwen/Qwen3-8B:nebius nvidia:01-ai/yi-large perplexity:r1-1776 ollama:mistral:7b vllm:7b
+"""
 
 
 @cases(("name", "quoted"), REFUSED.items())
@@ -323,9 +301,10 @@ def test_suggested_names_are_models(error: str) -> None:
             create_model(written)
 
 
-@cases(("name", "parts"), RIGHT.items())
-def test_clear_name_is_taken(name: str, parts: tuple[str, str]) -> None:
-    assert split_name(name) == parts
+@cases("name", RIGHT.split())
+def test_clear_name_is_taken(name: str) -> None:
+    provider, _, model = name.partition(":")
+    assert split_name(name) == (provider, model)
 
 
 @cases("name", [*REFUSED, "anthropic:claude-sonnet-4-5", "azure:gpt-5", "gpt-5-mini"])
@@ -356,9 +335,7 @@ def test_named_server_is_kept(monkeypatch: pytest.MonkeyPatch, name: str, model:
     monkeypatch.setenv("GROQ_BASE_URL", "http://127.0.0.1:10")
     made: Any = make_model(name, None, None).model
     assert (made.name, made.provider) == (model, provider)
-
-
-def test_provider_at_its_variable_takes_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A provider at its variable takes any name.
     monkeypatch.setenv("MISTRAL_BASE_URL", OWN_SERVER)
     assert split_name("mistral:7b") == ("mistral", "7b")
 
@@ -383,18 +360,18 @@ def test_name_alone_is_only_openais(name: str, end: str) -> None:
     assert chosen.local or provider == "openai" or has_provider(name + end)
 
 
-def test_address_is_not_a_name() -> None:
-    with pytest.raises(InputError, match="model is an address; give the name of the model, and base_url") as caught:
-        create_model("http://me:secret@127.0.0.1:11434/v1")
+NOT_A_NAME = "model is .*; give a name, as in 'openai:gpt-5-mini'"
+ADDRESS = "model is an address; give the name of the model, and base_url"
+
+
+@cases(
+    ("name", "facts"),
+    [
+        ("http://me:secret@127.0.0.1:11434/v1", ADDRESS),
+        *((name, NOT_A_NAME) for name in (None, 3, b"openai:x", ["openai:x"])),
+    ],
+)
+def test_address_and_other_values_are_no_names(name: Any, facts: str) -> None:
+    with pytest.raises(InputError, match=facts) as caught:
+        create_model(name)
     assert "secret" not in str(caught.value)
-
-
-@cases("name", [None, 3, b"openai:x", ["openai:x"]])
-def test_other_value_is_not_a_name(name: object) -> None:
-    with pytest.raises(InputError, match=r"model is .*; give a name, as in 'openai:gpt-5-mini'"):
-        create_model(name)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-
-
-def test_every_provider_has_one_address() -> None:
-    assert set(SERVERS) < set(PROVIDERS)
-    assert not set(ADDRESS_REMEDIES) & set(PROVIDERS)

@@ -133,6 +133,7 @@ def test_anthropic_package_sends_the_same_request() -> None:
     assert server.requests[0].url.path == f"/{anthropic_request.route(request)}"
 
 
+@pytest.mark.medium
 @cases("recording", [CLAUDE_TEXT, CLAUDE_CALLS])
 def test_anthropic_package_reads_the_same_reply(recording: Recording) -> None:
     from anthropic.types import Message
@@ -230,6 +231,7 @@ def test_openai_package_sends_the_same_request() -> None:
     conversation_items().validate_python([*items, *whole])
 
 
+@pytest.mark.medium
 @cases(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
 def test_package_types_describe_returned_reasoning(
     protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]
@@ -256,6 +258,7 @@ def test_openai_package_reads_the_same_reply(recording: Recording) -> None:
     assert_same_response(Response.model_validate_json(recording.body), recording)
 
 
+@pytest.mark.medium
 @cases("recording", [GPT_TEXT, GPT_CALL])
 def test_openai_package_reads_the_same_stream(recording: Recording) -> None:
     with gpt(Server(recording.stream, "text/event-stream")).responses.stream(model="gpt-9", input="hi") as stream:
@@ -304,6 +307,7 @@ def test_chat_types_describe_images() -> None:
     assert encode(openai_compatible, PICTURES, "any")["messages"][2:] == [result, see]
 
 
+@pytest.mark.medium
 def test_responses_types_describe_images() -> None:
     sent = encode(openai_responses, PICTURES, "any")["input"]
     items = conversation_items()

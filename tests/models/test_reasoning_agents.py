@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from graphexec import Agent, AgentExecutor, Done, Reported, agents, tool
 from graphexec.executor.result import RunResult, make_result
 from graphexec.messages import ToolCall, Usage
@@ -140,6 +142,7 @@ REFUSED: dict[Protocol, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.medium
 @cases("mode", MODES)
 @cases("protocol", REFUSED)
 @cases("kind", KINDS.values())
@@ -154,6 +157,7 @@ def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol
 
 
 # The prompt may contain the opening tag.
+@pytest.mark.medium
 @cases("tags", [("<think>", "</think>"), ("", "\n</think>\n\n")])
 @cases(("protocol", "mode"), [("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed)])
 @cases("kind", KINDS.values())
@@ -164,6 +168,7 @@ def test_reasoning_in_the_content_misleads_no_agent(
     check_answer(kind, server.model(), mode)
 
 
+@pytest.mark.medium
 @cases("protocol", REFUSED)
 @cases("kind", KINDS.values())
 def test_streamed_answer_has_no_reasoning(kind: Kind, protocol: Protocol) -> None:

@@ -102,6 +102,7 @@ def test_hostile_streams_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) ->
     check_attacks(protocol, ask, STREAMED)
 
 
+@pytest.mark.medium
 @cases(
     ("ask", "body", "kind"),
     [*((ask, CHAT, hostile.JSON_TYPE) for ask in MODES), *((ask, STREAM, hostile.EVENTS_TYPE) for ask in MODES[2:])],
@@ -113,6 +114,7 @@ def test_compressed_replies_are_read(ask: Ask, body: bytes, kind: str, name: str
         assert ask(model) == CHAT_REPLY
 
 
+@pytest.mark.medium
 @all_modes
 @cases(
     ("body", "encoding", "fact"),
@@ -127,6 +129,7 @@ def test_other_encodings_are_refused(ask: Ask, body: bytes, encoding: str, fact:
         ask(model)
 
 
+@pytest.mark.medium
 @all_modes
 @cases("body", [b'{"choices": [], "usage": {"prompt_tokens": %s}}', b'{"error": %s}'])
 def test_numbers_of_any_length_are_model_errors(ask: Ask, body: bytes) -> None:

@@ -112,6 +112,7 @@ def make(kind: type[RemoteModel], act: actors.Answer) -> RemoteModel:
     return kind("tiny", base_url="https://models.example/v1", api_key=KEY, clock=actors.FakeTime().clock, **clients)
 
 
+@pytest.mark.medium
 @all_modes
 @cases("kind", CLASSES)
 def test_no_failure_shows_the_key(kind: type[RemoteModel], ask: Ask) -> None:
@@ -196,6 +197,7 @@ def test_invalid_key_is_not_shown(key: str) -> None:
         search.in_error(caught.value)
 
 
+@pytest.mark.medium
 @all_modes
 def test_failures_on_sockets_show_no_key(ask: Ask) -> None:
     bad = actors.send(actors.response(ECHO.encode(), status="401 Unauthorized"))
@@ -227,6 +229,7 @@ def echo_request(request: httpx.Request) -> httpx.Response:
     return httpx.Response(400, json={"error": {"message": shown}}, headers={"location": str(request.url)})
 
 
+@pytest.mark.medium
 @cases("name", EXTRA)
 @cases("kind", CLASSES)
 def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> None:
@@ -289,6 +292,7 @@ def test_key_is_not_sent_to_another_host(ask: Ask) -> None:
     assert hosts == ["api.anthropic.com"]
 
 
+@pytest.mark.medium
 @all_modes
 def test_log_of_a_socket_has_no_key(ask: Ask) -> None:
     # The client logs the URL, and the headers of the response.
@@ -361,6 +365,7 @@ def test_long_name_of_an_encoding_is_not_shown() -> None:
         call_blocking(OpenAICompatible("tiny", base_url="https://a.example", api_key=key, client=client))
 
 
+@pytest.mark.medium
 @all_modes
 @cases("scheme", ["http", "https"])
 def test_password_of_a_proxy_is_not_shown(ask: Ask, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,6 +382,7 @@ def test_password_of_a_proxy_is_not_shown(ask: Ask, scheme: str, monkeypatch: py
     assert proxy.connections == 1
 
 
+@pytest.mark.medium
 @all_modes
 @cases("url", [f"http://me:{KEY}@127.0.0.1:1", "gopher://me:hunter2-at-home@127.0.0.1:9"])
 def test_password_of_an_invalid_proxy_is_not_shown(ask: Ask, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,7 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
     search.in_files(folder)
 
 
+@pytest.mark.medium
 @cases("act", [answer(401, ECHO), answer(500, ECHO), answer(200, f"no JSON: {KEY}")])
 @cases("kind", CLASSES)
 def test_failed_runs_show_no_key(kind: type[RemoteModel], act: Callable[..., Any], tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_failed_runs_show_no_key(kind: type[RemoteModel], act: Callable[..., Any
         search.in_text("\n".join(map(str, reports)), "reports")
 
 
+@pytest.mark.medium
 def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
     def act(request: httpx.Request) -> httpx.Response:
         first = b'"tool_call_id"' not in request.content
@@ -129,6 +131,7 @@ async def expire(model: RemoteModel, asked: threading.Event, search: Search) -> 
     search.in_error(late.value, "deadline")
 
 
+@pytest.mark.medium
 @cases("end", [cancel, expire])
 @cases("kind", CLASSES)
 def test_call_that_is_ended_shows_no_key(

@@ -440,6 +440,7 @@ class TestTemplatesWithoutTools:
         server.add_acts(send(response(json.dumps(prompt).encode())), GOOD, GOOD)
         assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
 
+    @pytest.mark.medium
     @cases(
         "act", [send(response(b"{}", status="500 Internal Server Error")), send_and_drop(), send_and_drop(b"nonsense")]
     )

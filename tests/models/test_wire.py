@@ -125,6 +125,7 @@ KEYS = ["error", "message", "code", "choices", "tool_calls", "function", "usage"
 SCALARS = st.none() | st.booleans() | st.integers() | st.text()
 
 
+@pytest.mark.medium
 @cases("status", [200, 400])
 @given(body=st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner)))
 def test_any_json_is_reply_or_model_error(status: int, body: object) -> None:

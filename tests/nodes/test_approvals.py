@@ -416,6 +416,7 @@ def check_dominance(nodes: tuple[Plugged, ...]) -> None:
 GATE = gate()
 
 
+@pytest.mark.medium
 @cases("others", itertools.combinations(OTHERS, 2))
 def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) -> None:
     for order in itertools.permutations((GATE, *others)):

@@ -95,6 +95,7 @@ PIECES: dict[str, tuple[Callable[[], Piece], list[ScriptedReply]]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", PIECES)
 def test_run_paused_at_each_effect_ends_alike(name: str) -> None:
     piece, replies = PIECES[name]

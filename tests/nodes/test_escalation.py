@@ -120,6 +120,7 @@ def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int)
     assert executor.graph["judge_progress"].group == executor.graph["ask_stronger"].group == "escalate"
 
 
+@pytest.mark.medium
 def test_every_run_ends() -> None:
     model = ScriptedModel(["done"], repeat_last=True)
     verify_termination(make_executor(model, model, max_iterations=2), examples=5)

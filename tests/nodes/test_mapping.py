@@ -110,6 +110,7 @@ def test_no_run_starts_without_room_for_all(run: Running) -> None:
     assert (result.reason, result.spent["model_calls"]) == ("finished", 6)
 
 
+@pytest.mark.medium
 def test_bound_grows_by_the_runs() -> None:
     executor = make_outer(make_child(), most=4, max_iterations=5, max_fan_out=2)
     certificate = executor.verify().certificate

@@ -56,6 +56,7 @@ def test_every_piece_has_a_sample() -> None:
 QUICK = frozenset({"approve_tools", "guard_output", "limit_tool", "sub_agent"})
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", mark_except(SAMPLES, *QUICK, mark=pytest.mark.slow))
 def test_termination_is_verified(name: str) -> None:
     executor = make([name], max_iterations=2, max_fan_out=2)
@@ -64,6 +65,7 @@ def test_termination_is_verified(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 class TestEachPiece:
+    @pytest.mark.medium
     def test_run_survives_a_pause_after_every_request(self, name: str) -> None:
         executor = make([name])
         whole = executor.run(QUESTION)
@@ -80,6 +82,7 @@ class TestEachPiece:
             assert bounds[meter].number is not None
             assert whole.spent[meter] <= bounds[meter].number
 
+    @pytest.mark.medium
     def test_piece_is_unplugged_and_has_a_name(self, name: str) -> None:
         plugged, piece = make([name]), SAMPLES[name]()
         restored = plugged.unplug(*[piece.name for piece in plugged.pieces])

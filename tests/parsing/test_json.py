@@ -138,6 +138,7 @@ def test_string_is_decoded_in_linear_time(piece: str) -> None:
     assert seconds(20_000) < 1.5
 
 
+@pytest.mark.medium
 @cases("piece", ['"\\', "'\\'", "'", "“", ", ", "{'a'", '{"a":', "[", "'a',", "\n"])
 def test_hostile_text_is_refused_in_linear_time(piece: str) -> None:
     began = time.process_time()

@@ -22,14 +22,32 @@ from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import OpenAICompatible, retrying
 from graphexec.runtime.threads import run_on_own_loop
 from graphexec.tools import AnyTool
-from tests.executor.actors import act, answer, scripted
+from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
 
 REQUEST = ChatRequest([UserMessage("Hello")])
 
+# Seconds: no test waits so long.
+DEADLINE = 60.0
+
 
 def executor_of(one: AnyTool, **options: Any) -> AgentExecutor:
-    return AgentExecutor(agent=scripted(act(one.name), answer()), tools=[one], **options)
+    return make_executor(act(one.name), answer(), tools=[one], **options)
+
+
+def observed(executor: AgentExecutor, run: Callable[[AgentExecutor], Any] = run_async) -> str:
+    return str(run(executor).steps[0].observation)
+
+
+def weather(wait: Callable[[], Awaitable[Any]], **options: Any) -> AgentExecutor:
+    """Return an executor of an agent whose tool awaits this."""
+
+    @tool(**options)
+    async def weather() -> str:
+        """The weather."""
+        return str(await wait())
+
+    return executor_of(weather, max_execution_time=DEADLINE)
 
 
 @tool
@@ -163,10 +181,6 @@ async def await_in_condition(condition: asyncio.Condition) -> None:
         await condition.wait()
 
 
-async def take(queue: asyncio.Queue[Any]) -> None:
-    await queue.get()
-
-
 async def await_future(future: asyncio.Future[Any]) -> Any:
     return await future
 
@@ -181,18 +195,6 @@ async def await_completed(future: asyncio.Future[Any]) -> None:
         await one
 
 
-async def await_gathered(future: asyncio.Future[Any]) -> None:
-    await asyncio.gather(future)
-
-
-async def await_for(future: asyncio.Future[Any]) -> None:
-    await asyncio.wait_for(future, 60)
-
-
-async def await_shielded(future: asyncio.Future[Any]) -> None:
-    await asyncio.shield(future)
-
-
 def make_bound(make: Callable[[], Any], wait: Callable[[Any], Awaitable[object]], again: Callable[[Any], Any]) -> Any:
     def in_loop(loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[Any]]:
         one = make()
@@ -205,28 +207,17 @@ def make_bound(make: Callable[[], Any], wait: Callable[[Any], Awaitable[object]]
 # What a tool may await that belongs to another loop.
 FOREIGN: dict[str, Callable[[asyncio.AbstractEventLoop], Callable[[], Awaitable[Any]]]] = {
     "future": lambda loop: partial(await_future, loop.create_future()),
-    "gather": lambda loop: partial(await_gathered, loop.create_future()),
-    "wait_for": lambda loop: partial(await_for, loop.create_future()),
-    "shield": lambda loop: partial(await_shielded, loop.create_future()),
+    "gather": lambda loop: partial(asyncio.gather, loop.create_future()),
+    "wait_for": lambda loop: partial(asyncio.wait_for, loop.create_future(), 60),
+    "shield": lambda loop: partial(asyncio.shield, loop.create_future()),
     "group": lambda loop: partial(await_in_group, loop.create_future()),
     "as_completed": lambda loop: partial(await_completed, loop.create_future()),
     "lock": make_bound(asyncio.Lock, hold, asyncio.Lock.acquire),
     "semaphore": make_bound(lambda: asyncio.Semaphore(0), asyncio.Semaphore.acquire, asyncio.Semaphore.acquire),
     "event": make_bound(asyncio.Event, asyncio.Event.wait, asyncio.Event.wait),
-    "queue": make_bound(asyncio.Queue, take, take),
+    "queue": make_bound(asyncio.Queue, asyncio.Queue.get, asyncio.Queue.get),
     "condition": make_bound(asyncio.Condition, await_in_condition, await_in_condition),
 }
-
-# Seconds: no test waits so long.
-DEADLINE = 60.0
-
-
-def run_sync(executor: AgentExecutor) -> Any:
-    return executor.run("q")
-
-
-def run_async(executor: AgentExecutor) -> Any:
-    return asyncio.run(executor.arun("q"))
 
 
 def run_under_a_loop(executor: AgentExecutor) -> Any:
@@ -244,21 +235,16 @@ def run_twice(executor: AgentExecutor) -> Any:
 
 
 RUNS = [run_sync, run_async, run_under_a_loop, run_twice]
+Run = Callable[[AgentExecutor], Any]
 
 
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.medium
+@cases("run", RUNS)
+@cases("name", FOREIGN)
 def test_tool_that_awaits_another_loop_gets_an_error(
-    name: str, run: Callable[[AgentExecutor], Any], other_loop: asyncio.AbstractEventLoop
+    name: str, run: Run, other_loop: asyncio.AbstractEventLoop
 ) -> None:
-    wait = FOREIGN[name](other_loop)
-
-    @tool
-    async def weather() -> str:
-        """The weather."""
-        return str(await wait())
-
-    result = run(executor_of(weather, max_execution_time=DEADLINE))
+    result = run(weather(FOREIGN[name](other_loop)))
     assert result.steps[0].observation == (
         "weather failed: EventLoopError: the tool weather awaited something that belongs to another event loop; "
         "create it in the function that awaits it"
@@ -267,32 +253,18 @@ def test_tool_that_awaits_another_loop_gets_an_error(
 
 
 @cases("run", RUNS[:3])
-def test_future_of_a_closed_loop_gets_an_error(run: Callable[[AgentExecutor], Any]) -> None:
+def test_future_of_a_closed_loop_gets_an_error(run: Run) -> None:
     loop = asyncio.new_event_loop()
     future: asyncio.Future[str] = loop.create_future()
     loop.close()
-
-    @tool
-    async def weather() -> str:
-        """The weather."""
-        return await future
-
-    assert "belongs to another event loop" in run(executor_of(weather)).steps[0].observation
+    assert "belongs to another event loop" in observed(weather(lambda: future), run)
 
 
-@pytest.mark.parametrize("run", RUNS[:3])
-def test_raised_error_names_its_cause(
-    run: Callable[[AgentExecutor], Any], other_loop: asyncio.AbstractEventLoop
-) -> None:
+@cases("run", RUNS[:3])
+def test_raised_error_names_its_cause(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     future: asyncio.Future[str] = other_loop.create_future()
-
-    @tool(on_error="raise")
-    async def weather() -> str:
-        """The weather."""
-        return await future
-
     with pytest.raises(EventLoopError, match="the tool weather awaited something") as raised:
-        run(executor_of(weather))
+        run(weather(lambda: future, on_error="raise"))
     assert isinstance(raised.value.__cause__, RuntimeError)
     assert snapshot_of(raised.value) is not None
 
@@ -300,69 +272,58 @@ def test_raised_error_names_its_cause(
 def test_error_is_retried_as_the_runtime_error_that_it_is(other_loop: asyncio.AbstractEventLoop) -> None:
     calls: list[int] = []
 
-    @tool(retries=1, retry_on=RuntimeError)
-    async def weather() -> str:
-        """The weather."""
+    def wait() -> Awaitable[Any]:
         calls.append(1)
-        return str(await await_future(other_loop.create_future()))
+        return other_loop.create_future()
 
-    run_async(executor_of(weather))
+    run_async(weather(wait, retries=1, retry_on=RuntimeError))
     assert len(calls) == 2
 
 
-@cases("run", RUNS[:3])
-def test_function_that_needs_a_loop_must_be_async(run: Callable[[AgentExecutor], Any]) -> None:
+@cases(
+    ("run", "says"),
+    [
+        *((run, "the tool weather needs an event loop and ran in a thread without one; write an") for run in RUNS[:2]),
+        # A sync call in the thread of the loop finds it.
+        (run_under_a_loop, "EventLoop"),
+    ],
+)
+def test_function_that_needs_a_loop_must_be_async(run: Run, says: str) -> None:
     @tool
     def weather() -> str:
         """The weather."""
         return str(asyncio.get_running_loop())
 
-    if run is run_under_a_loop:
-        # A sync call in the thread of the loop finds it.
-        assert "EventLoop" in run(executor_of(weather)).steps[0].observation
-        return
-    says = "the tool weather needs an event loop and ran in a thread without one; write an async def"
-    assert says in run(executor_of(weather)).steps[0].observation
+    assert says in observed(executor_of(weather), run)
 
 
 def test_own_errors_of_a_tool_stay_as_they_are() -> None:
-    @tool
-    async def weather() -> str:
-        """The weather."""
+    async def fail() -> str:
         raise RuntimeError("no rain")
 
-    assert run_async(executor_of(weather)).steps[0].observation == "weather failed: RuntimeError: no rain"
+    assert observed(weather(fail)) == "weather failed: RuntimeError: no rain"
 
 
-@pytest.mark.parametrize("run", [run_sync, run_under_a_loop])
+async def await_event(loop: asyncio.AbstractEventLoop) -> None:
+    """Wait for an event that the other loop sets, while this one sleeps."""
+    event = asyncio.Event()
+    loop.call_soon_threadsafe(loop.call_later, 0.02, event.set)
+    await event.wait()
+
+
+async def await_in_wait(loop: asyncio.AbstractEventLoop) -> None:
+    future: asyncio.Future[str] = loop.create_future()
+    loop.call_soon_threadsafe(loop.call_later, 0.02, future.set_result, "rain")
+    await asyncio.wait([future])
+
+
+@cases(("run", "wait"), [(run_sync, await_event), (run_under_a_loop, await_event), (run_sync, await_in_wait)])
 def test_future_set_by_another_loop_is_an_error(
-    run: Callable[[AgentExecutor], Any], other_loop: asyncio.AbstractEventLoop
+    run: Run, wait: Callable[[Any], Awaitable[None]], other_loop: asyncio.AbstractEventLoop
 ) -> None:
-    @tool
-    async def weather() -> str:
-        """The weather."""
-        event = asyncio.Event()
-        # The loop of the tool sleeps when the other one sets the event.
-        other_loop.call_soon_threadsafe(other_loop.call_later, 0.02, event.set)
-        await event.wait()
-        return "set"
-
-    result = run(executor_of(weather, max_execution_time=DEADLINE))
+    result = run(weather(lambda: wait(other_loop)))
     assert "awaited something that another thread has set" in result.steps[0].observation
     assert result.spent.seconds < DEADLINE / 2
-
-
-def test_foreign_future_in_asyncio_wait_is_an_error(other_loop: asyncio.AbstractEventLoop) -> None:
-    @tool
-    async def weather() -> str:
-        """The weather."""
-        future: asyncio.Future[str] = other_loop.create_future()
-        other_loop.call_soon_threadsafe(other_loop.call_later, 0.02, future.set_result, "rain")
-        await asyncio.wait([future])
-        return "set"
-
-    result = run_sync(executor_of(weather, max_execution_time=DEADLINE))
-    assert "awaited something that another thread has set" in result.steps[0].observation
 
 
 def test_another_thread_may_wake_the_loop() -> None:
@@ -378,43 +339,32 @@ def test_another_thread_may_wake_the_loop() -> None:
     assert run_on_own_loop(work) == "woken"
 
 
-def test_future_of_another_loop_may_be_wrapped(other_loop: asyncio.AbstractEventLoop) -> None:
-    @tool
-    async def weather() -> str:
-        """The weather."""
+@cases("run", RUNS[:3])
+def test_future_of_another_loop_may_be_wrapped(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
+    async def rain() -> str:
         future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "rain"), other_loop)
         return await asyncio.wrap_future(future)
 
-    for run in RUNS[:3]:
-        assert run(executor_of(weather)).steps[0].observation == "rain"
+    assert observed(weather(rain), run) == "rain"
 
 
-def test_sync_run_in_an_async_tool_works() -> None:
-    @tool
-    async def inner() -> str:
-        """Wait within."""
-        await asyncio.sleep(0)
-        return "inside"
+@cases("run", RUNS[:3])
+def test_sync_run_in_an_async_tool_works(run: Run) -> None:
+    async def block() -> str:
+        return observed(weather(lambda: asyncio.sleep(0, "inside")), run_sync)
 
-    @tool
-    async def outer() -> str:
-        """Run another executor, and block the loop."""
-        return str(executor_of(inner).run("q").steps[0].observation)
-
-    for run in RUNS[:3]:
-        assert run(executor_of(outer, max_execution_time=DEADLINE)).steps[0].observation == "inside"
+    assert observed(weather(block), run) == "inside"
 
 
-def test_model_of_an_agent_gets_the_error(other_loop: asyncio.AbstractEventLoop) -> None:
+@cases("run", RUNS[:3])
+def test_model_of_an_agent_gets_the_error(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     async def decide(steps: Any, inputs: Any) -> Any:
         del steps, inputs
         return await await_future(other_loop.create_future())
 
-    executor = AgentExecutor(agent=decide, tools=[])
-    for run in RUNS[:3]:
-        with pytest.raises(EventLoopError, match=r"the handler of CallAgent awaited something that belongs") as raised:
-            run(executor)
-        assert snapshot_of(raised.value) is not None
+    with pytest.raises(EventLoopError, match=r"the handler of CallAgent awaited something that belongs") as raised:
+        run(AgentExecutor(agent=decide, tools=[]))
+    assert snapshot_of(raised.value) is not None
 
 
 class KeptConnection(httpx.AsyncBaseTransport):

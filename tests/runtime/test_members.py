@@ -111,6 +111,7 @@ def is_answer_of(event: gx.Event[Any], name: str) -> bool:
     return isinstance(event, gx.Answered) and isinstance(event.effect, CallTool) and event.effect.name == name
 
 
+@pytest.mark.medium
 @every_way
 @with_deadline
 @pytest.mark.parametrize("kind", [0, 1], ids=["def", "async def"])
@@ -216,6 +217,7 @@ class Siblings:
             self.done.set()
 
 
+@pytest.mark.medium
 @every_way
 @with_deadline
 @cases("kind", ["def", "async def"])
@@ -462,6 +464,7 @@ def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | 
 # ---- the deadline
 
 
+@pytest.mark.medium
 @every_way
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_the_deadline_cuts_only_open_members(way: Way, kind: str, released: threading.Event) -> None:

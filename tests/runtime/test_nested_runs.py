@@ -254,6 +254,7 @@ def test_inner_depth_limit_cannot_extend_the_outer(run: Running) -> None:
     assert model.calls == 2
 
 
+@pytest.mark.medium
 @cases(
     ("options", "runs"),
     [
@@ -652,6 +653,7 @@ def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchr
     assert spent_in_replay(result) == result.spent
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @cases("lock", [calls.sharing, actions.extending])

@@ -35,6 +35,7 @@ WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
 }
 
 
+@pytest.mark.medium
 @cases("kind", [KeyboardInterrupt, SystemExit])
 @cases("timeout", [None, LONG])
 @cases("seconds", [None, LONG])

@@ -236,6 +236,7 @@ def test_idle_threads_end(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     eventually(lambda: graphexec_threads() <= before)
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_process_has_threads_of_its_own() -> None:

@@ -259,6 +259,7 @@ async def finish() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
+@pytest.mark.medium
 @cases("closes_early", [False, True])
 @cases("names", GROUPS)
 @cases("scenario", SCENARIOS)

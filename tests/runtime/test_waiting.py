@@ -490,6 +490,7 @@ def test_async_handler_serves_a_sync_run() -> None:
     assert asyncio.run(notebook()) == Interview(("fine",))
 
 
+@pytest.mark.medium
 def test_abandoned_thread_does_not_delay_exit() -> None:
     program = """
         import threading

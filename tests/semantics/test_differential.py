@@ -243,6 +243,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
     )
 
 
+@pytest.mark.medium
 @given(turns=SCRIPTS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
 @example(
     turns=(Turn("act", (Call("echo", 1), Call("aecho", 2))),),
@@ -262,10 +263,11 @@ def test_executor_matches_the_reference_loop(turns: Turns, conclusion: Turn, giv
 
 @pytest.mark.slow
 @pytest.mark.slowest
-@settings(max_examples=examples(3000))
-@given(turns=SCRIPTS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@settings(max_examples=examples(1_500, 75))
+@given(turns=SCRIPTS, conclusion=CONCLUSIONS, given=all_settings())
 def test_executor_matches_the_reference_loop_thoroughly(
-    turns: Turns, conclusion: Turn, given: Settings, flavour: Flavour
+    flavour: Flavour, turns: Turns, conclusion: Turn, given: Settings
 ) -> None:
     check(turns, conclusion, given, flavour)
 
@@ -320,6 +322,7 @@ LAST_WORDS: dict[str, Turn] = {
 }
 
 
+@pytest.mark.medium
 @cases("flavour", FLAVOURS)
 @cases("trap", TRAPS)
 def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
@@ -327,6 +330,7 @@ def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
     check(turns, LATE, given, flavour)
 
 
+@pytest.mark.medium
 @cases("flavour", FLAVOURS)
 @cases("words", LAST_WORDS)
 def test_a_stopped_run_has_these_last_words(words: str, flavour: Flavour) -> None:

@@ -87,6 +87,7 @@ def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
     assert [event.node for event in result.events if isinstance(event, gx.Asked)] == ["stopped_response"]
 
 
+@pytest.mark.medium
 @HOW
 def test_q6_stop_keeps_finished_results(run: Running) -> None:
     released = threading.Event()

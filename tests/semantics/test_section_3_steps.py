@@ -116,6 +116,7 @@ def test_calls_have_these_observations(actions: Any, tools: Any, results: list[s
     assert {at: observations(result)[at] for at in texts} == texts
 
 
+@pytest.mark.medium
 @cases("value", [3, None, 1.5, ["a"], {"a": 1}, ""])
 def test_observation_is_the_unconverted_result(value: Any) -> None:
     @tool

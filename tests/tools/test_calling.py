@@ -41,6 +41,7 @@ from tests.parameters import cases
 from tests.tools.actors import HOW, KIND, call_tool, observe, raising
 
 
+@pytest.mark.medium
 @HOW
 @KIND
 @cases("count", [1, 2])
@@ -70,6 +71,7 @@ def test_exception_is_an_observation(
     assert result.output == "done"
 
 
+@pytest.mark.medium
 @HOW
 @KIND
 @cases("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3), GeneratorExit("odd")])
@@ -146,6 +148,7 @@ def test_return_direct_answers_after_a_single_call() -> None:
     assert observations(result) == ["42"]
 
 
+@pytest.mark.medium
 @cases(
     "turn",
     [
@@ -288,6 +291,7 @@ def giving(returned: Any) -> AnyTool:
     return tool(give)
 
 
+@pytest.mark.medium
 @cases("driver", LIVE)
 @cases(
     ("returned", "shown"),

@@ -227,6 +227,7 @@ def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
         made.read({"a": "x", "b": "y"})
 
 
+@pytest.mark.medium
 @cases("closed", [{}, {"additionalProperties": True}, {"unevaluatedProperties": True}])
 @cases("last", [of(a={"type": "string"}), {"$ref": "#/$defs/s0"}])
 def test_doubled_parts_are_merged_once(closed: dict[str, Any], last: dict[str, Any]) -> None:
@@ -331,6 +332,7 @@ def test_invalid_pattern_is_refused(pattern: str) -> None:
             with_schema(invalid)
 
 
+@pytest.mark.medium
 @cases(
     ("levels", "keyword", "says"),
     [
@@ -369,6 +371,7 @@ def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
         made.read({"a": 3})
 
 
+@pytest.mark.medium
 @cases("pattern", UNREADABLE)
 @cases(
     "schema",

@@ -103,6 +103,7 @@ def test_every_everyday_tool_is_known_here() -> None:
     assert {"calculator", "convert_units", "today"} <= BUILTIN.keys()
 
 
+@pytest.mark.medium
 @cases("name", BUILTIN)
 @given(FRAGMENT)
 @settings(max_examples=examples(25), deadline=None)
@@ -124,6 +125,7 @@ PLAIN = [
 ]
 
 
+@pytest.mark.medium
 @cases("name", PLAIN)
 @given(FRAGMENT)
 @settings(max_examples=examples(25), deadline=None)
@@ -236,6 +238,7 @@ def limited(**options: Any) -> AnyTool:
     return take
 
 
+@pytest.mark.medium
 @cases(
     ("of_tool", "of_executor", "taken"),
     [
@@ -349,6 +352,7 @@ def test_only_short_parts_are_not_measured(part: Any) -> None:
     assert not has_few_characters([part])
 
 
+@pytest.mark.medium
 def test_measuring_ends_for_any_value() -> None:
     cyclic: list[Any] = []
     cyclic.append(cyclic)

@@ -66,6 +66,7 @@ TOOLS: list[AnyTool] = [note, anote, noted_in_time, noted_twice, tool(optionally
 EACH = cases("one", TOOLS)
 
 
+@pytest.mark.medium
 @EACH
 def test_tool_receives_the_run_at_its_call(one: AnyTool) -> None:
     turns = act("echo", text="first"), [act(one.name, text="a"), act(one.name, text="b")], answer()

@@ -33,6 +33,7 @@ def explain(error: Exception) -> str:
     return f"that did not work: {error.args[0]}"
 
 
+@pytest.mark.medium
 @KIND
 @cases(
     ("error", "observed"),
@@ -99,6 +100,7 @@ class DeclinedError(Exception):
     """An exception class of the user."""
 
 
+@pytest.mark.medium
 @KIND
 @cases("policy", ["observe", explain])
 @cases(("error", "name"), [(ValueError("no"), "ValueError"), (DeclinedError("no"), f"{__name__}.DeclinedError")])

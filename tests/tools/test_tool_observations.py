@@ -99,6 +99,7 @@ def shown(run: actors.Running, one: actors.AnyTool) -> tuple[gx.AgentStep, str]:
     return result.steps[0], actors.prompt(model.requests[1])
 
 
+@pytest.mark.medium
 @HOW
 @cases(("returned", "text"), RETURNED)
 def test_object_is_kept_and_shown_as_json(run: actors.Running, returned: Any, text: str) -> None:
@@ -138,6 +139,7 @@ def resumed(returned: object) -> gx.AgentStep:
     return executor.run(gx.Snapshot.from_json(text, executor.graph)).steps[0]
 
 
+@pytest.mark.medium
 @cases("returned", [value for value, _ in RETURNED])
 def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
     for one in (returned, [returned], {"key": returned}):

@@ -81,6 +81,7 @@ def virtual_seconds(one: actors.AnyTool) -> float:
     return run_virtually(main())
 
 
+@pytest.mark.medium
 @KIND
 @cases("timeout", [None, 20])
 def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -302,6 +303,7 @@ def test_every_request_is_counted_and_answered(script: list[int], data: st.DataO
     assert facts_of([*trace[:place], *pair, *trace[place:]], proof)
 
 
+@pytest.mark.medium
 @cases(("script", "reason"), [([1, 1_001], "fan_out"), ([1_000], "finished")])
 def test_run_stopped_by_fan_out_conforms(script: list[int], reason: str) -> None:
     executor = acting(script)
@@ -392,6 +394,7 @@ def test_interrupted_run_conforms(error: type[BaseException], status: str, at: i
     assert (found.violations, found.status) == ((), status)
 
 
+@pytest.mark.medium
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(machine=machines.graphs(), limits=machines.limits(), seed=st.integers(0, 99))
 def test_traces_of_stub_nodes_conform(machine: Graph[Any, Any], limits: Limits, seed: int) -> None:

@@ -94,6 +94,7 @@ def test_tightest_limit_gives_closed_form(machine: Graph[Any, Any], limits: Limi
     assert str(bounds_of(machine, limits).transitions) == form
 
 
+@pytest.mark.medium
 @cases("iterations", [0, 1, 2])
 @cases("own", [0, 1, 3])
 def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) -> None:

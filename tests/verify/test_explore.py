@@ -66,6 +66,7 @@ def texts_of(values: Any) -> list[str]:
     return list(map(str, values))
 
 
+@pytest.mark.medium
 @cases("kind", KINDS)
 @cases("iterations", [0, 1, 3, 15])
 def test_executor_takes_few_transitions_per_iteration(iterations: int, kind: Kind) -> None:
@@ -154,6 +155,7 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
     assert pruned.states <= every.states
 
 
+@pytest.mark.medium
 @cases("rule", ["no_repeats", "no_immediate_repeats"])
 def test_pruning_keeps_calls_that_rules_look_at(rule: RuleName) -> None:
     agent = gx.create_tool_calling_agent(ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
@@ -281,6 +283,7 @@ def test_errors_of_parsers_end_runs() -> None:
     assert (found.exceptions["ParseError"], found.injected["ModelError"], found.holds) == (2, 2, True)
 
 
+@pytest.mark.medium
 @cases("crashes", [0, 1, 3])
 def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
     found = explored(Limits(iterations=2), crashes=crashes)
@@ -595,6 +598,7 @@ def run_pasted(source: str) -> None:
     test()
 
 
+@pytest.mark.medium
 @cases(
     ("failure", "message", "text", "repaired"),
     [
@@ -634,6 +638,7 @@ def test_failure_test_fails_until_machine_is_fixed(
         run_pasted(as_test(failure(), machine=repaired))
 
 
+@pytest.mark.medium
 @cases("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
 @cases("kind", KINDS)
 def test_executor_failures_become_tests(kind: Kind, limits: Limits) -> None:

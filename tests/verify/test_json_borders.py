@@ -116,6 +116,7 @@ def with_text(data: Any, path: Path, text: str) -> str:
     return json.dumps(changed(data, path, "#here")).replace('"#here"', text)
 
 
+@pytest.mark.medium
 @cases("value", VALUES)
 def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
     certificate = certificate_of(AGENT_EXECUTOR, Limits(iterations=3))
@@ -125,6 +126,7 @@ def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
             assert Certificate.from_json(with_text(good, path, value)) == certificate
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("value", mark_except(VALUES, "NaN", DEEP), ids=lambda value: value[:8])
 def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
     executor = executor_of(max_iterations=1)

@@ -281,6 +281,7 @@ def test_separate_loops_and_shortest_ones_are_reported() -> None:
     assert [str(one) for one in witness.stem] == ["a --Tob--> b", "b --Toc--> c"]
 
 
+@pytest.mark.medium
 def test_witness_stays_short_under_large_limits() -> None:
     many = 10**6
     witness = witness_of(
@@ -304,6 +305,7 @@ _IN_TURN = (way("a", "a", "x"), gate("a", "x", "b"), way("b", "b", "y"), gate("b
 _BRANCHES = (way("a", "b"), way("a", "c"), way("b", "b", "x"), gate("b", "x"), end("c"))
 
 
+@pytest.mark.medium
 @cases(
     ("flow", "limits", "transitions", "calls"),
     [

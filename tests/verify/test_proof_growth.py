@@ -75,6 +75,7 @@ def check_growth(make: Callable[[int], Flow], count: int) -> None:
     assert check_twice < 2.5 * check
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("make", "count"),
     [(chain, 300), pytest.param(ring, 1_500, marks=pytest.mark.slow), (loops_in_a_row, 200)],
@@ -89,6 +90,7 @@ def test_cost_of_large_machines_is_linear(make: Callable[[int], Flow]) -> None:
     check_growth(make, 2_500)
 
 
+@pytest.mark.medium
 def test_cost_of_nested_resets_is_less_than_cubic() -> None:
     limits = Limits(iterations=None)
     (proof, check), (twice, check_twice) = cost(nested(30, 3), limits), cost(nested(60, 3), limits)

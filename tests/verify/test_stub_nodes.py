@@ -278,6 +278,7 @@ BUY_LIMITS = [
 COUNTS = [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most]
 
 
+@pytest.mark.medium
 @cases(
     ("effects", "count", "all_limits"),
     [*product(CALLS, COUNTS, [CALL_LIMITS]), *product(BUYS, [(0, 1), (1, 2), (0, 3), (2, 3)], [BUY_LIMITS])],

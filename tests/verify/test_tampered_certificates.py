@@ -221,6 +221,7 @@ INVALID = [
 ]
 
 
+@pytest.mark.medium
 @cases("tampering", [*NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID])
 def test_tampered_certificate_is_refused(tampering: Tampering) -> None:
     machine, _ = MACHINES[tampering.machine]

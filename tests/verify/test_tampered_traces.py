@@ -250,6 +250,7 @@ ORDER = [
 ]
 
 
+@pytest.mark.medium
 @cases("tampering", [*STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER])
 def test_tampered_trace_is_refused(tampering: Tampering) -> None:
     records = trace(tampering.run)

@@ -108,6 +108,7 @@ def test_cache_of_a_graph_is_bounded(read: list[gx.Graph[Any, Any]]) -> None:
     assert len(read) == len(several) + 1
 
 
+@pytest.mark.medium
 def test_threads_get_their_own_verdicts() -> None:
     clock = make_clock()
 

@@ -43,6 +43,7 @@ REFUTED: dict[str, Refuted] = {
 }
 
 
+@pytest.mark.medium
 @cases("case", REFUTED)
 def test_nonterminating_machine_is_refuted_until_fixed(case: str) -> None:
     machine, limits, code, node, fixed, fixed_limits = REFUTED[case]
@@ -71,6 +72,7 @@ def test_machine_that_only_limits_end_gets_warning() -> None:
     assert bad.STOPPING_OR_NOT.verify(FIFTEEN).findings == ()
 
 
+@pytest.mark.medium
 @cases("iterations", [0, 1, 3, 15])
 @cases("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR])
 def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterations: int) -> None:
