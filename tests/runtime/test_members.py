@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, TypeAlias, final
 
 import pytest
@@ -16,31 +17,19 @@ from graphexec.runtime import IO, Handler, RunContext, arun, astream, current_ca
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
-from tests.executor.actors import until
+from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, until
 from tests.parameters import cases
+from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
 
-# Seconds to wait for an event that should happen at once.
-LONG = 20.0
 SOON = 0.1
 
 Watch: TypeAlias = Callable[[gx.Event[Any]], None]
 Make: TypeAlias = Callable[[Sequence[Watch]], gx.AgentExecutor]
 
 
-def asking_for(*names: str) -> Callable[[Any, Any], Any]:
-    """An agent that calls these tools in one step, and then answers."""
-    return lambda steps, _inputs: (
-        gx.AgentFinish({"output": "done"}) if steps else [gx.AgentAction(one, {}) for one in names]
-    )
-
-
 def executor(*tools: AnyTool, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=asking_for(*(one.name for one in tools)), tools=tools, **options)
-
-
-def tool_named(name: str, function: Callable[[], Any], **options: Any) -> AnyTool:
-    made: AnyTool = gx.tool(name=name, description="A tool.", **options)(function)
-    return made
+    """Return an executor of an agent that calls these tools in one step, and then answers."""
+    return make_executor([act(one.name) for one in tools], answer(), tools=tools, **options)
 
 
 def name_here() -> str:
@@ -63,48 +52,38 @@ def both(name: str, blocking: Callable[[], Any]) -> list[AnyTool]:
 # ---- every way to run an executor, with its observers
 
 
-def observed_run(made: Make, watch: Watch, inputs: Any) -> None:
-    made([watch]).run(inputs)
-
-
-def observed_arun(made: Make, watch: Watch, inputs: Any) -> None:
-    asyncio.run(made([watch]).arun(inputs))
-
-
-def streamed(made: Make, watch: Watch, inputs: Any) -> None:
-    for event in made([]).stream(inputs):
+def stream_to(made: Make, watch: Watch, inputs: Any, **options: Any) -> None:
+    for event in made([]).stream(inputs, **options):
         watch(event)
 
 
-def astreamed(made: Make, watch: Watch, inputs: Any) -> None:
-    asyncio.run(_watch_all(made([]).astream(inputs), watch))
+def astream_to(made: Make, watch: Watch, inputs: Any, **options: Any) -> None:
+    async def watch_all() -> None:
+        async for event in made([]).astream(inputs, **options):
+            watch(event)
+
+    asyncio.run(watch_all())
 
 
-def streamed_tokens(made: Make, watch: Watch, inputs: Any) -> None:
-    for event in made([]).stream(inputs, tokens=True):
-        watch(event)
+WAYS: dict[str, Callable[[Make, Watch, Any], object]] = {
+    "run": lambda made, watch, inputs: made([watch]).run(inputs),
+    "arun": lambda made, watch, inputs: asyncio.run(made([watch]).arun(inputs)),
+    "stream": stream_to,
+    "astream": astream_to,
+    "stream with tokens": partial(stream_to, tokens=True),
+    "astream with tokens": partial(astream_to, tokens=True),
+}
+every_way = cases("way", WAYS)
+with_deadline = cases("seconds", [None, 3 * LONG])
 
 
-def astreamed_tokens(made: Make, watch: Watch, inputs: Any) -> None:
-    asyncio.run(_watch_all(made([]).astream(inputs, tokens=True), watch))
+def drive(way: str, tools: Sequence[AnyTool], watch: Watch, inputs: Any = "q", **options: Any) -> None:
+    """Run an executor of these tools to its end, and watch its events."""
+    WAYS[way](lambda observers: executor(*tools, observers=observers, **options), watch, inputs)
 
 
-async def _watch_all(events: AsyncIterator[gx.Event[Any]], watch: Watch) -> None:
-    async for event in events:
-        watch(event)
-
-
-WAYS = (observed_run, observed_arun, streamed, astreamed, streamed_tokens, astreamed_tokens)
-every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-with_deadline = pytest.mark.parametrize("seconds", [None, 3 * LONG], ids=["", "deadline"])
-Way: TypeAlias = Callable[[Make, Watch, Any], None]
-
-
-@pytest.fixture
-def released() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
+def ignore(event: object) -> None:
+    """Watch an event, and do nothing."""
 
 
 def is_answer_of(event: gx.Event[Any], name: str) -> bool:
@@ -114,10 +93,10 @@ def is_answer_of(event: gx.Event[Any], name: str) -> bool:
 @pytest.mark.medium
 @every_way
 @with_deadline
-@pytest.mark.parametrize("kind", [0, 1], ids=["def", "async def"])
-def test_a_quick_result_does_not_wait(way: Way, seconds: float | None, kind: int, released: threading.Event) -> None:
+@cases("kind", [0, 1])
+def test_a_quick_result_does_not_wait(way: str, seconds: float | None, kind: int) -> None:
     """The slow tool waits until the answer of the quick one is seen."""
-    in_time: list[bool] = []
+    in_time, released = list[bool](), threading.Event()
     slow = both("slow", lambda: in_time.append(released.wait(LONG)))[kind]
     quick = both("quick", lambda: "at once")[kind]
 
@@ -125,13 +104,13 @@ def test_a_quick_result_does_not_wait(way: Way, seconds: float | None, kind: int
         if is_answer_of(event, "quick"):
             released.set()
 
-    way(lambda watches: executor(slow, quick, max_execution_time=seconds, observers=watches), watch, "q")
+    drive(way, [slow, quick], watch, max_execution_time=seconds)
     assert in_time == [True]
 
 
 @every_way
 @with_deadline
-def test_one_at_a_time_is_in_turn(way: Way, seconds: float | None) -> None:
+def test_one_at_a_time_is_in_turn(way: str, seconds: float | None) -> None:
     seen: list[tuple[str, str]] = []
 
     def watch(event: gx.Event[Any]) -> None:
@@ -139,16 +118,12 @@ def test_one_at_a_time_is_in_turn(way: Way, seconds: float | None) -> None:
             seen.append((type(event).__name__, event.effect.name))
 
     tools = [tool_named(name, lambda: seen.append(("carried out", name_here()))) for name in "abc"]
-    way(
-        lambda watches: executor(*tools, tool_concurrency=1, max_execution_time=seconds, observers=watches),
-        watch,
-        "q",
-    )
+    drive(way, tools, watch, tool_concurrency=1, max_execution_time=seconds)
     assert seen == [(what, name) for name in "abc" for what in ("Asked", "carried out", "Answered")]
 
 
 @every_way
-def test_events_say_which_call_they_are_of(way: Way) -> None:
+def test_events_say_which_call_they_are_of(way: str) -> None:
     seen: list[tuple[str, object]] = []
     barrier = threading.Barrier(3)
 
@@ -166,7 +141,7 @@ def test_events_say_which_call_they_are_of(way: Way) -> None:
             if isinstance(event, gx.Reported):
                 assert event.news == event.effect.name
 
-    way(lambda watches: executor(*(tool_named(name, work) for name in "abc"), observers=watches), watch, "q")
+    drive(way, [tool_named(name, work) for name in "abc"], watch)
     assert len(seen) == 3 * 4
     assert len(set(seen)) == 3
 
@@ -222,24 +197,18 @@ class Siblings:
 @with_deadline
 @cases("kind", ["def", "async def"])
 @cases("as_json", [False, True])
-def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: str, as_json: bool) -> None:
+def test_failure_keeps_finished_replies(way: str, seconds: float | None, kind: str, as_json: bool) -> None:
     """The resume makes exactly two calls again, with their ids, and five are charged."""
     siblings = Siblings(kind)
-
-    def make(observers: Sequence[Watch] = ()) -> gx.AgentExecutor:
-        return executor(*siblings.tools, handle_tool_errors="raise", max_execution_time=seconds, observers=observers)
-
-    with pytest.raises(OSError, match="it broke") as caught:
-        way(make, siblings.watch, "q")
+    options: dict[str, Any] = {"handle_tool_errors": "raise", "max_execution_time": seconds}
+    snapshot = snapshot_after(OSError, lambda: drive(way, siblings.tools, siblings.watch, **options), "it broke")
     siblings.released.set()
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
     assert snapshot.spent[TOOL_CALLS] == 3
     if as_json:
-        snapshot = gx.Snapshot.from_json(snapshot.to_json(), make().graph)
+        snapshot = gx.Snapshot.from_json(snapshot.to_json(), executor(*siblings.tools, **options).graph)
     siblings.failing = False
     seen: list[gx.Event[Any]] = []
-    way(make, seen.append, snapshot)
+    drive(way, siblings.tools, seen.append, snapshot, **options)
     assert sorted(siblings.calls) == ["done", "failed", "failed", "running", "running"]
     assert all(len(set(ids)) == 1 for ids in siblings.ids.values())
     end = seen[-1]
@@ -248,8 +217,8 @@ def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: s
     assert [step.observation for step in end.outcome.steps] == ["first", "second", "third"]
 
 
-@cases("how", ["sync", "async"])
-def test_a_failure_stops_the_other_calls(how: str) -> None:
+@HOW
+def test_a_failure_stops_the_other_calls(run: Running) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     def fail() -> None:
@@ -266,49 +235,42 @@ def test_a_failure_stops_the_other_calls(how: str) -> None:
 
     one = executor(tool_named("fail", fail), tool_named("endless", endless), handle_tool_errors="raise")
     with pytest.raises(OSError, match="it broke"):
-        one.run("q") if how == "sync" else asyncio.run(one.arun("q"))
+        run(one)
     assert cancelled.wait(LONG)
 
 
+def fail() -> None:
+    raise OSError("it broke")
+
+
 @every_way
-def test_unstarted_call_never_starts(way: Way) -> None:
+def test_unstarted_call_never_starts(way: str) -> None:
     begun: list[str] = []
-
-    def fail() -> None:
-        raise OSError("it broke")
-
-    one = tool_named("fail", fail)
     others = [tool_named(name, lambda: begun.append(name_here())) for name in "abc"]
     with pytest.raises(OSError, match="it broke"):
-        way(
-            lambda watches: executor(one, *others, tool_concurrency=1, handle_tool_errors="raise", observers=watches),
-            lambda _: None,
-            "q",
-        )
+        drive(way, [tool_named("fail", fail), *others], ignore, tool_concurrency=1, handle_tool_errors="raise")
     assert begun == []
 
 
 @every_way
-def test_reports_without_end_do_not_hide_a_failure(way: Way, released: threading.Event) -> None:
-    reported = threading.Event()
+def test_reports_without_end_do_not_hide_a_failure(way: str) -> None:
+    reported, released = threading.Event(), threading.Event()
 
-    def fail() -> None:
+    def fail_when_reported() -> None:
         assert reported.wait(LONG)
-        raise OSError("it broke")
+        fail()
 
     def talk() -> None:
         while not released.is_set():
             report("still here")
             reported.set()
 
-    with pytest.raises(OSError, match="it broke"):
-        way(
-            lambda watches: executor(
-                tool_named("fail", fail), tool_named("talk", talk), handle_tool_errors="raise", observers=watches
-            ),
-            lambda _: None,
-            "q",
-        )
+    tools = [tool_named("fail", fail_when_reported), tool_named("talk", talk)]
+    try:
+        with pytest.raises(OSError, match="it broke"):
+            drive(way, tools, ignore, handle_tool_errors="raise")
+    finally:
+        released.set()
 
 
 PAGES = gx.Meter("pages")
@@ -353,28 +315,25 @@ def fetch(wanted: Wanted) -> gx.Asks[Fetch | LookUp, Pages]:
 
 
 FETCHING = gx.graph(gx.edges(fetch, gx.on(Pages, gx.END) | gx.on(Stopped, gx.END)), start=fetch)
-RUNS: list[Callable[..., Any]] = [
-    run,
-    lambda *args: asyncio.run(arun(*args)),
-    lambda *args: list(stream(*args))[-1],
-    lambda *args: asyncio.run(_last(astream(*args))),
-]
-every_run = pytest.mark.parametrize("run_it", RUNS, ids=["run", "arun", "stream", "astream"])
+RUNS: dict[str, Callable[..., Any]] = {
+    "run": run,
+    "arun": lambda *args: asyncio.run(arun(*args)),
+    "stream": lambda *args: list(stream(*args))[-1],
+    "astream": lambda *args: asyncio.run(_last(astream(*args))),
+}
 
 
 async def _last(events: AsyncIterator[gx.Event[Any]]) -> gx.Event[Any]:
     return [event async for event in events][-1]
 
 
-@every_run
+@cases("way", RUNS)
 @with_deadline
-def test_instant_failure_keeps_finished_replies(
-    run_it: Callable[..., Any], seconds: float | None, released: threading.Event
-) -> None:
+def test_instant_failure_keeps_finished_replies(way: str, seconds: float | None) -> None:
     """Two at a time: one runs while the next ones are answered, and the last one fails at once."""
     asked: list[str] = []
     failing = ["fails"]
-    running = threading.Event()
+    running, released = threading.Event(), threading.Event()
 
     def carry_out(effect: Fetch) -> str:
         asked.append(effect.name)
@@ -392,14 +351,11 @@ def test_instant_failure_keeps_finished_replies(
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(carry_out_at_once, instant=True)}
     context = RunContext(handlers, gx.Limits(seconds=seconds), at_once=2)
     wanted = Wanted((Fetch("runs"), Fetch("done"), LookUp("found"), LookUp("fails")))
-    with pytest.raises(OSError, match="it broke") as caught:
-        run_it(FETCHING, wanted, context)
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = snapshot_after(OSError, lambda: RUNS[way](FETCHING, wanted, context), "it broke")
     assert snapshot.spent[PAGES] == 4
     failing.clear()
     released.set()
-    done = run_it(FETCHING, gx.Snapshot.from_json(snapshot.to_json(), FETCHING), context)
+    done = RUNS[way](FETCHING, gx.Snapshot.from_json(snapshot.to_json(), FETCHING), context)
     assert done.outcome == Pages(("RUNS", "DONE", "FOUND", "FAILS"))
     assert sorted(asked) == ["done", "fails", "fails", "found", "runs", "runs"]
     assert done.spent[PAGES] == 6
@@ -425,10 +381,9 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
         raise OSError("it broke")
 
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(fail, instant=True)}
-    with pytest.raises(OSError, match="it broke") as caught:
-        run(FETCHING, Wanted((Fetch("done"), LookUp("fails"))), RunContext(handlers, gx.Limits(seconds=seconds)))
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    context = RunContext(handlers, gx.Limits(seconds=seconds))
+    wanted = Wanted((Fetch("done"), LookUp("fails")))
+    snapshot = snapshot_after(OSError, lambda: run(FETCHING, wanted, context), "it broke")
     assert snapshot.open[0] == "DONE"
 
 
@@ -456,55 +411,50 @@ def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | 
             await arun(FETCHING, Wanted((Fetch("done"), Fetch("fails"))), context)
         return caught.value
 
-    snapshot = gx.snapshot_of(asyncio.run(main()))
-    assert snapshot is not None
-    assert [state for state in snapshot.open if state == "done"] == done
+    assert [state for state in snapshot_in(asyncio.run(main())).open if state == "done"] == done
 
 
 # ---- the deadline
 
 
+def statuses_of(way: str, tools: Sequence[AnyTool], **options: Any) -> dict[str, str]:
+    """Return the status of each tool's reply in a run that its deadline cuts."""
+    answered: dict[str, str] = {}
+
+    def watch(event: gx.Event[Any]) -> None:
+        if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
+            answered[event.effect.name] = event.reply.status
+
+    drive(way, tools, watch, max_execution_time=5 * SOON, **options)
+    return answered
+
+
 @pytest.mark.medium
 @every_way
-@pytest.mark.parametrize("kind", ["def", "async def"])
-def test_the_deadline_cuts_only_open_members(way: Way, kind: str, released: threading.Event) -> None:
-    answered: dict[str, str] = {}
+@cases("kind", ["def", "async def"])
+def test_the_deadline_cuts_only_open_members(way: str, kind: str) -> None:
+    released = threading.Event()
 
     async def hang() -> None:
         await until(released)
 
-    slow = tool_named("slow", lambda: released.wait(LONG)) if kind == "def" else tool_named("slow", hang)
-
-    def watch(event: gx.Event[Any]) -> None:
-        if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
-            answered[event.effect.name] = event.reply.status
-
-    quick = tool_named("quick", lambda: "at once")
-    way(lambda watches: executor(slow, quick, max_execution_time=5 * SOON, observers=watches), watch, "q")
-    assert answered == {"quick": "ok", "slow": "cut"}
+    slow = tool_named("slow", (lambda: released.wait(LONG)) if kind == "def" else hang)
+    statuses = statuses_of(way, [slow, tool_named("quick", lambda: "at once")])
+    released.set()
+    assert statuses == {"quick": "ok", "slow": "cut"}
 
 
 @every_way
-def test_a_cut_in_turn_begins_no_more(way: Way, released: threading.Event) -> None:
+def test_a_cut_in_turn_begins_no_more(way: str) -> None:
     """Cut in the middle of the second of three calls."""
-    begun: list[str] = []
-    answered: dict[str, str] = {}
-
-    def watch(event: gx.Event[Any]) -> None:
-        if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
-            answered[event.effect.name] = event.reply.status
+    begun, released = list[str](), threading.Event()
 
     def work() -> None:
         begun.append(name_here())
         if begun[-1] == "b":
             released.wait(LONG)
 
-    tools = [tool_named(name, work) for name in "abc"]
-    way(
-        lambda watches: executor(*tools, tool_concurrency=1, max_execution_time=5 * SOON, observers=watches),
-        watch,
-        "q",
-    )
-    assert answered == {"a": "ok", "b": "cut", "c": "cut"}
+    statuses = statuses_of(way, [tool_named(name, work) for name in "abc"], tool_concurrency=1)
+    assert statuses == {"a": "ok", "b": "cut", "c": "cut"}
     released.set()
     assert begun == ["a", "b"]
