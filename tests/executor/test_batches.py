@@ -17,6 +17,7 @@ from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent, err
 from tests.executor.actors import answer
 from tests.executor.test_progress import shout
 from tests.parameters import cases, examples
+from tests.semantics.endings import raising
 
 
 def in_threads(many: Any, agent: Any = shout, **given: Any) -> list[Any]:
@@ -95,11 +96,8 @@ def test_batch_runs_as_many_as_allowed(batch: Batch, width: int) -> None:
 
 
 def test_interrupt_ends_a_batch_despite_return_exceptions() -> None:
-    def interrupted(steps: Any, inputs: Any) -> AgentFinish:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        in_threads(["a", "b"], interrupted, return_exceptions=True)
+        in_threads(["a", "b"], raising(KeyboardInterrupt()), return_exceptions=True)
 
 
 ONE = "batch takes several inputs; pass a list of them, or use invoke for one"

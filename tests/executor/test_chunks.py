@@ -19,6 +19,7 @@ from graphexec.models import ScriptedModel
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
 from tests.parameters import cases
+from tests.semantics.endings import noting_tool
 
 
 def kinds(chunks: list[dict[str, Any]]) -> list[str]:
@@ -358,13 +359,7 @@ def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, or
 
 @cases("dispatch", [ex.dispatch_tools, rename(delegate, "dispatch_tools")])
 def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
-    ran: list[Any] = []
-
-    @gx.tool
-    def note(text: str) -> None:
-        """Note it."""
-        ran.append(text)
-
+    note, ran = noting_tool()
     agent = scripted(act("note", text="x"), answer())
     executor = gx.AgentExecutor(agent=agent, tools=[note], handlers={Delegate: ran.append})
     chunks = executor.replace(dispatch).stream_chunks("q")

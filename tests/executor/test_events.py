@@ -21,6 +21,7 @@ from graphexec.kernel.program import unfrozen
 from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_executor, scripted
 from tests.parameters import cases
+from tests.semantics.endings import noting_tool
 
 
 def line(event: gx.Event[Ending]) -> str:
@@ -83,26 +84,13 @@ def test_usage_grows_with_every_event() -> None:
     assert all(event.seconds >= 0 for event in result.events if isinstance(event, gx.Answered))
 
 
-def noting() -> tuple[gx.AgentExecutor, list[str]]:
-    """Return an executor that calls a tool once, and the texts of the calls."""
-    called: list[str] = []
-
-    @gx.tool
-    def note(text: str) -> str:
-        """Note it."""
-        called.append(text)
-        return text
-
-    return make_executor(act("note", text="a"), answer(), tools=[note]), called
-
-
 def asks_tool(event: object) -> bool:
     return isinstance(event, gx.Asked) and isinstance(event.effect, CallTool)
 
 
 def test_asked_comes_before_the_call() -> None:
-    executor, called = noting()
-    for event in executor.stream("q"):
+    note, called = noting_tool()
+    for event in make_executor(act("note", text="a"), answer(), tools=[note]).stream("q"):
         if asks_tool(event):
             assert called == []
         if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
@@ -111,7 +99,8 @@ def test_asked_comes_before_the_call() -> None:
 
 
 def test_closed_stream_makes_no_more_calls() -> None:
-    executor, called = noting()
+    note, called = noting_tool()
+    executor = make_executor(act("note", text="a"), answer(), tools=[note])
     events = executor.stream("q")
     assert any(map(asks_tool, events))
     events.close()

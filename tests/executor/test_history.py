@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Agent, AgentExecutor, agents, messages, tool
+from graphexec import Agent, AgentExecutor, agents, messages
 from graphexec.actions import Run
 from graphexec.agents.conversation import parse_messages
 from graphexec.effects import CallModel
@@ -22,16 +22,10 @@ from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
 from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor import actors
-from tests.executor.actors import echo, prompt
+from tests.executor.actors import echo, prompt, search
 from tests.parameters import cases
 
 BEFORE = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))
-
-
-@tool(name="Intermediate Answer")
-def search(question: str) -> str:
-    """Look it up."""
-    return question
 
 
 # Each agent with the template that holds the question, and its other required variables.
