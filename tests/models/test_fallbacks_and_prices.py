@@ -59,15 +59,11 @@ def test_models_share_the_timeout(ask: Ask) -> None:
     third = Typewriter(["yes"], time)
     assert ask(with_fallbacks(first, second, third, clock=time.clock), timeout=10).content == "yes"
     assert (first.timeouts, second.timeouts, third.timeouts) == ([10], [6], [2])
-
-
-@all_modes
-def test_no_model_is_called_after_the_timeout(ask: Ask) -> None:
-    time = FakeTime()
-    first, second = Typewriter([ModelTimeoutError("slow")], time, takes=10), ScriptedModel(["too late"])
+    # None is called after it.
+    late, unasked = Typewriter([ModelTimeoutError("slow")], time, takes=10), ScriptedModel(["too late"])
     with record_reports() as reports, pytest.raises(ModelTimeoutError) as caught:
-        ask(with_fallbacks(first, second, clock=time.clock), timeout=10)
-    assert (reports, second.requests) == ([], [])
+        ask(with_fallbacks(late, unasked, clock=time.clock), timeout=10)
+    assert (reports, unasked.requests) == ([], [])
     assert not hasattr(caught.value, "__notes__")
 
 
@@ -94,17 +90,12 @@ def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     assert len(reports) == last
 
 
-@cases(("second", "instant"), [(ScriptedModel([]), True), (Typewriter([]), False)])
-def test_instant_needs_instant_models(second: ScriptedModel | Typewriter, instant: bool) -> None:
+@cases(
+    ("second", "instant", "identity"), [(ScriptedModel([]), True, ""), (Typewriter([], identity="b"), False, "a or b")]
+)
+def test_model_is_what_all_of_its_models_are(second: ScriptedModel | Typewriter, instant: bool, identity: str) -> None:
     assert with_fallbacks(ScriptedModel([]), second).instant is instant
-
-
-@cases(("second", "identity"), [(Typewriter([], identity="b"), "a or b"), (ScriptedModel([]), "")])
-def test_identity_needs_identities_of_all_models(second: ScriptedModel | Typewriter, identity: str) -> None:
     assert with_fallbacks(Typewriter([], identity="a"), second).identity == identity
-
-
-def test_invalid_options_are_rejected() -> None:
     with pytest.raises(InputError, match="has only <ScriptedModel: 0 of 0 replies left>; pass the model to call"):
         with_fallbacks(ScriptedModel([]))
 
@@ -122,11 +113,6 @@ def test_progress_is_readable() -> None:
 
 
 PRICES = {"gpt-4o": Price(2.5, 10), "gpt-4o-mini": Price(0.15, 0.6), "gpt": Price(100, 100)}
-MILLIONS = Usage(1_000_000, 2_000_000)
-
-
-def cost(name: str, prices: dict[str, Price] | Price) -> float | None:
-    return priced(ScriptedModel([ModelReply("", usage=MILLIONS, model=name)]), prices).complete(HELLO).cost
 
 
 @all_modes
@@ -136,19 +122,23 @@ def test_reply_has_its_cost(ask: Ask) -> None:
     assert reply == ModelReply("four", usage=Usage(10, 4), model="tw-1", cost=reply.cost)
 
 
+def cost(name: str, prices: dict[str, Price] | Price) -> float | None:
+    model = priced(ScriptedModel([ModelReply("", usage=Usage(1_000_000, 2_000_000), model=name)]), prices)
+    if isinstance(prices, dict):
+        # They are copied.
+        prices.clear()
+    return model.complete(HELLO).cost
+
+
 def test_price_has_exact_or_longest_matching_name() -> None:
-    assert cost("gpt-4o", PRICES) == 22.5
-    assert cost("gpt-4o-2024-08-06", PRICES) == 22.5
-    assert cost("gpt-4o-mini-2024-07-18", PRICES) == pytest.approx(1.35)
-    assert cost("gpt-3.5", PRICES) == 300
-
-
-def test_single_price_holds_for_every_model() -> None:
+    assert [cost(name, {**PRICES}) for name in ("gpt-4o", "gpt-4o-2024-08-06", "gpt-3.5")] == [22.5, 22.5, 300]
+    assert cost("gpt-4o-mini-2024-07-18", {**PRICES}) == pytest.approx(1.35)
+    # A single price holds for every model.
     assert cost("", Price(1, 2)) == cost("anything", Price(1, 2)) == 5
 
 
 @all_modes
-@pytest.mark.parametrize("name", ["claude", "", "gp"])
+@cases("name", ["claude", "", "gp"])
 def test_model_without_a_price_is_named(ask: Ask, name: str) -> None:
     model = priced(Typewriter(["hm"], model=name), PRICES)
     with pytest.raises(InputError, match=f"the model '{name}' has no price; add it to those of gpt, gpt-4o, gpt-4o-m"):
@@ -162,13 +152,6 @@ def test_cached_tokens_have_their_price() -> None:
     assert Price(10, 20, cached=0).of(usage) == 26
     # A provider's count may be wrong; a cost is never negative.
     assert Price(10, 0, cached=1).of(Usage(1_000_000, 0, 9_000_000)) == 1
-
-
-def test_prices_are_copied() -> None:
-    prices = {"a": Price(1, 1)}
-    model = priced(ScriptedModel([ModelReply("", usage=MILLIONS, model="a")]), prices)
-    prices.clear()
-    assert model.complete(HELLO).cost == 3
 
 
 @given(st.builds(Price, st.floats(0, 1e6), st.floats(0, 1e6)), st.integers(0, 10**9), st.integers(0, 10**9))

@@ -27,6 +27,7 @@ def encode(protocol: ModuleType, *messages: Message) -> Any:
 
 
 QUESTION = UserMessage("Which?", (CAT, ADDRESS))
+ASKED = ChatRequest([QUESTION])
 TURN = (
     AssistantMessage("", (ToolCall("c1", "look", "{}"), ToolCall("c2", "read", "{}"))),
     ToolMessage("c1", "A dog:", (DOG,)),
@@ -46,26 +47,19 @@ def shown_to_claude(image: Image, kind: str) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": image.data}}
 
 
-def test_openai_is_sent_images_with_the_question() -> None:
-    (message,) = encode(openai_compatible, QUESTION)["messages"]
-    assert message == {"role": "user", "content": [shown(CAT), shown(ADDRESS), {"type": "text", "text": "Which?"}]}
-
-
-def test_openai_is_sent_images_after_all_results() -> None:
-    sent = encode(openai_compatible, QUESTION, *TURN, UserMessage("And?"))["messages"]
+def test_openai_is_sent_images_with_the_question_and_after_all_results() -> None:
+    first, _, *sent = encode(openai_compatible, QUESTION, *TURN, UserMessage("And?"))["messages"]
+    assert first == {"role": "user", "content": [shown(CAT), shown(ADDRESS), {"type": "text", "text": "Which?"}]}
     named = {"type": "text", "text": "The images in the result of look (c1):"}
-    assert sent[2:] == [
+    assert sent == [
         {"role": "tool", "tool_call_id": "c1", "content": "A dog:"},
         {"role": "tool", "tool_call_id": "c2", "content": "text"},
         {"role": "user", "content": [named, shown(DOG)]},
         {"role": "user", "content": "And?"},
     ]
-    assert encode(openai_compatible, QUESTION, *TURN)["messages"] == sent[:-1]
-
-
-def test_openai_is_sent_the_images_of_each_turn() -> None:
-    sent = encode(openai_compatible, *TURN, *TURN)["messages"]
-    assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "user"] * 2
+    assert encode(openai_compatible, QUESTION, *TURN)["messages"][2:] == sent[:-1]
+    turns = encode(openai_compatible, *TURN, *TURN)["messages"]
+    assert [message["role"] for message in turns] == ["assistant", "tool", "tool", "user"] * 2
 
 
 def test_responses_is_sent_images() -> None:
@@ -109,26 +103,26 @@ def test_cache_distinguishes_images() -> None:
     assert [model.complete(request).content for request in requests * 2] == ["cat", "dog", "none"] * 2
 
 
-# What servers answer to images that a model cannot see: llama.cpp, OpenAI, vLLM and OpenRouter.
-REFUSALS = [
-    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
-    (400, "Invalid content type. image_url is only supported by certain models."),
-    (400, "tiny is not a multimodal model"),
-    (404, "No endpoints found that support image input"),
-]
-
-
 @all_modes
-@cases(("status", "reason"), REFUSALS)
+@cases(
+    ("status", "reason"),
+    [
+        # What llama.cpp, OpenAI, vLLM and OpenRouter answer to images that a model cannot see.
+        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+        (400, "Invalid content type. image_url is only supported by certain models."),
+        (400, "tiny is not a multimodal model"),
+        (404, "No endpoints found that support image input"),
+    ],
+)
 def test_refusal_of_images_names_them(ask: Ask, status: int, reason: str) -> None:
     model = scripted_server(httpx.Response(status, json={"error": {"message": reason}}))
     with pytest.raises(errors.BadRequestError) as raised:
-        ask(model, ChatRequest([QUESTION]))
+        ask(model, ASKED)
     assert reason in str(raised.value)
     assert "use a model that accepts such images, or leave them out" in str(raised.value)
 
 
-@cases(("request", "remedy"), [(ChatRequest([QUESTION]), ", or leave out the images if"), (HELLO, "$")])
+@cases(("request", "remedy"), [(ASKED, ", or leave out the images if"), (HELLO, "$")])
 def test_other_refusal_of_a_request_with_images_names_them(request: ChatRequest, remedy: str) -> None:
     refusal = httpx.Response(400, json={"error": {"message": "messages[0].content must be a string"}})
     with pytest.raises(errors.BadRequestError, match=rf"must be a string.; change what it names{remedy}"):
@@ -136,19 +130,15 @@ def test_other_refusal_of_a_request_with_images_names_them(request: ChatRequest,
 
 
 @cases(
-    ("status", "error", "kind"),
+    ("request", "status", "error", "kind"),
     [
-        (401, {"message": "no images today"}, errors.AuthenticationError),
-        (404, {"message": "gpt-image-9 does not exist", "code": "model_not_found"}, errors.ModelNotFoundError),
-        (429, {"message": "no images today"}, errors.RateLimitError),
-        (503, {"message": "busy"}, errors.ServerError),
+        (ASKED, 401, {"message": "no images today"}, errors.AuthenticationError),
+        (ASKED, 404, {"message": "gpt-image-9 does not exist", "code": "model_not_found"}, errors.ModelNotFoundError),
+        (ASKED, 429, {"message": "no images today"}, errors.RateLimitError),
+        (ASKED, 503, {"message": "busy"}, errors.ServerError),
+        (HELLO, 500, "the image service failed", errors.ServerError),
     ],
 )
-def test_other_errors_keep_their_class(status: int, error: dict[str, str], kind: type[errors.ModelError]) -> None:
+def test_other_errors_keep_their_class(request: ChatRequest, status: int, error: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind):
-        scripted_server(*[httpx.Response(status, json={"error": error})] * 3).complete(ChatRequest([QUESTION]))
-
-
-def test_failure_of_another_request_keeps_its_class() -> None:
-    with pytest.raises(errors.ServerError):
-        scripted_server(*[httpx.Response(500, json={"error": "the image service failed"})] * 3).complete(HELLO)
+        scripted_server(*[httpx.Response(status, json={"error": error})] * 3).complete(request)

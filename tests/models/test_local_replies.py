@@ -37,11 +37,15 @@ class ShoutingLater:
         return shout(request)
 
 
-@cases("function", [shout, shout_later, Shouting(), ShoutingLater()])
-def test_function_replies_in_both_ways(function: Any) -> None:
+@cases(
+    ("function", "name"),
+    [(shout, "shout"), (shout_later, "shout_later"), (Shouting(), "Shouting"), (ShoutingLater(), "ShoutingLater")],
+)
+def test_function_replies_in_both_ways(function: Any, name: str) -> None:
     model = FunctionModel(function)
     assert model.complete(HELLO).content == "HELLO"
     assert asyncio.run(model.acomplete(HELLO, timeout=3)).content == "HELLO"
+    assert (model.name, model.provider, repr(model)) == (name, "function", f"FunctionModel({name})")
 
 
 def test_blocking_function_does_not_block_the_loop() -> None:
@@ -55,32 +59,12 @@ def test_blocking_function_does_not_block_the_loop() -> None:
     assert threads != [threading.main_thread()]
 
 
-def test_model_has_the_name_of_its_function() -> None:
-    assert (FunctionModel(shout).name, FunctionModel(shout).provider) == ("shout", "function")
-    assert repr(FunctionModel(Shouting())) == "FunctionModel(Shouting)"
-
-
 @cases("wrong", [None, 3, ["HELLO"]])
 def test_other_reply_is_refused(wrong: Any) -> None:
-    def reply(request: ModelRequest) -> Any:
-        return wrong
-
-    with pytest.raises(InvalidReplyError, match=r"reply returned .*; return a string, or a ModelReply"):
-        FunctionModel(reply).complete(HELLO)
-
-
-def test_exception_of_the_function_is_raised() -> None:
-    def fail(request: ModelRequest) -> str:
-        raise ZeroDivisionError
-
+    with pytest.raises(InvalidReplyError, match=r"<lambda> returned .*; return a string, or a ModelReply"):
+        FunctionModel(lambda _: wrong).complete(HELLO)
     with pytest.raises(ZeroDivisionError):
-        FunctionModel(fail).complete(HELLO)
-
-
-@cases("wrong", [3, "gpt-5", None, Shouting])
-def test_other_values_are_no_functions(wrong: Any) -> None:
-    with pytest.raises(InputError, match=r"FunctionModel has function=.*; give a function from a request to its reply"):
-        FunctionModel(wrong)
+        FunctionModel(lambda _: f"{1 / 0}").complete(HELLO)
 
 
 def by_name(*, request: ModelRequest) -> str:
@@ -93,25 +77,29 @@ def with_default(request: ModelRequest, times: int = 2) -> str:
 
 # A function, and how the error shows it.
 MISFITS: list[tuple[Any, str]] = [
-    (lambda request, history: "", r"<lambda>\(request, history\)"),
+    (lambda request, history: "", r"the function <lambda>\(request, history\)"),
     (by_name, r"by_name\(\*, request: 'ModelRequest'\)"),
     (lambda: "", r"<lambda>\(\)"),
     (lambda request, *, key: "", r"<lambda>\(request, \*, key\)"),
     (partial(by_name, request=HELLO), r"partial\(\*, request"),
 ]
-FITTING: list[Any] = [with_default, lambda *requests: "", partial(with_default, times=1), print, max]
+ONE = "; write a function of one argument, the request"
+NO_FUNCTION = "; give a function from a request to its reply"
 
 
-@cases(("function", "shown"), MISFITS)
-def test_function_with_other_parameters_is_refused(function: Any, shown: str) -> None:
-    with pytest.raises(InputError, match=f"the function {shown}.*, which cannot be called with a request") as caught:
+@cases(
+    ("function", "fact", "end"),
+    [
+        *((misfit, f"{shown}.*, which cannot be called with a request", ONE) for misfit, shown in MISFITS),
+        *((other, "FunctionModel has function=", NO_FUNCTION) for other in (3, "gpt-5", None, Shouting)),
+    ],
+)
+def test_only_a_function_of_a_request_is_accepted(function: Any, fact: str, end: str) -> None:
+    with pytest.raises(InputError, match=fact) as caught:
         FunctionModel(function)
-    assert str(caught.value).endswith("; write a function of one argument, the request")
-
-
-@cases("function", FITTING)
-def test_function_that_takes_a_request_is_accepted(function: Any) -> None:
-    assert repr(FunctionModel(function)).startswith("FunctionModel(")
+    assert str(caught.value).endswith(end)
+    for fitting in (with_default, lambda *requests: "", partial(with_default, times=1), print, max):
+        assert repr(FunctionModel(fitting)).startswith("FunctionModel(")
 
 
 CALL = ToolCall("c1", "add", "{}")
@@ -128,14 +116,15 @@ def test_replies_come_in_order_blocking_and_async() -> None:
     assert all(request is HELLO for request in model.requests)
 
 
-def test_exception_is_raised() -> None:
+def test_errors_unused_and_missing_replies_are_raised() -> None:
     model = ScriptedModel([ServerError("down"), "up"])
+    assert model.instant
     with pytest.raises(ServerError, match="down"):
         model.complete(HELLO)
+    assert repr(model) == "<ScriptedModel: 1 of 2 replies left>"
+    with pytest.raises(AssertionError, match="has 1 of 2 replies left after 1 requests"):
+        model.assert_complete()
     assert model.complete(HELLO).content == "up"
-
-
-def test_missing_reply_error_has_a_remedy() -> None:
     with pytest.raises(AssertionError, match=r"called 1 times and has 0 replies; add another reply, or pass repeat"):
         ScriptedModel([]).complete(HELLO)
 
@@ -147,14 +136,6 @@ def test_last_reply_can_be_repeated() -> None:
         ScriptedModel([], repeat_last=True)
 
 
-def test_unused_replies_are_an_error() -> None:
-    model = ScriptedModel(["one", "two"])
-    model.complete(HELLO)
-    assert repr(model) == "<ScriptedModel: 1 of 2 replies left>"
-    with pytest.raises(AssertionError, match="has 1 of 2 replies left after 1 requests"):
-        model.assert_complete()
-
-
 def test_threads_get_each_reply_once() -> None:
     texts = [str(number) for number in range(2000)]
     model = ScriptedModel(texts)
@@ -162,7 +143,3 @@ def test_threads_get_each_reply_once() -> None:
         replies = threads.map(model.complete, [HELLO] * len(texts))
     assert sorted(reply.content for reply in replies) == sorted(texts)
     model.assert_complete()
-
-
-def test_model_is_instant() -> None:
-    assert ScriptedModel.instant

@@ -25,11 +25,15 @@ from tests.parameters import cases
 @all_modes
 def test_calls_above_the_rate_wait(ask: Ask) -> None:
     time = FakeTime()
-    model = rate_limited(Typewriter(["a", "b", "c"], time), per_second=2, clock=time.clock)
+    inner = Typewriter(["a", "b", "c"], time)
+    model = rate_limited(inner, per_second=2, clock=time.clock)
     with record_reports() as reports:
         assert [ask(model).content for _ in "abc"] == ["a", "b", "c"]
     assert time.slept == [1.0]
     assert reports == [Waited(1.0, "2 per second")]
+    assert str(Waited(1.25, "2 per second")) == "waited 1.2 s for a turn: 2 per second"
+    with pytest.raises(InputError, match="rate_limited has no limit; pass per_second, per_minute or at_once"):
+        rate_limited(inner)
 
 
 @all_modes
@@ -45,15 +49,6 @@ def test_call_that_would_wait_too_long_uses_no_turn(ask: Ask) -> None:
     assert ask(model, timeout=61).content == "b"
     assert time.slept == [60.0]
     assert inner.timeouts == [10, 1], "waiting counts towards the timeout"
-
-
-@all_modes
-def test_every_end_of_a_call_frees_its_place(ask: Ask) -> None:
-    model = rate_limited(Typewriter(["a", ValueError("a bug"), "c"]), at_once=1)
-    assert ask(model).content == "a"
-    with pytest.raises(ValueError, match="a bug"):
-        ask(model)
-    assert ask(model, timeout=5).content == "c"
 
 
 @all_modes
@@ -75,13 +70,16 @@ def test_sleep_that_ends_early_is_continued(ask: Ask) -> None:
 
 
 @all_modes
-def test_call_without_a_turn_times_out(ask: Ask) -> None:
-    model = rate_limited(Typewriter(["held", "free"]), at_once=1)
+def test_every_end_of_a_call_frees_its_place(ask: Ask) -> None:
+    model = rate_limited(Typewriter(["a", ValueError("a bug"), "c", "held", "free"]), at_once=1)
+    assert ask(model).content == "a"
+    with pytest.raises(ValueError, match="a bug"):
+        ask(model)
+    assert ask(model, timeout=5).content == "c"
     holder = model.stream(HELLO)
     next(holder)
     with pytest.raises(ModelTimeoutError, match=r"timeout of 0 s.*\(1 at once\); allow a longer timeout"):
         ask(model, timeout=0)
-    # A closed stream frees its place.
     holder.close()
     assert ask(model, timeout=0).content == "free"
 
@@ -114,17 +112,11 @@ def test_threads_and_event_loops_share_places() -> None:
     assert most == 2, "as many as are allowed, and no more"
 
 
-def test_tasks_take_turns_in_order() -> None:
-    model = rate_limited(Typewriter([*"abcdef"]), at_once=1)
-
-    async def run() -> list[ModelReply]:
-        return await asyncio.gather(*(model.acomplete(HELLO) for _ in range(6)))
-
-    assert [reply.content for reply in asyncio.run(run())] == [*"abcdef"]
-
-
-def test_cancelled_task_leaves_the_queue() -> None:
+def test_tasks_take_turns_in_order_unless_cancelled() -> None:
     async def run() -> None:
+        model = rate_limited(Typewriter([*"abcdef"]), at_once=1)
+        replies = await asyncio.gather(*(model.acomplete(HELLO) for _ in range(6)))
+        assert [reply.content for reply in replies] == [*"abcdef"]
         model = rate_limited(Typewriter(["held", "free"]), at_once=1)
         holder = model.astream(HELLO)
         await anext(holder)
@@ -276,15 +268,6 @@ def test_turn_cancelled_during_handover_is_passed_on() -> None:
     gate.leave(gone)
     gate.leave(following)
     assert gate.enter().done()
-
-
-def test_limit_is_required() -> None:
-    with pytest.raises(InputError, match="rate_limited has no limit; pass per_second, per_minute or at_once"):
-        rate_limited(ScriptedModel([]))
-
-
-def test_progress_is_readable() -> None:
-    assert str(Waited(1.25, "2 per second")) == "waited 1.2 s for a turn: 2 per second"
 
 
 @cases("how", ["sync", "async"])
