@@ -19,11 +19,9 @@ from graphexec.models import ScriptedModel
 from graphexec.runtime import RunContext, RunOptions, arun, current_call, make_run_context, report, run, stream
 from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor import actors
-from tests.executor.actors import call
+from tests.executor.actors import act, call, run_by, snapshot_after
 from tests.parameters import cases
-
-# Seconds that a test waits for an event that should happen at once.
-LONG = 20.0
+from tests.runtime.actors import HOW, LONG
 
 # ---- a machine that asks for one effect, then for two, and then runs an opaque node
 
@@ -99,9 +97,7 @@ def look(effect: Look, call: gx.CallContext[Any]) -> str:
 
 
 async def alook(effect: Look, call: gx.CallContext[Any]) -> str:
-    assert call.effect is effect
-    assert current_call() is call
-    return str(call.id)
+    return look(effect, call)
 
 
 def run_machine(world: RunContext, value: Start | gx.Snapshot, **options: Any) -> Any:
@@ -129,19 +125,17 @@ def test_handlers_and_nodes_get_their_call(run_it: Any, handler: Callable[..., A
     assert done.snapshot.run_id == "r"
 
 
-def test_graph_run_takes_the_run_id() -> None:
-    assert MACHINE.run(Start(), handlers={Look: look}, run_id="r").outcome == Finished(IDS)
+def annotated(effect: Look, call: Annotated[gx.CallContext[Any], "the call"]) -> str:
+    return str(call.id)
 
 
-def test_annotation_may_be_annotated_or_optional() -> None:
-    def annotated(effect: Look, call: Annotated[gx.CallContext[Any], "the call"]) -> str:
-        return str(call.id)
+def optional(effect: Look, call: gx.CallContext[Any] | None = None) -> str:
+    return "none" if call is None else str(call.id)
 
-    def optional(effect: Look, call: gx.CallContext[Any] | None = None) -> str:
-        return "none" if call is None else str(call.id)
 
-    for handler in (annotated, optional):
-        assert run_machine(make_run_context({Look: handler}), Start(), run_id="r").outcome.ids == IDS
+@cases("handler", [look, annotated, optional])
+def test_graph_run_takes_the_run_id(handler: Any) -> None:
+    assert MACHINE.run(Start(), handlers={Look: handler}, run_id="r").outcome == Finished(IDS)
 
 
 def test_run_id_is_made_up_and_kept() -> None:
@@ -171,11 +165,7 @@ def test_id_survives_a_resume_from_json(run_it: Any, failing: str) -> None:
             snapshot.node, snapshot.value, spent=snapshot.spent, entered=True, sequence=2, run_id="r"
         )
     else:
-        with pytest.raises(ValueError, match=failing) as raised:
-            run_it(world, Start(), run_id="r")
-        found = gx.snapshot_of(raised.value)
-        assert found is not None
-        snapshot = found
+        snapshot = snapshot_after(ValueError, lambda: run_it(world, Start(), run_id="r"), failing)
     done = run_it(world, gx.Snapshot.from_json(snapshot.restarted().to_json(), MACHINE))
     assert done.outcome.ids == IDS
 
@@ -193,20 +183,20 @@ def test_stepping_and_replay_have_the_same_ids() -> None:
     assert ids == ["/1.0", "/2.0", "/2.1", "/3.0"]
     done = run_machine(make_run_context({Look: look}), Start(), run_id="r")
     replayed = [str(event.call) for event in replay(done.journal) if isinstance(event, gx.Answered)]
-    assert sorted(replayed) == [
-        "<call r/1.0 of asking>",
-        "<call r/2.0 of asking>",
-        "<call r/2.1 of asking>",
-        "<call r/3.0 of act_freely>",
-    ]
+    by_asking = [f"<call r/{number} of asking>" for number in ("1.0", "2.0", "2.1")]
+    assert sorted(replayed) == [*by_asking, "<call r/3.0 of act_freely>"]
 
 
 # ---- tools
 
 
+def acts(name: str, *texts: str) -> list[gx.AgentAction]:
+    return [act(name, text=text) for text in texts]
+
+
 def ids_of(how: actors.Running, *tools: actors.AnyTool, turns: Any = None, **options: Any) -> Any:
-    turns = turns or [actors.act(one.name, text="a") for one in tools]
-    return how(gx.AgentExecutor(agent=actors.scripted(*turns, actors.answer()), tools=tools, **options))
+    turns = turns or [act(one.name, text="a") for one in tools]
+    return how(actors.make_executor(*turns, actors.answer(), tools=tools, **options))
 
 
 @gx.tool
@@ -216,24 +206,22 @@ def identify(text: str, call: gx.CallContext[Any]) -> str:
     return f"{call.id.sequence}.{call.id.member}"
 
 
-@gx.tool
+@gx.tool(name="identify")
 async def aidentify(text: str, call: gx.CallContext[object]) -> str:
     """Return the id of the call."""
-    assert current_call() is call
-    return f"{call.id.sequence}.{call.id.member}"
+    return identify(text, call)
 
 
-@actors.HOW
-@pytest.mark.parametrize("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
-@pytest.mark.parametrize("one", [identify, aidentify], ids=["sync", "async"])
+@HOW
+@cases("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
+@cases("one", [identify, aidentify])
 def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one: actors.AnyTool) -> None:
-    both = [actors.act(one.name, text="a"), actors.act(one.name, text="b")]
-    result = ids_of(run, one, turns=[actors.act(one.name, text="a"), both], **options)
+    result = ids_of(run, one, turns=[act("identify", text="a"), acts("identify", "a", "b")], **options)
     assert [step.observation for step in result.steps] == ["2.0", "4.0", "4.1"]
 
 
-@actors.HOW
-@pytest.mark.parametrize("timeout", [None, LONG])
+@HOW
+@cases("timeout", [None, LONG])
 def test_id_survives_the_retries_of_a_tool(run: actors.Running, timeout: float | None) -> None:
     seen: list[CallId] = []
 
@@ -246,45 +234,36 @@ def test_id_survives_the_retries_of_a_tool(run: actors.Running, timeout: float |
             raise OSError(text)
         return text
 
-    result = ids_of(run, flaky)
-    assert [step.observation for step in result.steps] == ["a"]
+    assert [step.observation for step in ids_of(run, flaky).steps] == ["a"]
     assert len(seen) == 3
     assert len(set(seen)) == 1
 
 
-@actors.HOW
-def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
-    seen: list[str | None] = []
+def noting(seen: list[Any], note: Callable[[gx.CallContext[Any]], Any]) -> actors.AnyTool:
+    """Return a tool that notes something of its call."""
 
     @gx.tool
     def look_up(text: str, call: gx.CallContext[Any]) -> str:
         """Look it up."""
-        seen.append(call.provider_id)
+        seen.append(note(call))
         return text
 
-    events: list[gx.Event[Any]] = []
+    return look_up
+
+
+@HOW
+def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
+    seen, events = list[Any](), list[gx.Event[Any]]()
+    look_up = noting(seen, lambda call: call.provider_id)
     calls = [call("look_up", "call_1", text="a"), call("look_up", "call_2", text="b")]
     model = ScriptedModel([calls, call("look_up", "call_3", text="c"), "done"])
     run(actors.caller_of(model, look_up, observers=[events.append], tool_concurrency=1))
     assert seen == ["call_1", "call_2", "call_3"]
-    assert [
-        event.call.provider_id
-        for event in events
-        if isinstance(event, gx.Answered) and event.call is not None and event.node == "dispatch_tools"
-    ] == ["call_1", "call_2", "call_3"]
-
-
-def test_text_agent_calls_have_no_provider_id() -> None:
-    seen: list[str | None] = []
-
-    @gx.tool
-    def look_up(text: str, call: gx.CallContext[Any]) -> str:
-        """Look it up."""
-        seen.append(call.provider_id)
-        return text
-
-    ids_of(actors.run_sync, look_up)
-    assert seen == [None]
+    answered = [event.call for event in events if isinstance(event, gx.Answered) and event.node == "dispatch_tools"]
+    assert [call and call.provider_id for call in answered] == seen
+    # The calls of a text agent have none.
+    ids_of(run, look_up)
+    assert seen[3:] == [None]
 
 
 def test_call_has_the_seconds_left() -> None:
@@ -299,20 +278,10 @@ def test_call_has_the_seconds_left() -> None:
         left.append(call.seconds_left)
         return text
 
-    timed = gx.AgentExecutor(
-        agent=actors.scripted(actors.act("measure", text="a"), actors.answer()), tools=[measure], max_execution_time=10
-    )
+    timed = actors.make_executor(act("measure", text="a"), actors.answer(), tools=[measure], max_execution_time=10)
     clock.run(on_loop_time(timed, clock).arun("q"))
-    ids_of(actors.run_async, gx.tool(name="untimed", description="Measure.")(lambda_of(left)))
+    ids_of(actors.run_async, noting(left, lambda call: call.seconds_left))
     assert left == [10, 6, None]
-
-
-def lambda_of(left: list[float | None]) -> Callable[..., str]:
-    def untimed(text: str, call: gx.CallContext[Any]) -> str:
-        left.append(call.seconds_left)
-        return text
-
-    return untimed
 
 
 # ---- events
@@ -325,12 +294,11 @@ def announce(text: str, call: gx.CallContext[Any]) -> str:
     return text
 
 
-@actors.HOW
-@pytest.mark.parametrize("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
+@HOW
+@cases("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
 def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -> None:
     events: list[Any] = []
-    both = [actors.act("announce", text="a"), actors.act("announce", text="b")]
-    result = ids_of(run, announce, turns=[both], observers=[events.append], **options)
+    result = ids_of(run, announce, turns=[acts("announce", "a", "b")], observers=[events.append], **options)
     assert result.reason == "finished"
     of_calls: list[Any] = [event for event in events if isinstance(event, (gx.Asked, gx.Answered, gx.Reported))]
     assert sorted({event.call.id[1:] for event in of_calls}) == [(1, 0), (2, 0), (2, 1), (3, 0)]
@@ -343,15 +311,11 @@ def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -
     assert all(event.news.endswith(f"{event.call.id.sequence}.{event.call.id.member}") for event in reported)
 
 
-def test_reports_of_a_stream_carry_their_call() -> None:
-    both = [actors.act("announce", text="a"), actors.act("announce", text="b")]
-    executor = gx.AgentExecutor(agent=actors.scripted(both, actors.answer()), tools=[announce])
-    for tokens in (False, True):
-        reported = [event for event in executor.stream("q", tokens=tokens) if isinstance(event, gx.Reported)]
-        assert sorted((event.news, event.call.id[1:]) for event in reported if event.call is not None) == [
-            ("a 2.0", (2, 0)),
-            ("b 2.1", (2, 1)),
-        ]
+@cases("tokens", [False, True])
+def test_reports_of_a_stream_carry_their_call(tokens: bool) -> None:
+    executor = actors.make_executor(acts("announce", "a", "b"), actors.answer(), tools=[announce])
+    reported: list[Any] = [one for one in executor.stream("q", tokens=tokens) if isinstance(one, gx.Reported)]
+    assert sorted((event.news, event.call.id[1:]) for event in reported) == [("a 2.0", (2, 0)), ("b 2.1", (2, 1))]
 
 
 # ---- around each call
@@ -387,60 +351,38 @@ class Spans:
             span.reset(token)
 
 
-@actors.HOW
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}, {"observers": [ignore]}],
-    ids=["plain", "in turn", "deadline", "observed"],
-)
-def test_span_is_around_each_call_once(run: actors.Running, is_async: bool, options: dict[str, Any]) -> None:
-    @gx.tool
+def seeing(seen: list[str], *, is_async: bool = False) -> actors.AnyTool:
+    """Return a tool that notes the span, and returns it."""
+
     def see(text: str) -> str:
-        """Return the span."""
-        return span.get()
+        seen.append(span.get())
+        return seen[-1]
 
-    @gx.tool(name="see")
     async def asee(text: str) -> str:
-        """Return the span."""
-        return span.get()
+        return see(text)
 
-    spans = Spans()
-    both = [actors.act("see", text="a"), actors.act("see", text="b")]
-    result = ids_of(
-        run, asee if is_async else see, turns=[both, actors.act("see", text="c")], around_call=spans, **options
-    )
+    return gx.tool(name="see", description="Note the span.")(asee if is_async else see)
+
+
+@HOW
+@cases("is_async", [False, True])
+@cases("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}, {"observers": [ignore]}])
+def test_span_is_around_each_call_once(run: actors.Running, is_async: bool, options: dict[str, Any]) -> None:
+    spans, one = Spans(), seeing([], is_async=is_async)
+    result = ids_of(run, one, turns=[acts("see", "a", "b"), act("see", text="c")], around_call=spans, **options)
     assert [step.observation for step in result.steps] == ["(2, 0)", "(2, 1)", "(4, 0)"]
     assert sorted(spans.ended) == [(one, "ok") for one in [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0)]]
     assert span.get() == "none"
 
 
-@cases("how", ["sync", "async"])
+@cases("way", ["stream", "astream"])
 @cases("tokens", [False, True])
 @cases("seconds", [None, LONG])
-def test_span_is_around_the_calls_of_a_stream(how: str, tokens: bool, seconds: float | None) -> None:
-    seen: list[str] = []
-
-    @gx.tool
-    def see(text: str) -> str:
-        """Note the span."""
-        seen.append(span.get())
-        return text
-
-    spans = Spans()
-    turns = [actors.act("see", text="a"), [actors.act("see", text="b"), actors.act("see", text="c")], actors.answer()]
-    executor = gx.AgentExecutor(
-        agent=actors.scripted(*turns), tools=[see], around_call=spans, max_execution_time=seconds
-    )
-
-    async def collect() -> None:
-        async for _ in executor.astream("q", tokens=tokens):
-            pass
-
-    if how == "sync":
-        list(executor.stream("q", tokens=tokens))
-    else:
-        asyncio.run(collect())
+def test_span_is_around_the_calls_of_a_stream(way: str, tokens: bool, seconds: float | None) -> None:
+    seen, spans = list[str](), Spans()
+    turns = act("see", text="a"), acts("see", "b", "c"), actors.answer()
+    options: dict[str, Any] = {"around_call": spans, "max_execution_time": seconds}
+    run_by(way, actors.make_executor(*turns, tools=[seeing(seen)], **options), "q", tokens=tokens)
     assert sorted(seen) == ["(2, 0)", "(4, 0)", "(4, 1)"]
     assert sorted(spans.ended) == [(one, "ok") for one in [(1, 0), (2, 0), (3, 0), (4, 0), (4, 1), (5, 0)]]
 
@@ -457,26 +399,24 @@ def test_span_of_a_member_is_in_its_thread() -> None:
         return text
 
     spans = Spans()
-    ids_of(actors.run_sync, see, turns=[[actors.act("see", text="a"), actors.act("see", text="b")]], around_call=spans)
+    ids_of(actors.run_sync, see, turns=[acts("see", "a", "b")], around_call=spans)
     assert spans.threads[2, 0] == seen["a"] != threading.get_ident()
     assert spans.threads[2, 1] == seen["b"] != seen["a"]
 
 
-@actors.HOW
+STRICT = gx.tool(on_error="raise")(actors.fail.function)
+
+
+@HOW
 def test_span_receives_the_exception_of_a_call(run: actors.Running) -> None:
-    @gx.tool(on_error="raise")
-    def fail(text: str) -> str:
-        """Fail."""
-        raise KeyError(text)
-
     spans = Spans()
-    with pytest.raises(KeyError):
-        ids_of(run, fail, around_call=spans)
-    assert spans.ended[-1] == ((2, 0), "KeyError")
+    with pytest.raises(ValueError, match="no a"):
+        ids_of(run, STRICT, around_call=spans)
+    assert spans.ended[-1] == ((2, 0), "ValueError")
 
 
-@actors.HOW
-@pytest.mark.parametrize("width", [1, 8])
+@HOW
+@cases("width", [1, 8])
 def test_exception_of_a_span_ends_the_run(run: actors.Running, width: int) -> None:
     @contextmanager
     def broken(call: gx.CallContext[Any]) -> Generator[None, None, None]:
@@ -484,30 +424,15 @@ def test_exception_of_a_span_ends_the_run(run: actors.Running, width: int) -> No
             raise LookupError("no exporter")
         yield
 
-    with pytest.raises(LookupError, match="no exporter") as raised:
-        ids_of(
-            run,
-            actors.echo,
-            turns=[[actors.act("echo", text="a"), actors.act("echo", text="b")]],
-            around_call=broken,
-            tool_concurrency=width,
-        )
-    snapshot = gx.snapshot_of(raised.value)
-    assert snapshot is not None
+    options: dict[str, Any] = {"around_call": broken, "tool_concurrency": width, "turns": [acts("echo", "a", "b")]}
+    snapshot = snapshot_after(LookupError, lambda: ids_of(run, actors.echo, **options), "no exporter")
     assert snapshot.spent["tool_calls"] == 2
 
 
-@actors.HOW
+@HOW
 def test_span_of_a_call_encloses_its_nested_runs(run: actors.Running) -> None:
     seen: list[str] = []
-
-    @gx.tool
-    def see(text: str) -> str:
-        """Note the span."""
-        seen.append(span.get())
-        return text
-
-    inner = actors.caller_of(actors.Caller(answers_after=1), see)
+    inner = actors.caller_of(actors.Caller(answers_after=1), seeing(seen))
     delegate = actors.delegate_to(lambda: inner, is_async=False)
     run(actors.caller_of(actors.Caller(answers_after=1), delegate, around_call=Spans()))
     assert seen == ["(2, 0)"]
@@ -525,17 +450,9 @@ def test_calls_of_one_id_are_equal() -> None:
     assert call(1).provider_id is None
 
 
-@actors.HOW
+@HOW
 def test_span_that_suppresses_an_exception_is_named(run: actors.Running) -> None:
-    @gx.tool(on_error="raise")
-    def fail(text: str) -> str:
-        """Fail."""
-        raise KeyError(text)
-
-    def suppress_errors(call: gx.CallContext[Any]) -> suppress:
-        return suppress(KeyError)
-
-    suppressed = r"around_call suppressed the KeyError of a CallTool at dispatch_tools, .*; let its context manager"
+    suppressed = r"around_call suppressed the ValueError of a CallTool at dispatch_tools, .*; let its context manager"
     with pytest.raises(gx.InputError, match=suppressed) as caught:
-        ids_of(run, fail, around_call=suppress_errors)
-    assert isinstance(caught.value.__cause__, KeyError)
+        ids_of(run, STRICT, around_call=lambda _: suppress(ValueError))
+    assert isinstance(caught.value.__cause__, ValueError)
