@@ -13,18 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snapshot, tool
 from graphexec.draw import recording_of
 from graphexec.errors import AbandonedError, ParseError
 from graphexec.kernel.events import journal_of
-from graphexec.kernel.snapshot import snapshot_of
 from graphexec.runtime import supervision
 from graphexec.runtime.threads import count_abandoned, last_call
+from tests.executor.actors import Running, run_async
 from tests.parameters import cases
+from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
 from tests.stopwatch import eventually
-
-# Seconds that a test waits for an event that should happen at once.
-LONG = 20.0
 
 
 def steps_of(names: str) -> Callable[[Any, Any], AgentAction | AgentFinish]:
@@ -37,8 +35,25 @@ def steps_of(names: str) -> Callable[[Any, Any], AgentAction | AgentFinish]:
     return decide
 
 
-def blocking(name: str, function: Callable[[], Any]) -> Any:
-    return tool(name=name, description="A tool that blocks.")(function)
+def progress_of(error: BaseException) -> tuple[Snapshot, Any]:
+    """Return the snapshot and the journal of the run that raised this error."""
+    journal = journal_of(error)
+    assert journal is not None
+    return snapshot_in(error), journal
+
+
+def ok() -> str:
+    return "ok"
+
+
+def done_in(executor: AgentExecutor) -> int:
+    """Run an executor to its end, and return the thread of the event loop."""
+
+    async def main() -> int:
+        assert (await executor.arun("?")).output == "done"
+        return threading.get_ident()
+
+    return asyncio.run(main())
 
 
 def make_executor(names: str, *tools: Any, **options: Any) -> AgentExecutor:
@@ -47,10 +62,10 @@ def make_executor(names: str, *tools: Any, **options: Any) -> AgentExecutor:
 
 def test_calls_in_a_row_share_a_thread() -> None:
     threads: list[int] = []
-    executor = make_executor("a" * 20, blocking("a", lambda: threads.append(threading.get_ident())))
+    executor = make_executor("a" * 20, tool_named("a", lambda: threads.append(threading.get_ident())))
     before = last_call()
-    result = asyncio.run(executor.arun("?"))
-    assert (result.output, len(threads)) == ("done", 20)
+    done_in(executor)
+    assert len(threads) == 20
     assert len(set(threads[1:])) == 1
     # The agent's first call has one, and all that follow another one.
     assert last_call() - before == 2
@@ -63,17 +78,8 @@ def test_async_tool_is_awaited_on_the_event_loop() -> None:
         await asyncio.sleep(0)
         threads["b"].append(threading.get_ident())
 
-    executor = make_executor(
-        "aabaabaaa",
-        blocking("a", lambda: threads["a"].append(threading.get_ident())),
-        tool(name="b", description="A tool that awaits.")(awaited),
-    )
-
-    async def main() -> int:
-        assert (await executor.arun("?")).output == "done"
-        return threading.get_ident()
-
-    loop = asyncio.run(main())
+    one = tool_named("a", lambda: threads["a"].append(threading.get_ident()))
+    loop = done_in(make_executor("aabaabaaa", one, tool_named("b", awaited)))
     assert threads["b"] == [loop, loop]
     assert len(threads["a"]) == 7
     assert loop not in threads["a"]
@@ -89,14 +95,9 @@ def test_agent_that_returns_a_coroutine_is_awaited_on_the_event_loop() -> None:
 
     executor = AgentExecutor(
         agent=lambda steps, inputs: decide_async(steps, inputs) if len(steps) > 1 else decide(steps, inputs),
-        tools=[blocking("a", lambda: "ok")],
+        tools=[tool_named("a", ok)],
     )
-
-    async def main() -> int:
-        assert (await executor.arun("?")).output == "done"
-        return threading.get_ident()
-
-    assert threads == {asyncio.run(main())}
+    assert threads == {done_in(executor)}
 
 
 def test_cancelled_error_of_an_agent_ends_the_run() -> None:
@@ -107,10 +108,10 @@ def test_cancelled_error_of_an_agent_ends_the_run() -> None:
 
     executor = AgentExecutor(
         agent=lambda steps, inputs: cancel() if len(steps) > 2 else decide(steps, inputs),
-        tools=[blocking("a", lambda: "ok")],
+        tools=[tool_named("a", ok)],
     )
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(executor.arun("?"))
+        run_async(executor)
 
 
 def test_context_variables_of_a_call_stay_its_own() -> None:
@@ -123,7 +124,7 @@ def test_context_variables_of_a_call_stay_its_own() -> None:
 
     async def main() -> int:
         variable.set(7)
-        await make_executor("aaaa", blocking("a", change)).arun("?")
+        await make_executor("aaaa", tool_named("a", change)).arun("?")
         return variable.get()
 
     assert asyncio.run(main()) == 7
@@ -153,12 +154,21 @@ def test_exception_of_a_tool_has_the_progress_of_its_run(place: int) -> None:
             raise LookupError(str(place))
         return "ok"
 
+    executor = make_executor("aaaaa", tool_named("a", fail), handle_tool_errors="raise")
     with pytest.raises(LookupError, match=str(place)) as raised:
-        asyncio.run(make_executor("aaaaa", blocking("a", fail), handle_tool_errors="raise").arun("?"))
+        run_async(executor)
     assert [record["event"] for record in recording_of(raised.value).records][-2:] == ["failed", "result"]
-    snapshot = snapshot_of(raised.value)
-    assert snapshot is not None
-    assert asyncio.run(make_executor("aaaaa", blocking("a", lambda: "ok")).arun(snapshot)).output == "done"
+    assert run_async(make_executor("aaaaa", tool_named("a", ok)), snapshot_in(raised.value)).output == "done"
+
+
+async def cancel_when(entered: threading.Event, executor: AgentExecutor) -> BaseException:
+    """Cancel a run in a call of it."""
+    task = asyncio.create_task(executor.arun("?"))
+    await asyncio.to_thread(entered.wait, LONG)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+    return raised.value
 
 
 @cases("place", [0, 1, 2, 4])
@@ -178,33 +188,27 @@ def test_cancelled_run_ends_at_once(place: int) -> None:
         return "ok"
 
     async def main() -> BaseException:
-        task = asyncio.create_task(make_executor("aaaaa", hold).arun("?"))
-        await asyncio.to_thread(entered.wait, LONG)
+        executor = make_executor("aaaaa", hold)
         began = time.monotonic()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as raised:
-            await task
+        error = await cancel_when(entered, executor)
         assert time.monotonic() - began < LONG / 2
         # The call is still running.
         assert not ended.is_set()
-        return raised.value
+        return error
 
     error = asyncio.run(main())
-    snapshot, journal = snapshot_of(error), journal_of(error)
-    assert snapshot is not None
-    assert journal is not None
+    snapshot, journal = progress_of(error)
     records = [*recording_of(journal).records]
     free.set()
     assert ended.wait(LONG)
     # The abandoned loop ends, and changes nothing.
-    again = asyncio.run(make_executor("aaaaa", blocking("a", lambda: "ok")).arun(snapshot))
+    again = run_async(make_executor("aaaaa", tool_named("a", ok)), snapshot)
     assert (again.output, len(again.steps), len(calls)) == ("done", 5, place + 1)
     assert recording_of(journal).records == records
 
 
 def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
-    entered, free = threading.Event(), threading.Event()
-    outcome: list[BaseException | None] = []
+    entered, free, ended = threading.Event(), threading.Event(), threading.Event()
     asked: list[str] = []
 
     def decide(steps: Any, inputs: Any) -> AgentFinish:
@@ -212,33 +216,18 @@ def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
         asked.append(inputs["input"])
         return AgentFinish({"output": "done"})
 
-    inner = AgentExecutor(agent=decide, tools=[])
-
     def nest() -> str:
         entered.set()
         free.wait(LONG)
-        try:
-            inner.run("within")
-        except AbandonedError as error:
-            outcome.append(error)
-        else:
-            outcome.append(None)
+        with pytest.raises(AbandonedError):
+            AgentExecutor(agent=decide, tools=[]).run("within")
+        ended.set()
         return "ok"
 
-    async def main() -> BaseException:
-        executor = make_executor("aab", blocking("a", lambda: "ok"), blocking("b", nest))
-        task = asyncio.create_task(executor.arun("?"))
-        await asyncio.to_thread(entered.wait, LONG)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as raised:
-            await task
-        return raised.value
-
-    snapshot = snapshot_of(asyncio.run(main()))
-    assert snapshot is not None
+    executor = make_executor("aab", tool_named("a", ok), tool_named("b", nest))
+    snapshot = snapshot_in(asyncio.run(cancel_when(entered, executor)))
     free.set()
-    eventually(lambda: outcome)
-    assert [type(error) for error in outcome] == [AbandonedError]
+    assert ended.wait(LONG)
     assert asked == []
     # Three decisions and three calls of tools of its own, nothing of the run within.
     assert (snapshot.spent["model_calls"], snapshot.spent["tool_calls"]) == (3, 3)
@@ -257,7 +246,7 @@ def run_and_cancel(
             when(running[0])
         return "ok"
 
-    executor = make_executor("a" * length, blocking("a", call))
+    executor = make_executor("a" * length, tool_named("a", call))
 
     async def main() -> Any:
         running.append(asyncio.create_task(executor.arun("?")))
@@ -278,11 +267,9 @@ def test_run_cancelled_at_any_time_can_go_on(place: int, after: float) -> None:
 
     executor, _, end = run_and_cancel(60, place, cancel_soon)
     if isinstance(end, asyncio.CancelledError):
-        snapshot, journal = snapshot_of(end), journal_of(end)
-        assert snapshot is not None
-        assert journal is not None
+        snapshot, journal = progress_of(end)
         assert recording_of(journal).records
-        end = asyncio.run(executor.arun(snapshot))
+        end = run_async(executor, snapshot)
     # Some end before they are cancelled.
     assert (end.output, len(end.steps)) == ("done", 60)
 
@@ -303,7 +290,7 @@ def test_event_loop_goes_on_meanwhile() -> None:
     async def main() -> str:
         task = asyncio.create_task(tick())
         began = time.monotonic()
-        result = await make_executor("aaaaaa", blocking("a", wait_for_a_tick)).arun("?")
+        result = await make_executor("aaaaaa", tool_named("a", wait_for_a_tick)).arun("?")
         task.cancel()
         assert time.monotonic() - began < LONG
         return str(result.output)
@@ -328,22 +315,15 @@ def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
             raise ParseError("unreadable")
         return decide(steps, inputs)
 
-    one = tool(name="a", description="It fails.", on_error=note if option == "on_error" else None)(fail)
-    options: dict[str, Any] = {"observers": [note]} if option == "observers" else {option: note}
-    if option == "on_error":
-        options = {}
-    executor = AgentExecutor(agent=decide_or_raise, tools=[one], **options)
-
-    async def main() -> int:
-        assert (await executor.arun("?")).output == "done"
-        return threading.get_ident()
-
-    assert threads == {asyncio.run(main())}
+    policy = note if option == "on_error" else None
+    one = tool_named("a", fail, on_error=policy)
+    options: dict[str, Any] = {} if policy else {option: [note] if option == "observers" else note}
+    assert threads == {done_in(AgentExecutor(agent=decide_or_raise, tools=[one], **options))}
 
 
 def test_few_runs_go_on_in_threads_at_once() -> None:
     most: list[int] = []
-    executor = make_executor("a" * 12, blocking("a", lambda: most.append(supervision.count_running())))
+    executor = make_executor("a" * 12, tool_named("a", lambda: most.append(supervision.count_running())))
 
     async def main() -> None:
         await asyncio.gather(*(executor.arun("?") for _ in range(20)))
@@ -368,28 +348,23 @@ def test_journal_and_snapshot_of_a_cancelled_run_agree(place: int, waits: bool) 
 
     executor, calls, end = run_and_cancel(9, place, cancel)
     assert isinstance(end, asyncio.CancelledError)
-    snapshot, journal = snapshot_of(end), journal_of(end)
-    assert snapshot is not None
-    assert journal is not None
+    snapshot, journal = progress_of(end)
     # The call that the abandoned loop is in may have just begun.
     eventually(lambda: not count_abandoned())
     begun = len(calls)
     replies = [one for record in recording_of(journal).records for one in record.get("replies", ())]
-    again = asyncio.run(executor.arun(snapshot))
+    again = run_async(executor, snapshot)
     assert (again.output, len(again.steps)) == ("done", 9)
     # Only a call without an answer is made again.
     assert len(calls) - begun == 9 - len([one for one in replies if "observation" in one])
 
 
-@cases("policy", ["observe", "raise"])
-def test_tool_errors_are_handled_alike(policy: Any) -> None:
+@HOW
+def test_tool_errors_are_handled_alike(run: Running) -> None:
     def fail() -> str:
         raise ValueError("no")
 
-    executor = make_executor("aaa", blocking("a", fail), handle_tool_errors=policy)
-    if policy == "raise":
-        with pytest.raises(ValueError, match="no"):
-            asyncio.run(executor.arun("?"))
-        return
-    statuses = [[step.status for step in run.steps] for run in (executor.run("?"), asyncio.run(executor.arun("?")))]
-    assert statuses == [["error"] * 3] * 2
+    one = tool_named("a", fail)
+    assert [step.status for step in run(make_executor("aaa", one)).steps] == ["error"] * 3
+    with pytest.raises(ValueError, match="no"):
+        run(make_executor("aaa", one, handle_tool_errors="raise"))
