@@ -69,6 +69,7 @@ REPORTS = [
     ([STANDARD, *limits("fan_out=none")], 3, [UNPROVED, *FAN_OUT]),
     ([STANDARD, *limits("fan_out=none", "tool_calls=50")], 0, [PROVED]),
     (["writing:PERFECTIONIST", STANDARD], 1, ["writing:PERFECTIONIST  REFUTED"]),
+    (["writing:WRITER", "--strict"], 0, ["writing:WRITER  PROVED"]),
 ]
 
 
@@ -141,23 +142,16 @@ def test_certificates_and_sarif_are_valid(folder: Path) -> None:
 BROKEN = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
 
 
-@cases(
-    "part",
-    [
-        "writing:PERFECTIONIST  REFUTED  ",
-        "lacking  REFUTED  its table cannot be built",
+def test_load_errors_are_reported_and_hide_no_other_targets() -> None:
+    ended = command("check", "writing:PERFECTIONIST", "broken.py", "lacking", "nowhere")
+    assert (ended.code, ended.err) == (2, "")
+    for part in (
+        *("writing:PERFECTIONIST  REFUTED  ", "lacking  REFUTED  its table cannot be built"),
         f"\n\nbroken.py  ERROR  it could not be checked  broken.py:1\n  {BROKEN}\n\n",
         "\n\nnowhere  ERROR  it could not be checked\n  there is no module nowhere here",
         "\n4 machines: 2 refuted, 2 not checked\n",
-    ],
-)
-def test_load_errors_do_not_hide_other_targets(part: str) -> None:
-    ended = command("check", "writing:PERFECTIONIST", "broken.py", "lacking", "nowhere")
-    assert (ended.code, ended.err) == (2, "")
-    assert part in ended.out
-
-
-def test_machine_readable_formats_report_load_errors() -> None:
+    ):
+        assert part in ended.out
     ended = command("check", "writing:WRITER", "broken.py", "--format", "json")
     document = json.loads(ended.out)
     assert (ended.code, document["status"]) == (2, "error")
@@ -216,7 +210,7 @@ def test_unguarded_exit_is_reported(form: str, line: str) -> None:
     assert "check_return_direct --AgentFinish--> END bypasses it" in ended.out
 
 
-WRITER_LIMIT = ["writing:WRITER", "--limit"]
+WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--strict", "--ignore"]
 
 
 @cases(
@@ -236,6 +230,10 @@ WRITER_LIMIT = ["writing:WRITER", "--limit"]
         ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
         (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
         (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
+        (["writing:WRITER", "--ignore", "GX027"], "graphexec: --ignore has no effect without --strict; add --strict\n"),
+        ([*STRICT, "GX0027"], "graphexec: --ignore GX0027 is not the code of a finding; did you mean GX027?\n"),
+        ([*STRICT, "guards"], "graphexec: --ignore guards is not the code of a finding; pass one such as GX027\n"),
+        (["missing:machine", "--strict"], "there is no module missing here"),
         (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
         ([], "Missing argument 'TARGET"),
     ],
@@ -262,17 +260,13 @@ def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cases("target", ["writing:PERFECTIONIST", "refused:executor"])
-def test_draw_marks_findings(target: str) -> None:
+def test_findings_are_drawn_in_red(target: str) -> None:
     ended = command("draw", target)
     assert ended.code == 0
     assert "GX010" in ended.out
     assert "linkStyle 4,5 stroke:" in ended.out
-
-
-@cases(("target", "marks"), [("writing:PERFECTIONIST", True), ("writing:WRITER", False)])
-def test_picture_of_findings_is_red(target: str, marks: bool) -> None:
-    assert (f'color="{LIGHT.red}"' in command("draw", target, "--format", "dot").out) is marks
-    assert marks or LIGHT.red not in command("draw", target, "--format", "dot").out
+    assert f'color="{LIGHT.red}"' in command("draw", target, "--format", "dot").out
+    assert LIGHT.red not in command("draw", "writing:WRITER", "--format", "dot").out
 
 
 TABLE = "faulty.py cannot be imported: its table cannot be built (faulty.py, line 5):"
@@ -342,21 +336,3 @@ def test_strict_makes_warnings_fail(monkeypatch: pytest.MonkeyPatch, options: tu
     ended = command("check", "writing:WRITER", *options)
     report = "graphexec: --strict allows no warnings: GX013; fix them, or pass --ignore GX013\n"
     assert (ended.code, ended.err) == (code, report if code else "")
-
-
-@cases(
-    ("options", "expected"),
-    [
-        (("--ignore", "GX027"), "--ignore has no effect without --strict; add --strict"),
-        (("--strict", "--ignore", "GX0027"), "--ignore GX0027 is not the code of a finding; did you mean GX027?"),
-        (("--strict", "--ignore", "guards"), "--ignore guards is not the code of a finding; pass one such as GX027"),
-    ],
-)
-def test_ignored_codes_must_exist(options: tuple[str, ...], expected: str) -> None:
-    ended = command("check", "writing:WRITER", *options)
-    assert (ended.code, ended.err) == (2, f"graphexec: {expected}\n")
-
-
-@cases(("target", "code"), [("writing:WRITER", 0), ("missing:machine", 2)])
-def test_strict_keeps_other_exit_codes(target: str, code: int) -> None:
-    assert command("check", target, "--strict").code == code

@@ -55,6 +55,8 @@ TEXTS: Sequence[bytes] = (
     *(b'{"event": "start"}', b'{"version": 2}', b"{} {}"),
 )
 
+PIECES = (b"\x00", b"\xff", b"[", b"{", b'"', b",", b"\n", b"\r", b"1e999", b"9" * 5000, b"[" * DEEP, b'{"a":' * DEEP)
+
 
 def damage(document: bytes, chance: random.Random) -> bytes:
     """Return a document with some changes; each line of it is JSON."""
@@ -69,7 +71,23 @@ def damage(document: bytes, chance: random.Random) -> bytes:
         # Half of a surrogate pair is an escape, or bytes that are not UTF-8.
         lines[number] = format_json(value, ensure_ascii=chance.random() < 0.5).encode("utf-8", "surrogatepass")
         return b"\n".join(lines) + b"\n"
-    return chance.choice(_TEXTUAL)(document, chance)
+    place, lines = chance.randrange(len(document)), document.splitlines(keepends=True)
+    match chance.choice(("cut", "flip", "insert", "repeat", "swap")):
+        case "cut":
+            return document[:place]
+        case "flip":
+            changed = bytearray(document)
+            for _ in range(chance.choice((1, 2, 8))):
+                changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+            return bytes(changed)
+        case "insert":
+            return document[:place] + chance.choice(PIECES) + document[place:]
+        case "repeat":
+            lines.insert(chance.randrange(len(lines) + 1), chance.choice(lines))
+        case _:
+            first, second = chance.randrange(len(lines)), chance.randrange(len(lines))
+            lines[first], lines[second] = lines[second], lines[first]
+    return b"".join(lines)
 
 
 def _change_value(document: Any, chance: random.Random) -> Any:
@@ -103,40 +121,6 @@ def _places(value: Any) -> Any:
             yield value, key
             yield from _places(value[key])
 
-
-def _truncate(document: bytes, chance: random.Random) -> bytes:
-    return document[: chance.randrange(len(document))]
-
-
-def _flip(document: bytes, chance: random.Random) -> bytes:
-    changed = bytearray(document)
-    for _ in range(chance.choice((1, 2, 8))):
-        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
-    return bytes(changed)
-
-
-_PIECES = (b"\x00", b"\xff", b"[", b"{", b'"', b",", b"\n", b"\r", b"1e999", b"9" * 5000, b"[" * DEEP, b'{"a":' * DEEP)
-
-
-def _insert(document: bytes, chance: random.Random) -> bytes:
-    place = chance.randrange(len(document))
-    return document[:place] + chance.choice(_PIECES) + document[place:]
-
-
-def _repeat(document: bytes, chance: random.Random) -> bytes:
-    lines = document.splitlines(keepends=True)
-    lines.insert(chance.randrange(len(lines) + 1), chance.choice(lines))
-    return b"".join(lines)
-
-
-def _shuffle(document: bytes, chance: random.Random) -> bytes:
-    lines = document.splitlines(keepends=True)
-    first, second = chance.randrange(len(lines)), chance.randrange(len(lines))
-    lines[first], lines[second] = lines[second], lines[first]
-    return b"".join(lines)
-
-
-_TEXTUAL: Sequence[Callable[[bytes, random.Random], bytes]] = (_truncate, _flip, _insert, _repeat, _shuffle)
 
 # ---- kinds of files
 
@@ -256,16 +240,14 @@ def document_of_entry(folder: Path) -> bytes:
 
 def document_of_history(folder: Path) -> bytes:
     history = FileHistory(folder / "valid.jsonl")
-    if not history.path.exists():
-        for number in range(3):
-            history.add(Turn(f"in {number}", "out", (CAT,)))
+    for number in range(3):
+        history.add(Turn(f"in {number}", "out", (CAT,)))
     return history.path.read_bytes()
 
 
 def document_of_database(folder: Path) -> bytes:
     history = SQLiteHistory(folder / "history.sqlite", conversation="me")
-    if not history.path.exists():
-        history.add(Turn("in", "out", (CAT,)))
+    history.add(Turn("in", "out", (CAT,)))
     return history.path.read_bytes()
 
 
@@ -374,9 +356,6 @@ def test_sparse_file_is_refused_without_reading_it(arguments: list[str], tmp_pat
         tracemalloc.stop()
     assert "it is not text: it has a mebibyte of zeros; name a text file" in error
     assert peak < 100_000_000
-
-
-# ---- pipes and devices
 
 
 def test_zeros_of_a_crash_are_the_end_of_a_trace(tmp_path: Path) -> None:

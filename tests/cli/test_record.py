@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -34,7 +35,9 @@ from tests.cli.conversations import Silence, answer_text, serving, tool_call_tex
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, refused
 from tests.cli.test_run import SOLVED, asking, run
 from tests.cli.test_run import records as records_of
+from tests.cli.traced import double
 from tests.draw.debugged import two_agents
+from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify.traces import Trace, acting, proof_of, trace_of
 
@@ -131,7 +134,6 @@ def test_full_disk_keeps_the_exit_code(disk: FullDisk) -> None:
 
 
 FULL = Path("/dev/full")
-needs_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 
 
 def run_into(full: str, *options: str) -> tuple[int, str, str]:
@@ -150,34 +152,27 @@ def run_into(full: str, *options: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout or "", ended.stderr or ""
 
 
-MISSING = "No space left on device; all of its 32 records are missing"
+ANSWER, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device; all of its 32 records are missing\n"
 
 
 @pytest.mark.medium
-@needs_full
-def test_full_device_is_one_line() -> None:
-    error = f"graphexec: /dev/full is incomplete: {MISSING}\n"
-    assert run_into("", "--record", str(FULL), "--quiet") == (0, "37 * 48 is 1776.\n", error)
-
-
-@pytest.mark.medium
-@needs_full
-def test_full_stderr_loses_the_trace_only() -> None:
-    assert run_into("stderr") == (0, "37 * 48 is 1776.\n", "")
-
-
-@pytest.mark.medium
-@needs_full
-def test_full_stdout_fails_after_the_run(file: Path) -> None:
-    error = f"graphexec: the standard output is incomplete: {MISSING}\n"
-    assert run_into("stdout", "--json", "--record", str(file)) == (1, "", error)
-    assert read(file)[-1]["output"] == "37 * 48 is 1776."
-
-
-@pytest.mark.medium
-@needs_full
-def test_answer_that_cannot_be_printed_is_an_error() -> None:
-    assert run_into("stdout", "--quiet") == (1, "", "graphexec: OSError: [Errno 28] No space left on device\n")
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@cases(
+    ("full", "options", "ended"),
+    [
+        ("", ["--record", str(FULL), "--quiet"], (0, ANSWER, f"graphexec: /dev/full {MISSING}")),
+        ("stderr", [], (0, ANSWER, "")),
+        ("stdout", ["--json", "--record", "trace.jsonl"], (1, "", f"graphexec: the standard output {MISSING}")),
+        ("stdout", ["--quiet"], (1, "", "graphexec: OSError: [Errno 28] No space left on device\n")),
+    ],
+)
+def test_full_device_loses_its_own_output_only(
+    tmp_path: Path, full: str, options: list[str], ended: tuple[int, str, str]
+) -> None:
+    with contextlib.chdir(tmp_path):
+        assert run_into(full, *options) == ended
+    if "trace.jsonl" in options:
+        assert read(tmp_path / "trace.jsonl")[-1]["output"] == "37 * 48 is 1776."
 
 
 # ---- the documented fields
@@ -191,12 +186,6 @@ SUM = ModelReply(
     reasoning=(Reasoning("Twice."), Reasoning("", "{}"), Reasoning("So 4.")),
 )
 ANSWER = ModelReply("It is 4.", usage=Usage(20, 2))
-
-
-@gx.tool
-def double(number: int) -> int:
-    """Double a number."""
-    return 2 * number
 
 
 def executing(*replies: ScriptedReply, max_iterations: int = 15) -> gx.AgentExecutor:
