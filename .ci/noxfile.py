@@ -20,10 +20,6 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PARALLEL = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")
 USUAL = "not slow and not local_model and not browser"
 
-# The tests that cover the pure layers; for the lines, those of the layers themselves are enough.
-PURE = tuple(f"tests/{room}" for room in ("kernel", "messages", "parsing", "semantics", "verify"))
-ALL_PURE = (*PURE, *(f"tests/{room}" for room in ("agents", "executor", "nodes", "runtime", "testing", "tools")))
-
 # Where the tests are that need a browser, as tests/test_structure.py checks.
 BROWSER = ("tests/browser", "tests/draw", "tests/live")
 
@@ -108,24 +104,23 @@ def lowest(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *PARALLEL, *marks, *examples(session), *ignored)
 
 
+# pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import what is to
+# be measured before the measuring begins.
+COVERED = (*PARALLEL, "-p", "no:graphexec", "--cov", "--cov-report=term-missing")
+
+
 @nox.session
 def medium(session: nox.Session) -> None:
-    """Run the tests of medium length, and the usual ones of the pure layers, which cover all of their lines."""
+    """Run the usual tests and those of medium length, which run all lines of the pure layers."""
     # `sys.monitoring` hardly slows tests down, but measures no branches before Python 3.14.
     session.env["COVERAGE_CORE"] = "sysmon" if sys.version_info >= (3, 12) else "ctrace"
-    # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
-    # what is to be measured before the measuring begins.
-    covered = (*PARALLEL, "-p", "no:graphexec", "--cov", "--cov-report=term-missing")
-    python(session, "pytest", *covered, "-m", marked(session, USUAL), *PURE)
-    others = (f"--ignore={path}" for path in PURE)
-    python(session, "pytest", *PARALLEL, "-m", marked(session, "medium and not slow and not local_model"), *others)
+    python(session, "pytest", *COVERED, "-m", marked(session, USUAL))
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Run the tests that cover the branches of the pure layers, always with the same examples."""
-    covered = (*PARALLEL, "-p", "no:graphexec", "--cov", "--cov-branch", "--cov-report=term-missing")
-    python(session, "pytest", *covered, "--hypothesis-profile=gate", "-m", USUAL, *ALL_PURE)
+    """Run the same tests, and find the branches of the pure layers that they do not take."""
+    python(session, "pytest", *COVERED, "--cov-branch", "--hypothesis-profile=gate", "-m", USUAL)
 
 
 @nox.session
