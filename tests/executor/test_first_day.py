@@ -73,6 +73,12 @@ def test_mistake_is_refused_with_the_remedy(make: Any, fact: str, remedy: str) -
     assert remedy in str(raised.value)
 
 
+class Awaited:
+    """An observer with an async `__call__`, whose coroutine would not be awaited."""
+
+    async def __call__(self, event: object) -> None: ...
+
+
 # Invalid options of the executor, and the facts of the error beside their names.
 OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": gx.create_react_agent}, "is the function create_react_agent", "call it: create_react_agent("),
@@ -87,8 +93,12 @@ OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"verbose": "no"}, "is 'no'", "give True or False"),
     ({"allow_nonterminating": "no"}, "is 'no'", "give True or False"),
     ({"return_intermediate_steps": 1}, "is 1", "give True or False"),
-    ({"trim_intermediate_steps": 2.5}, "is 2.5", "give the number of steps to show"),
-    ({"return_direct": ["any"]}, "is ['any']", "give 'single' or 'any'"),
+    *(
+        ({"trim_intermediate_steps": one}, f"is {one!r}", "give the number of steps to show, or a func")
+        for one in (2.5, "last", None, 1.5, [1])
+    ),
+    *(({"return_direct": one}, f"is {one!r}", "give 'single' or 'any'") for one in (["any"], "perhaps", None, 1)),
+    *(({"observers": one}, "", "; pass") for one in ([1], "print", [asyncio.sleep], [Awaited()])),
     ({"observers": print}, "is ", "pass a list of functions that take an event"),
     ({"tool_concurrency": "2"}, "is '2'", "give a whole number, 1 or more"),
     ({"tool_concurrency": 0}, "is 0", "give a whole number, 1 or more"),
@@ -96,7 +106,10 @@ OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"tool_concurrency": True}, "is True", "give a whole number, 1 or more"),
     ({"handle_parsing_errors": asyncio.sleep}, "is ", "a function (def) of the error"),
     ({"trim_intermediate_steps": asyncio.sleep}, "is ", "a function (def) of the steps"),
-    ({"handle_parsing_errors": None}, "is None", "give True, False, a string"),
+    *(
+        ({"handle_parsing_errors": one}, f"is {one!r}", "give True, False, a string, or a function")
+        for one in (None, 0, 1, 3, [True])
+    ),
     ({"memory": []}, "is []", "make one, for example with BufferMemory"),
 ]
 

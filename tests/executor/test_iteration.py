@@ -15,7 +15,7 @@ from graphexec.executor import Ready, Stepwise, check_return_direct, plan
 from graphexec.kernel.effects import CallContext
 from graphexec.tools import tool
 from tests.drivers import FakeClock
-from tests.executor.actors import act, answer, direct, echo, scripted
+from tests.executor.actors import act, answer, direct, echo, scripted, timed
 from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
 
@@ -226,9 +226,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
     clock = FakeClock()
 
     executor = make_counter(memory=Diary(lambda: clock.advance(50)), max_execution_time=10)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    turns = executor.iter("tea")
-
+    turns = timed(executor, clock).iter("tea")
     iterate(turns, how, lambda number, run: Run(run.inputs, run.steps))
     assert (turns.result.reason, turns.result.spent.seconds) == ("seconds", 50)
 
@@ -238,6 +236,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
     ("executor", "reason", "ended"),
     [
         (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
+        (make_executor(act("direct", text="a"), memory=Diary()), "return_direct", True),
         (make_counter(1), "finished", False),
     ],
 )
@@ -254,9 +253,7 @@ def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason:
 @both
 def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     clock = FakeClock(100)
-    executor = make_counter(9, max_execution_time=25)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    turns = executor.iter("q")
+    turns = timed(make_counter(9, max_execution_time=25), clock).iter("q")
     spent: list[float] = []
 
     def think(number: int, run: Run) -> Run | None:

@@ -22,8 +22,9 @@ from graphexec.memory import (
 )
 from tests.executor.actors import answer, echo, run_async, run_by, run_sync, scripted
 from tests.executor.test_memory_nodes import Diary
+from tests.executor.test_observers import Failing
 from tests.parameters import cases
-from tests.semantics.endings import paused_at, raising
+from tests.semantics.endings import paused_at
 
 Run = Callable[..., Any]
 HOW = cases("run", [run_sync, run_async])
@@ -41,46 +42,9 @@ ANSWER = "nothing; tea?"
 SAVED = [({"before": "nothing", "input": "tea?"}, {"output": ANSWER})]
 
 
-def always_act(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentAction:
-    return gx.AgentAction("echo", {"text": "a"})
-
-
-@HOW
-def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
-    memory = Diary()
-    result = run(executor_of(memory), "tea?")
-    assert result.output == ANSWER
-    assert memory.loaded == [{"input": "tea?"}]
-    assert memory.saved == SAVED
-
-
 @HOW
 def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
     assert run(executor_of(Diary()), {"input": "?", "before": "mine"}).output == "mine; ?"
-
-
-@HOW
-def test_only_runs_that_end_are_saved(run: Run) -> None:
-    memory = Diary()
-    result = run(executor_of(memory, always_act, max_iterations=1), "tea?")
-    assert result.stopped is not None
-    assert memory.saved == [({"before": "nothing", "input": "tea?"}, {"output": result.output})]
-    with pytest.raises(LookupError):
-        run(executor_of(memory, raising(LookupError("of the agent"))), "tea?")
-    assert len(memory.saved) == 1
-
-
-@HOW
-def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
-    memory = Diary(saving=raising(OSError("the disk is full")))
-    executor = executor_of(memory)
-    with pytest.raises(OSError, match="the disk is full") as caught:
-        run(executor, "tea?")
-    snapshot = paused_at(caught.value)
-    memory.saving = int
-    again = executor.run(snapshot)
-    assert (again.output, again.spent["model_calls"]) == (ANSWER, 1)
-    assert memory.saved == SAVED
 
 
 @HOW
@@ -156,13 +120,6 @@ def test_conversation_continues_over_runs() -> None:
     assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
 
 
-def test_memory_ignores_intermediate_steps() -> None:
-    executor = executor_of(Diary(), return_intermediate_steps=True)
-    outputs: dict[str, Any] = {"output": ANSWER, "intermediate_steps": []}
-    assert executor.invoke("tea?") == {"input": "tea?", **outputs}
-    assert executor.invoke("tea?", return_only_outputs=True) == outputs
-
-
 def test_missing_input_of_the_memory_is_named() -> None:
     with pytest.raises(InputError, match="question"):
         executor_of(BufferMemory(input_key="question"), scripted(answer())).run("tea?")
@@ -210,18 +167,8 @@ def test_invalid_memory_is_refused(memory: Any, create: Callable[..., gx.Agent],
 
 
 def test_observer_failing_at_the_end_loses_nothing() -> None:
-    class Failing:
-        """An observer that raises at the end of the run."""
-
-        raise_error = True
-
-        def __call__(self, event: object) -> None:
-            if type(event) is gx.Done:
-                raise LookupError("of the watcher")
-
     memory = Diary()
-    executor = executor_of(memory, observers=[Failing()])
     with pytest.raises(LookupError) as caught:
-        executor.run("tea?")
+        executor_of(memory, observers=[Failing(gx.Done, LookupError, raise_error=True)]).run("tea?")
     assert len(memory.saved) == 1
     assert gx.snapshot_of(caught.value) is not None

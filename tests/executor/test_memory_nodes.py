@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +16,7 @@ from graphexec.executor import LimitReached, Ready, limit_reached, parse, stoppe
 from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory, MemoryNotSaved, SummaryFailed, SummaryMemory, SummaryRequested
 from tests.drivers import FakeClock
-from tests.executor.actors import BlockingModel, act, answer, direct, echo, run_async, run_by, run_sync, scripted
+from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.parameters import cases
 from tests.semantics.endings import paused_at
 
@@ -333,8 +332,7 @@ def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
             clock.advance(2)
 
     executor = make_executor(memory := Diary(), max_execution_time=1, observers=[tick, heard.append])
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    assert run(executor, "q").output == "done"
+    assert run(timed(executor, clock), "q").output == "done"
     assert [event.news.seconds for event in reports_of(heard)] == [0]
     assert memory.saved == []
 
@@ -342,8 +340,7 @@ def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
 def test_usage_includes_the_memorys_seconds() -> None:
     clock = FakeClock()
     executor = make_executor(Diary(lambda: clock.advance(2), lambda: clock.advance(2)))
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    events = list(executor.stream("q"))
+    events = list(timed(executor, clock).stream("q"))
     assert [event.seconds for event in events if isinstance(event, gx.Answered)] == [2, 0, 2]
     assert isinstance(events[-1], gx.Done)
     assert events[-1].spent.seconds == 4
@@ -436,12 +433,6 @@ def test_streams_are_the_same_with_memory() -> None:
     assert list(diary.stream_chunks("q")) == list(plain.stream_chunks("q"))
     assert list(diary.stream_answer("q")) == list(plain.stream_answer("q"))
     assert diary.invoke("q") == plain.invoke("q")
-
-
-def test_an_iteration_ends_with_the_direct_answer() -> None:
-    executor = gx.AgentExecutor(agent=scripted(act("direct", text="a")), tools=[direct], memory=Diary())
-    turns = executor.iter("q")
-    assert [(len(steps), turns.ended) for steps in turns] == [(1, True)]
 
 
 def test_a_replaced_run_is_not_loaded_again() -> None:

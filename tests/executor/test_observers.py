@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gc
 import io
 import logging
@@ -19,7 +18,7 @@ from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, a
 from graphexec.executor import Ready, parse
 from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
-from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted
+from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.parameters import cases
 from tests.semantics.endings import cancel_run, paused_at, raising
 
@@ -116,19 +115,12 @@ def test_observer_that_fails_always_is_logged_once(caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 4
 
 
-def test_interrupt_in_an_observer_ends_the_run() -> None:
-    seen: list[Any] = []
-    with pytest.raises(KeyboardInterrupt):
-        make_executor(Failing(Asked, KeyboardInterrupt), seen.append).run("q")
-    assert kinds(seen) == [Entered, Failed]
-
-
 @cases("run", [run_sync, run_async])
 @cases("seconds", [None, LONG])
 @cases("kind", [Entered, Asked, Answered, Moved, Done])
 def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | None, kind: type) -> None:
     """Answered effects are not asked for again: each of the two decisions is made once."""
-    interrupts, decisions = [kind], list[int]()
+    interrupts, decisions, seen = [kind], list[int](), list[Any]()
     decide = scripted(act("echo", text="a"), answer())
 
     def counted(steps: Any, inputs: Any) -> Any:
@@ -139,9 +131,10 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
         if type(event) in interrupts:
             raise KeyboardInterrupt(interrupts.pop())
 
-    executor = gx.AgentExecutor(agent=counted, tools=[echo], observers=[interrupt], max_execution_time=seconds)
+    executor = make_executor(interrupt, seen.append, agent=counted, max_execution_time=seconds)
     with pytest.raises(KeyboardInterrupt) as caught:
         run(executor)
+    assert kinds(seen) == [*WHOLE[: WHOLE.index(kind)], Failed]
     snapshot = paused_at(caught.value)
     assert run(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph)).output == "done"
     assert decisions == [0, 1]
@@ -209,18 +202,14 @@ def test_iterating_consumer_receives_no_failed() -> None:
     assert kinds(received) == [Entered, Entered, Asked, Asked, Failed]
 
 
-def test_interrupted_run_has_failed() -> None:
+def test_interrupted_or_cancelled_run_has_failed() -> None:
     seen: list[Any] = []
     with pytest.raises(KeyboardInterrupt) as caught:
         make_executor(seen.append, agent=raising(KeyboardInterrupt())).run("q")
     assert kinds(seen) == [Entered, Asked, Failed]
     assert seen[-1].error is caught.value
-
-
-def test_cancelled_run_has_failed() -> None:
-    seen: list[Any] = []
     cancel_run(lambda agent: make_executor(seen.append, agent=agent))
-    assert kinds(seen) == [Entered, Asked, Failed]
+    assert kinds(seen[3:]) == [Entered, Asked, Failed]
     assert isinstance(seen[-1].error, asyncio.CancelledError)
 
 
@@ -298,11 +287,6 @@ def test_changed_iteration_has_one_end(is_async: bool) -> None:
 
 
 # ---- time
-
-
-def timed(executor: gx.AgentExecutor, clock: FakeClock) -> gx.AgentExecutor:
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    return executor
 
 
 @every_way
@@ -395,16 +379,3 @@ def test_observed_run_keeps_no_events(how: str) -> None:
     result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))
     assert len(result.steps) == 20
     assert alive[0] - before <= 2
-
-
-class Awaited:
-    """An object with an async `__call__`."""
-
-    async def __call__(self, event: object) -> None:
-        """Return a coroutine, which would not be awaited."""
-
-
-@cases("observers", [print, [1], "print", [asyncio.sleep], [Awaited()]])
-def test_invalid_observer_is_refused(observers: Any) -> None:
-    with pytest.raises(gx.errors.InputError, match=r"^observers (is|has) .*; pass"):
-        gx.AgentExecutor(agent=scripted(answer()), tools=[], observers=observers)

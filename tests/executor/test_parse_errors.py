@@ -1,9 +1,8 @@
-"""Unreadable replies: the error is raised, or sent to the model as feedback."""
+"""Replies and decisions: what cannot be read is raised or sent to the model, and what is yielded is one decision."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from graphexec.models.scripted import ScriptedReply
 from tests.executor import actors
 from tests.executor.actors import act, answer, echo, observations, run_executor, statuses
 from tests.parameters import cases
-from tests.semantics.endings import A, raising, run_turns
+from tests.semantics.endings import A, B, C, run_agent, run_turns
 
 HOW = cases("run", [actors.run_sync, actors.run_async])
 Run = Callable[[gx.AgentExecutor], Any]
@@ -98,18 +97,19 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback
         model.assert_complete()
 
 
-def test_true_has_a_default_feedback() -> None:
-    agent = gx.create_react_agent(ScriptedModel(["a"], repeat_last=True), [])
-    silent = gx.Agent(agent.ask, raising(gx.ParseError("unreadable")), model=agent.model)
-    result = gx.AgentExecutor(agent=silent, tools=[], handle_parsing_errors=True, max_iterations=1).run("q")
-    (step,) = result.steps
-    assert (step.observation, step.action.log) == ("Invalid or incomplete response", "unreadable")
-
-
-@HOW
-def test_exception_of_the_policy_is_raised(run: Run) -> None:
-    with pytest.raises(LookupError, match="of the policy"):
-        run(executor_of(gx.create_react_agent, ScriptedModel(["garbage"]), raising(LookupError("of the policy"))))
+@cases("policy", [True, "Try again!"])
+def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
+    result = run_turns(A, [], handle_parsing_errors=policy, max_iterations=3)
+    assert statuses(result) == ["ok", "parse_error", "parse_error"]
+    assert observations(result)[1] == ("Decide on an action, or finish." if policy is True else policy)
+    assert result.spent.iterations == 3
+    with pytest.raises(gx.ParseError, match="empty list of actions"):
+        run_turns([], max_iterations=3)
+    # It ends the run of a user's agent, too.
+    agent = gx.create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
+    idle = gx.Agent(agent.ask, lambda reply: (), model=agent.model)
+    with pytest.raises(gx.ParseError, match="empty list of actions"):
+        gx.AgentExecutor(agent=idle, tools=[], max_iterations=None, allow_nonterminating=True).run("q")
 
 
 @HOW
@@ -118,33 +118,6 @@ def test_policy_must_return_a_string(run: Run, returned: Any) -> None:
     executor = executor_of(gx.create_react_agent, ScriptedModel(["garbage"]), lambda error: returned)
     with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return a string, the feedback for the m"):
         run(executor)
-
-
-@cases("policy", [None, 0, 1, 3, [True]])
-def test_invalid_policy_is_refused(policy: Any) -> None:
-    message = f"handle_parsing_errors is {policy!r}; give True, False, a string, or a function"
-    with pytest.raises(InputError, match=re.escape(message)):
-        gx.AgentExecutor(agent=actors.scripted(answer()), tools=[], handle_parsing_errors=policy)
-
-
-@cases("policy", [True, "Try again!"])
-def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
-    result = run_turns(A, [], handle_parsing_errors=policy, max_iterations=3)
-    assert statuses(result) == ["ok", "parse_error", "parse_error"]
-    assert observations(result)[1] == ("Decide on an action, or finish." if policy is True else policy)
-    assert result.spent.iterations == 3
-
-
-def test_unhandled_empty_list_of_actions_raises() -> None:
-    with pytest.raises(gx.ParseError, match="empty list of actions"):
-        run_turns([], max_iterations=3)
-
-
-def test_users_agent_without_actions_does_not_loop() -> None:
-    agent = gx.create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
-    idle = gx.Agent(agent.ask, lambda reply: (), model=agent.model)
-    with pytest.raises(gx.ParseError, match="empty list of actions"):
-        gx.AgentExecutor(agent=idle, tools=[], max_iterations=None, allow_nonterminating=True).run("q")
 
 
 @HOW
@@ -169,14 +142,6 @@ def test_invalid_decision_is_an_agent_error(run: Run, returned: Any, says: str) 
         with pytest.raises(AgentError) as raised:
             run(gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True))
         assert str(raised.value).startswith(f"the agent {agent.__name__} {says}")
-
-
-@HOW
-def test_an_async_callable_agent_works_in_every_run(run: Run) -> None:
-    async def decide(steps: Any, inputs: Any) -> Any:
-        return answer(steps[0].observation) if steps else act("echo", text=inputs["input"])
-
-    assert run(gx.AgentExecutor(agent=decide, tools=[echo])).output == "q"
 
 
 def test_parse_error_in_a_tool_is_its_failure() -> None:
@@ -206,3 +171,125 @@ def test_run_with_a_call_names_the_limit_alone() -> None:
     result = executor_of(gx.create_react_agent, model, max_iterations=3).run("q")
     assert result.stopped is not None
     assert result.stopped.reason == "Stopped after 3 steps: the limit of 3 iterations was reached (3 spent)."
+
+
+# ---- callable agents that yield their decision in chunks
+
+
+def make_generator_agent(*chunks: Any) -> Callable[..., Iterator[Any]]:
+    def decide(steps: Any, inputs: Any) -> Iterator[Any]:
+        yield from [answer()] if steps else chunks
+
+    return decide
+
+
+def make_async_generator_agent(*chunks: Any) -> Callable[..., AsyncIterator[Any]]:
+    async def decide(steps: Any, inputs: Any) -> AsyncIterator[Any]:
+        for chunk in [answer()] if steps else chunks:
+            yield chunk
+
+    return decide
+
+
+def wrap_in_function(agent: Callable[..., Any]) -> Callable[..., Any]:
+    def decide(steps: Any, inputs: Any) -> Any:
+        return agent(steps, inputs)
+
+    return decide
+
+
+BOTH = cases("agent", [make_generator_agent, make_async_generator_agent])
+
+
+@BOTH
+@cases(
+    "chunks",
+    [[[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)]],
+)
+def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any) -> None:
+    result = run_agent(agent(*chunks))
+    assert observations(result) == ["a", "b", "c"]
+    # All of them are one decision.
+    assert result.spent.iterations == result.spent["model_calls"] == 2
+
+
+@BOTH
+@cases("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
+def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> None:
+    result = run_agent(agent(*chunks))
+    assert isinstance(result.outcome, gx.AgentFinish)
+    assert result.outcome.output == "one"
+
+
+@HOW
+@BOTH
+@cases(
+    ("chunks", "says"),
+    [
+        ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),
+        ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),
+        ([answer(), [act("echo")]], "yielded an AgentFinish and actions; yield one"),
+        ([], "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),
+        (["text"], "returned 'text'; return an AgentAction"),
+        ([None], "returned None; return an AgentAction"),
+        ([[answer()]], "returned a list with AgentFinish"),
+    ],
+)
+def test_invalid_chunks_are_agent_errors(run: Any, agent: Any, chunks: Any, says: str) -> None:
+    with pytest.raises(AgentError) as raised:
+        run(gx.AgentExecutor(agent=agent(*chunks), tools=[echo], handle_parsing_errors=True))
+    assert str(raised.value).startswith(f"the agent decide {says}")
+
+
+@BOTH
+def test_empty_chunks_are_a_parse_error(agent: Callable[..., Any]) -> None:
+    result = run_agent(agent([], []), handle_parsing_errors=True, max_iterations=3)
+    assert statuses(result) == ["parse_error"]
+
+
+@HOW
+def test_generators_return_value_is_its_last_chunk(run: Any) -> None:
+    def decide(steps: Any, inputs: Any) -> Any:
+        if steps:
+            return answer(len(steps))
+        yield A
+        return [B]
+
+    assert run(gx.AgentExecutor(agent=decide, tools=[echo])).output == 2
+
+
+@HOW
+def test_parse_error_between_chunks_is_fed_back(run: Any) -> None:
+    def decide(steps: Any, inputs: Any) -> Iterator[Any]:
+        if steps:
+            yield answer(steps[0].observation)
+            return
+        yield A
+        raise gx.ParseError("unreadable", observation="Again!")
+
+    async def decide_async(steps: Any, inputs: Any) -> AsyncIterator[Any]:
+        for chunk in decide(steps, inputs):
+            yield chunk
+
+    for agent in (decide, decide_async):
+        assert run(gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True)).output == "Again!"
+
+
+@HOW
+def test_hidden_async_agents_and_generators_work(run: Any) -> None:
+    async def decide(steps: Any, inputs: Any) -> Any:
+        return answer("awaited")
+
+    class Deciding:
+        async def __call__(self, steps: Any, inputs: Any) -> Any:
+            return answer("an object")
+
+    # Functions that are neither coroutine functions nor generator functions themselves.
+    agents: dict[str, Callable[..., Any]] = {
+        "awaited": wrap_in_function(decide),
+        "an object": Deciding(),
+        "yielded": wrap_in_function(make_generator_agent(answer("yielded"))),
+        "yielded later": wrap_in_function(make_async_generator_agent(answer("yielded later"))),
+    }
+    for output, agent in agents.items():
+        assert run(gx.AgentExecutor(agent=agent, tools=[])).output == output

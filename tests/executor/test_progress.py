@@ -22,7 +22,7 @@ import graphexec as gx
 from graphexec import AgentExecutor, AgentFinish, Progress, create_tool_calling_agent, errors, messages, models, runtime
 from graphexec.executor import Ready, Status
 from graphexec.executor.progress.views import LineView, NotebookView, choose_view, describe_status, progress_html
-from tests.executor.actors import act, answer, call, echo, fail, run_by
+from tests.executor.actors import Terminal, act, answer, call, echo, fail, run_by
 from tests.parameters import cases
 from tests.semantics.endings import cancel_run, raising
 
@@ -117,19 +117,15 @@ def test_end_says_why() -> None:
     assert view.last.has_ended
 
 
-@cases("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()])
-def test_interrupt_ends_the_progress(error: BaseException) -> None:
+# Or the task is cancelled.
+@cases("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError(), None])
+def test_interrupt_ends_the_progress(error: BaseException | None) -> None:
     view = Shown(ticks=True)
-    with pytest.raises(type(error)):
-        shouting(view, raising(error)).run("?")
-    assert view.lines[-1].startswith("interrupted · ")
-    assert_no_ticker()
-
-
-def test_cancelled_task_ends_the_progress() -> None:
-    view = Shown(ticks=True)
-
-    cancel_run(lambda agent: shouting(view, agent))
+    if error is None:
+        cancel_run(lambda agent: shouting(view, agent))
+    else:
+        with pytest.raises(type(error)):
+            shouting(view, raising(error)).run("?")
     assert view.lines[-1].startswith("interrupted · ")
     assert_no_ticker()
 
@@ -206,25 +202,21 @@ def test_nested_run_is_part_of_its_run() -> None:
 
 
 def test_each_run_is_shown_for_itself() -> None:
-    view = Shown()
-    executor = shouting(view)
-    executor.run("a")
-    executor.run("b")
-    assert [status.finished for status in view.statuses if status.has_ended] == [1, 1]
+    """Also that of a machine without an executor."""
 
-
-def test_progress_of_a_machine_without_an_executor() -> None:
     @gx.node
     def finish(ready: Ready) -> AgentFinish:
         return answer()
 
     view = Shown()
+    shouting(view).batch(["a"])
+    shouting(view).run("b")
     progress = Progress(view)
     machine = gx.graph(gx.edges(finish, gx.on(AgentFinish, gx.END)), start=finish)
     for _ in range(2):
         for event in runtime.stream(machine, Ready({}), runtime.make_run_context({})):  # type: ignore[arg-type]
             progress(event)
-    assert [status.finished for status in view.statuses if status.has_ended] == [1, 1]
+    assert [status.finished for status in view.statuses if status.has_ended] == [1] * 4
 
 
 @cases("wrong", [print, "view", Progress, 3])
@@ -280,11 +272,6 @@ def test_run_with_invalid_inputs_is_counted(way: str, capsys: pytest.CaptureFixt
     found = run_by(way, executor, wrong, progress=True, return_exceptions=True)
     assert isinstance(found[0], errors.InputError)
     assert capsys.readouterr().err.startswith("2/2 runs · 1 finished · 1 failed · ")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_terminal_without_rich_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:

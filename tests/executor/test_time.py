@@ -18,7 +18,6 @@ from graphexec import AgentExecutor, Exhausted, RunResult, Snapshot, StoppedResp
 from graphexec.errors import ModelTimeoutError
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
-from graphexec.kernel import Done
 from graphexec.models import ScriptedModel
 from graphexec.runtime import run
 from tests.drivers import FakeClock, Script, limit_of, run_script
@@ -216,29 +215,6 @@ def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.
     executor = AgentExecutor(agent=create_react_agent(Punctual(), []), tools=[], max_execution_time=0.3)
     result, _ = time_run(executor, how, released)
     assert result.reason == "seconds"
-
-
-@pytest.mark.parametrize("limit", [0, 0.0])
-@HOW
-def test_time_limit_of_zero_stops_before_planning(how: str, limit: float, released: threading.Event) -> None:
-    executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=limit)
-    result, _ = time_run(executor, how, released)
-    assert result.reason == "seconds"
-    assert result.output == "Agent stopped due to iteration limit or time limit."
-    assert (result.spent.iterations, result.spent["model_calls"]) == (0, 0)
-
-
-def test_time_of_the_streams_consumer_counts() -> None:
-    clock = FakeClock()
-    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], max_execution_time=5)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    events = executor.stream("q")
-    first = next(events)
-    clock.advance(6)
-    *_, done = [first, *events]
-    assert isinstance(done, Done)
-    assert isinstance(done.outcome, StoppedResponse)
-    assert (limit_of(done.outcome).limit, done.spent.seconds) == ("seconds", 6)
 
 
 def test_time_continues_after_a_pause() -> None:
