@@ -1,19 +1,25 @@
-"""The tools of one step run concurrently, up to a limit, and their results keep the order of the calls."""
+"""The tools of one step run concurrently, up to a limit; sync calls work under a running event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphexec import RunResult, tool
-from tests.executor.actors import HOW, AnyTool, Running, act, answer, make_executor, until
+from graphexec import AgentExecutor, Progress, RunResult, tool
+from graphexec.models import ScriptedModel
+from tests.executor.actors import HOW, AnyTool, Running, act, answer, call, caller_of, make_executor, until
+from tests.executor.test_progress import Shown, assert_no_ticker
 from tests.parameters import cases
 
 
@@ -170,15 +176,6 @@ def test_sync_tools_do_not_block_the_loop() -> None:
     assert beats == 50
 
 
-@cases("count", [1, 3])
-def test_async_tools_work_under_a_running_loop(count: int) -> None:
-    async def notebook() -> RunResult:
-        batch = [act("awaiting", number=number) for number in range(count)]
-        return make_executor(batch, answer(), tools=[awaiting]).run("q")
-
-    assert [step.observation for step in asyncio.run(notebook()).steps] == list(range(count))
-
-
 def test_executor_is_shared_by_threads_and_tasks() -> None:
     turns = [[act("echo", text="a"), act("fail", text="b")], [], act("nope"), answer()]
     executor = make_executor(*turns, handle_parsing_errors=True)
@@ -207,3 +204,93 @@ def test_tool_sees_the_runs_context_variables(run: Running) -> None:
     who.set("ours")
     result = run(make_executor([act("whose"), act("whose")], answer(), tools=[whose]))
     assert [step.observation for step in result.steps] == ["ours", "ours"]
+
+
+# ---- sync calls where an event loop runs already, as in a notebook
+
+USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
+
+
+@tool
+async def greet() -> str:
+    """Greet the user."""
+    await asyncio.sleep(0)
+    return f"Hello, {USER.get()}."
+
+
+def greeting(**options: Any) -> AgentExecutor:
+    model = ScriptedModel([(call("greet", "c1"), call("greet", "c2")), "done"] * 4)
+    return caller_of(model, greet, **options)
+
+
+def invoke(executor: AgentExecutor) -> Any:
+    found = executor.with_limits(executor.limits).invoke("?")
+    assert found["output"] == "done"
+    return found["intermediate_steps"]
+
+
+USES: list[Callable[[AgentExecutor], Any]] = [
+    lambda executor: executor.run("?").steps,
+    invoke,
+    lambda executor: list(executor.stream("?"))[-1].outcome.steps,  # type: ignore[union-attr]
+    lambda executor: executor.batch(["?"], progress=True)[0]["intermediate_steps"],
+]
+
+
+@cases("limits", [{}, {"max_execution_time": 60}])
+@cases("use", USES)
+def test_sync_call_works_under_a_running_loop(use: Callable[[AgentExecutor], Any], limits: Any) -> None:
+    async def cell() -> list[str]:
+        USER.set("Ada")
+        return [observation for _, observation in use(greeting(return_intermediate_steps=True, **limits))]
+
+    assert asyncio.run(cell()) == ["Hello, Ada."] * 2
+
+
+def test_proof_and_picture_work_under_a_running_loop(tmp_path: Path) -> None:
+    async def cell() -> None:
+        executor = greeting()
+        assert executor.verify().proved
+        executor.draw(tmp_path / "machine.mmd")
+        executor.run("?").draw(tmp_path / "run.mmd")
+
+    asyncio.run(cell())
+    assert {path.name for path in tmp_path.iterdir()} == {"machine.mmd", "run.mmd"}
+
+
+@cases("limits", [{}, {"max_execution_time": 60}])
+def test_interrupt_reaches_an_async_tool(limits: Any) -> None:
+    """A kernel interrupts a cell by the signal, in the thread that waits for the run."""
+    cancelled = threading.Event()
+    main = threading.get_ident()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        try:
+            while True:
+                # Again if it is not cancelled: Python may miss a signal just before the main thread blocks.
+                signal.pthread_kill(main, signal.SIGINT)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), 2)
+        finally:
+            cancelled.set()
+
+    view = Shown(ticks=True)
+    executor = caller_of(ScriptedModel([call("wait")]), wait, observers=[Progress(view)], **limits)
+
+    async def cell() -> int:
+        with pytest.raises(KeyboardInterrupt):
+            executor.run("?")
+        return len(asyncio.all_tasks())
+
+    # Not `asyncio.run`, which would take the signal for its own task.
+    loop = asyncio.new_event_loop()
+    try:
+        assert loop.run_until_complete(cell()) == 1
+    finally:
+        loop.close()
+    assert cancelled.wait(20)
+    assert view.last.interrupted == 1
+    assert view.last.has_ended
+    assert_no_ticker()

@@ -17,7 +17,7 @@ from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
 from graphexec.nodes.tool_calls import WARNING
 from tests.executor.actors import Terminal, act, answer, echo, make_executor, make_react, run_async, run_sync
-from tests.executor.test_with_graph import APPROVED
+from tests.executor.test_surgery import APPROVED
 from tests.parameters import cases, examples
 
 ACT = "I should greet.\nAction: echo\nAction Input: hi"

@@ -1,34 +1,40 @@
-"""Invalid arguments of an agent raise an error that names the value and the remedy."""
+"""Invalid arguments and tools of agents and executors raise an error that names the value and the remedy."""
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, final
 
 import pytest
 
-import graphexec.agents
-from graphexec import Agent, AgentExecutor, callable_agent, chat_agent, create_agent, create_structured_agent, tool
-from graphexec.actions import AgentFinish, Run
-from graphexec.agents import create_self_ask_agent
+import graphexec as gx
+from graphexec import kernel, memory, models
+from graphexec.actions import AgentAction, AgentFinish, Run
+from graphexec.agents import Agent, create_self_ask_agent
 from graphexec.effects import CallModel
-from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.errors import InputError, MissingHandlerError, ParseError, ToolDefinitionError
+from graphexec.executor import parse
+from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, CompletionRequest
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo
-from tests.executor.test_history import search
+from graphexec.testing import scripted_tool
+from tests.executor.actors import answer, echo, fail, scripted, search, snapshot_after
+from tests.executor.test_surgery import APPROVED
 from tests.parameters import cases
 
-CREATE: dict[str, Callable[..., Agent]] = {
-    name: getattr(graphexec.agents, name) for name in graphexec.agents.__all__ if name.startswith("create_")
+CREATE: dict[str, Callable[..., gx.Agent]] = {
+    name: getattr(gx.agents, name) for name in gx.agents.__all__ if name.startswith("create_")
 }
 
 EACH = cases("create", CREATE.values())
 
 
-def tools_for(create: Callable[..., Agent]) -> list[Any]:
+def tools_for(create: Callable[..., gx.Agent]) -> list[Any]:
     return [search if create is create_self_ask_agent else echo]
 
 
@@ -60,7 +66,7 @@ ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
 
 @EACH
 @cases("mistake", ARGUMENTS)
-def test_invalid_model_or_tools_are_refused(create: Callable[..., Agent], mistake: str) -> None:
+def test_invalid_model_or_tools_are_refused(create: Callable[..., gx.Agent], mistake: str) -> None:
     wrong, message = ARGUMENTS[mistake]
     error = InputError if message.startswith("the model is") else ToolDefinitionError
     with pytest.raises(error, match=message) as raised:
@@ -94,7 +100,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 @EACH
-def test_invalid_options_are_refused(create: Callable[..., Agent]) -> None:
+def test_invalid_options_are_refused(create: Callable[..., gx.Agent]) -> None:
     _, _, *options = inspect.signature(create).parameters
     assert options
     for option in options:
@@ -106,7 +112,7 @@ def test_invalid_options_are_refused(create: Callable[..., Agent]) -> None:
 
 
 @EACH
-def test_options_have_the_same_order(create: Callable[..., Agent]) -> None:
+def test_options_have_the_same_order(create: Callable[..., gx.Agent]) -> None:
     order = ["model", "tools", "system", "prompt", "question", "examples", "tool_response", "ai_prefix"]
     order += ["stop", "protocol", "history", "max_answer", "tool_choice", "rules"]
     names = list(inspect.signature(create).parameters)
@@ -114,7 +120,7 @@ def test_options_have_the_same_order(create: Callable[..., Agent]) -> None:
 
 
 @EACH
-def test_tools_may_be_any_iterable(create: Callable[..., Agent]) -> None:
+def test_tools_may_be_any_iterable(create: Callable[..., gx.Agent]) -> None:
     model = ScriptedModel([])
     listed = create(model, tools_for(create))
     generated = create(model, (one for one in tools_for(create)))
@@ -139,7 +145,7 @@ def test_prompt_without_the_question_is_refused() -> None:
 
 
 @EACH
-def test_invalid_template_is_named(create: Callable[..., Agent]) -> None:
+def test_invalid_template_is_named(create: Callable[..., gx.Agent]) -> None:
     for option in {"prompt", "question", "tool_response"} & {*inspect.signature(create).parameters}:
         with pytest.raises(InputError, match=rf"the {option} has the variable \{{a b\}}, which is not a name"):
             create(ScriptedModel([]), tools_for(create), **{option: "{a b}"})
@@ -149,44 +155,44 @@ def test_invalid_template_is_named(create: Callable[..., Agent]) -> None:
 
 def test_a_history_without_a_name_is_refused() -> None:
     with pytest.raises(InputError, match="history is empty; pass the name of the input"):
-        create_structured_agent(ScriptedModel([]), [echo], history="")
+        gx.create_structured_agent(ScriptedModel([]), [echo], history="")
 
 
 @cases("keys", ["input_keys", "optional_keys"])
 def test_input_keys_must_be_a_list(keys: str) -> None:
-    made: Any = create_structured_agent(ScriptedModel([]), [echo])
+    made: Any = gx.create_structured_agent(ScriptedModel([]), [echo])
     wrong: Any = {keys: "question"}
     with pytest.raises(InputError, match=f"{keys} is 'question'; give a list of strings"):
-        chat_agent(made.ask, made.read, ScriptedModel([]), **wrong)
+        gx.chat_agent(made.ask, made.read, ScriptedModel([]), **wrong)
 
 
-@cases("wrong", [None, "gpt-4", create_structured_agent(ScriptedModel([]), [])])
+@cases("wrong", [None, "gpt-4", gx.create_structured_agent(ScriptedModel([]), [])])
 def test_agent_must_be_a_function(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"agent is .*; make one with create_react_agent, say, or give a function"):
-        callable_agent(wrong)
+        gx.callable_agent(wrong)
 
 
-class MyExecutor(AgentExecutor):
+class MyExecutor(gx.AgentExecutor):
     """An executor of a user's class, with the attributes of LangChain's tools."""
 
     name = "mine"
     description = "Mine."
 
 
-@cases("kind", [AgentExecutor, MyExecutor])
-def test_executor_is_recognized(kind: type[AgentExecutor]) -> None:
-    executor: Any = kind(agent=create_structured_agent(ScriptedModel([]), [echo]), tools=[echo])
+@cases("kind", [gx.AgentExecutor, MyExecutor])
+def test_executor_is_recognized(kind: type[gx.AgentExecutor]) -> None:
+    executor: Any = kind(agent=gx.create_structured_agent(ScriptedModel([]), [echo]), tools=[echo])
     for agent in (executor, executor.run, executor.arun):
         with pytest.raises(InputError, match="agent is an executor, which runs an agent already; run it as it is, or"):
-            callable_agent(agent)
+            gx.callable_agent(agent)
     with pytest.raises(ToolDefinitionError, match=r"tool was given an executor; write executor.as_tool\(name"):
-        tool(executor)
+        gx.tool(executor)
     with pytest.raises(ToolDefinitionError, match=r"is not a tool; write executor.as_tool\(name, description\)"):
-        create_structured_agent(ScriptedModel([]), [executor])
+        gx.create_structured_agent(ScriptedModel([]), [executor])
     with pytest.raises(ToolDefinitionError, match=r"tool was given an executor; write executor.as_tool\(name"):
-        create_agent(ScriptedModel([]), [executor])
+        gx.create_agent(ScriptedModel([]), [executor])
     with pytest.raises(InputError, match=f"model is an? {kind.__name__}, which has a model already; run it as it is"):
-        create_agent(executor)
+        gx.create_agent(executor)
 
 
 class Proxy:
@@ -200,11 +206,235 @@ class Proxy:
 
 
 def test_object_of_another_library_is_no_executor() -> None:
-    assert AgentExecutor(agent=Proxy(), tools=[]).run("q").output == "done"
+    assert gx.AgentExecutor(agent=Proxy(), tools=[]).run("q").output == "done"
 
 
-@cases("function", [create_agent, create_structured_agent, create_self_ask_agent])
+@cases("function", [gx.create_agent, gx.create_structured_agent, create_self_ask_agent])
 def test_function_that_makes_an_agent_is_not_one(function: Any) -> None:
     name = function.__name__
     with pytest.raises(InputError, match=rf"agent is the function {name}; call it: {name}\(model, tools\)"):
-        callable_agent(function)
+        gx.callable_agent(function)
+
+
+# ---- options and uses of an executor
+
+MODEL = models.ScriptedModel([])
+# Any: type checkers report these mistakes, too.
+AGENT: Any = gx.create_react_agent(MODEL, [])
+ACTION: Any = AgentAction
+FINISH: Any = AgentFinish
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    text: str
+
+
+@gx.node
+def judge(finish: AgentFinish) -> Verdict:
+    return Verdict(finish.output)
+
+
+def executor(**options: Any) -> Any:
+    return gx.AgentExecutor(**({"agent": AGENT, "tools": []} | options))
+
+
+def judged() -> Any:
+    return gx.splice(executor().graph, gx.edges(judge, gx.on(Verdict, gx.END)), after=parse, on=AgentFinish)
+
+
+def trimmed_to(steps: Any) -> object:
+    return executor(agent=scripted(answer()), trim_intermediate_steps=lambda _: steps).run("q")
+
+
+NO_START = "does not start with Ready; make it from executor.graph"
+JUDGING: Any = gx.graph(gx.edges(judge, gx.on(Verdict, gx.END)), start=judge)
+# A mistake, and two facts of the error.
+MISTAKES: list[tuple[Callable[[], object], str, str]] = [
+    (lambda: executor().with_graph(JUDGING), NO_START, ""),
+    (lambda: executor().with_graph(5), NO_START, ""),
+    (lambda: executor().with_graph(judged()), "judge --Verdict--> END ends a run of an agent", ""),
+    (lambda: executor().with_limits(3), "the limits are 3", "give a Limits, for example Limits(iterations="),
+    (lambda: trimmed_to(None), "trim_intermediate_steps returned None", "return the steps to show"),
+    (lambda: trimmed_to([("a", "b")]), "trim_intermediate_steps returned a sequence with ('a', 'b')", ""),
+    (lambda: FINISH("no"), "AgentFinish: return_values='no' is invalid", "write AgentFinish({'output': ...})"),
+    (lambda: FINISH(None), "AgentFinish: return_values=None is invalid", "write AgentFinish"),
+    (lambda: ACTION(echo, "a"), "AgentAction: tool=<tool echo", " is invalid; pass the tool's name"),
+    (lambda: ACTION("echo", ["a"]), "AgentAction: tool_input=['a'] is invalid", "pass a string"),
+]
+
+
+@cases(("make", "fact", "remedy"), MISTAKES)
+def test_mistake_is_refused_with_the_remedy(make: Any, fact: str, remedy: str) -> None:
+    with pytest.raises(InputError) as raised:
+        make()
+    assert fact in str(raised.value)
+    assert remedy in str(raised.value)
+
+
+class Awaited:
+    """An observer with an async `__call__`, whose coroutine would not be awaited."""
+
+    async def __call__(self, event: object) -> None: ...
+
+
+# Invalid options of the executor, and the facts of the error beside their names.
+EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
+    ({"agent": gx.create_react_agent}, "is the function create_react_agent", "call it: create_react_agent("),
+    ({"agent": AgentFinish}, "is AgentFinish, a class", "make one with create_react_agent, say, or give a function"),
+    *(
+        ({"agent": one}, "is ", "make one with create_react_agent, say, or give a function")
+        for one in (None, 42, "gpt", MODEL)
+    ),
+    ({"early_stopping_method": "guess"}, "is 'guess'", "give 'force' or 'generate'"),
+    ({"early_stopping_method": ["generate"]}, "is ['generate']", "give 'force'"),
+    ({"handlers": [print]}, "is [", "give a dict, for example {AskHuman: function}"),
+    ({"verbose": "no"}, "is 'no'", "give True or False"),
+    ({"allow_nonterminating": "no"}, "is 'no'", "give True or False"),
+    ({"return_intermediate_steps": 1}, "is 1", "give True or False"),
+    *(
+        ({"trim_intermediate_steps": one}, f"is {one!r}", "give the number of steps to show, or a func")
+        for one in (2.5, "last", None, 1.5, [1])
+    ),
+    *(({"return_direct": one}, f"is {one!r}", "give 'single' or 'any'") for one in (["any"], "perhaps", None, 1)),
+    *(({"observers": one}, "", "; pass") for one in ([1], "print", [asyncio.sleep], [Awaited()])),
+    ({"observers": print}, "is ", "pass a list of functions that take an event"),
+    ({"tool_concurrency": "2"}, "is '2'", "give a whole number, 1 or more"),
+    ({"tool_concurrency": 0}, "is 0", "give a whole number, 1 or more"),
+    ({"tool_concurrency": -1}, "is -1", "give a whole number, 1 or more"),
+    ({"tool_concurrency": True}, "is True", "give a whole number, 1 or more"),
+    ({"handle_parsing_errors": asyncio.sleep}, "is ", "a function (def) of the error"),
+    ({"trim_intermediate_steps": asyncio.sleep}, "is ", "a function (def) of the steps"),
+    *(
+        ({"handle_parsing_errors": one}, f"is {one!r}", "give True, False, a string, or a function")
+        for one in (None, 0, 1, 3, [True])
+    ),
+    ({"memory": []}, "is []", "make one, for example with BufferMemory"),
+]
+
+
+@cases(("options", "fact", "remedy"), EXECUTOR_OPTIONS)
+def test_invalid_option_is_refused_by_name(options: dict[str, Any], fact: str, remedy: str) -> None:
+    with pytest.raises(InputError) as raised:
+        executor(**options)
+    (name,) = options
+    assert str(raised.value).startswith(f"{name} {fact}")
+    assert remedy in str(raised.value)
+
+
+def test_one_tool_is_not_a_list_of_tools() -> None:
+    with pytest.raises(ToolDefinitionError, match="tools is the tool echo itself; pass a list of tools"):
+        executor(tools=echo)
+
+
+def test_text_memory_is_refused_where_messages_are_read() -> None:
+    agent = gx.create_tool_calling_agent(models.ScriptedModel(["so"]), [])
+    with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
+        executor(agent=agent, memory=memory.BufferMemory())
+    assert executor(agent=agent, memory=memory.BufferMemory(as_messages=True)).run("q").output == "so"
+
+
+def test_executor_resumes_a_paused_run() -> None:
+    model = models.ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: done"])
+    asking = executor(agent=gx.create_react_agent(model, [echo]), tools=[echo])
+    asking = asking.splice(APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0])
+    paused = snapshot_after(MissingHandlerError, lambda: asking.run("Say hello."))
+    state = gx.advance(asking.graph, paused, asking.limits)
+    assert isinstance(state, kernel.PendingEffect)
+    assert isinstance(state.effect, gx.AskHuman)
+    result = asking.run(state.reply("yes"))
+    assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("done", 2, 1)
+
+
+def test_a_callable_agent_may_raise_a_parse_error() -> None:
+    def agent(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        if not steps:
+            raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
+        return answer(steps[0].observation)
+
+    result = executor(agent=agent, handle_parsing_errors=True).run("?")
+    (step,) = result.steps
+    assert (result.output, step.status, step.action.log) == ("Say it again.", "parse_error", "gibberish")
+    with pytest.raises(ParseError, match="handle_parsing_errors=True"):
+        executor(agent=agent).run("?")
+
+
+# ---- an executor has the tools that its agent describes to the model
+
+
+@gx.tool(name="echo")
+def other_echo(word: str) -> str:
+    """Repeat a word."""
+    return word
+
+
+def custom_agent(**options: Any) -> Agent:
+    return gx.chat_agent(lambda run: CallModel(CompletionRequest("")), lambda reply: (), ScriptedModel([]), **options)
+
+
+AGENTS: list[Agent] = [
+    *(create(ScriptedModel([]), [search]) for create in CREATE.values()),
+    custom_agent(tools=[search], kind="mine"),
+]
+
+
+@cases("agent", AGENTS)
+def test_every_agent_knows_its_tools_and_kind(agent: Agent) -> None:
+    assert agent.tools == (search,)
+    executor = gx.AgentExecutor(agent=agent, tools=[search])
+    assert repr(executor).startswith(f"<AgentExecutor with Intermediate Answer ({agent.kind}): ")
+    with pytest.raises(InputError, match="only the agent has Intermediate Answer; only the executor has echo; pass"):
+        gx.AgentExecutor(agent=agent, tools=[echo])
+
+
+def test_kinds_differ() -> None:
+    kinds = [agent.kind for agent in AGENTS]
+    assert len(set(kinds)) == len(kinds)
+    assert gx.callable_agent(scripted(answer())).kind == "function"
+
+
+# The agent's tools, the executor's, and the difference.
+DIFFERENT: list[tuple[list[Any], list[Any], str]] = [
+    ([echo], [fail], "only the agent has echo; only the executor has fail"),
+    ([echo, fail], [echo], "only the agent has fail"),
+    ([echo], [echo, fail, search], "only the executor has fail, Intermediate Answer"),
+    ([], [echo], "only the executor has echo"),
+    ([echo], [], "only the agent has echo"),
+    ([echo], [other_echo], "echo(text: string) of the agent is echo(word: string) in the executor"),
+]
+
+
+@cases(("known", "given", "difference"), DIFFERENT)
+def test_different_tools_are_refused(known: list[Any], given: list[Any], difference: str) -> None:
+    with pytest.raises(InputError) as caught:
+        gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), known), tools=given)
+    remedy = "pass the same list to both"
+    assert str(caught.value) == f"the agent and the executor have different tools: {difference}; {remedy}"
+
+
+def test_same_parameters_are_the_same_tool() -> None:
+    agent = gx.create_react_agent(ScriptedModel([]), [echo, fail])
+    for same in (dataclasses.replace(echo, timeout=3), gx.tool(echo.function), scripted_tool(echo, ["x"])):
+        assert list(gx.AgentExecutor(agent=agent, tools=[fail, same]).tools) == ["fail", "echo"]
+
+
+def test_agent_without_known_tools_takes_any() -> None:
+    unknown = custom_agent()
+    assert (unknown.tools, unknown.kind) == (None, "custom")
+    for agent in (scripted(answer()), unknown):
+        assert gx.AgentExecutor(agent=agent, tools=[echo, fail]).tools
+
+
+def test_tools_of_an_agent_must_be_tools() -> None:
+    plain: Any = [echo.function]
+    with pytest.raises(ToolDefinitionError, match="echo is not a tool; decorate the function"):
+        custom_agent(tools=plain)
+
+
+def test_input_keys_are_those_that_the_caller_passes() -> None:
+    prompt = "{tools}{tool_names}{agent_scratchpad}{question}{chat_history}"
+    agent = gx.create_react_agent(ScriptedModel([]), [], prompt=prompt)
+    assert gx.AgentExecutor(agent=agent, tools=[]).input_keys == ("question", "chat_history")
+    assert gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory()).input_keys == ("question",)
+    assert gx.AgentExecutor(agent=scripted(answer()), tools=[]).input_keys == ()
