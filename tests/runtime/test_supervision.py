@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,33 +17,30 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import ThreadLimitError
 from graphexec.executor import parse
 from graphexec.kernel.events import journal_of
-from graphexec.runtime import RunContext, arun, run, threads
+from graphexec.runtime import RunContext, run, threads
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.supervision import supervise
 from graphexec.runtime.threads import count_abandoned
-from tests.drivers import FakeClock
-from tests.executor.actors import BlockingModel, until
+from tests.drivers import Driver, FakeClock, Script, drive_async, drive_sync
+from tests.executor.actors import (
+    AnyTool,
+    BlockingModel,
+    Running,
+    act,
+    answer,
+    caller_of,
+    make_executor,
+    run_sync,
+    snapshot_after,
+    until,
+)
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
 from tests.parameters import cases
+from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
 from tests.stopwatch import Stopwatch, eventually
 
-# Seconds to wait for an event that should happen at once, and seconds of the deadlines, before which the first calls of
-# a run end on a busy machine, too.
-LONG = 20.0
+# Seconds of the deadlines, before which the first calls of a run end on a busy machine, too.
 SECONDS = 0.75
-
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
-
-
-def ran(executor: gx.AgentExecutor, how: str, inputs: Any = "q") -> Any:
-    return executor.run(inputs) if how == "sync" else asyncio.run(executor.arun(inputs))
-
-
-@pytest.fixture
-def released() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def calls_tool(steps: Any, inputs: Mapping[str, Any]) -> Any:
@@ -51,34 +48,37 @@ def calls_tool(steps: Any, inputs: Mapping[str, Any]) -> Any:
     return gx.AgentFinish({"output": "done"}) if len(steps) > 2 else gx.AgentAction("work", {})
 
 
+def works(tool: AnyTool, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(agent=calls_tool, tools=[tool], **options)
+
+
 # ---- control returns
 
 
-def late_tool(kind: str, released: threading.Event) -> Any:
-    if kind == "def":
+async def stubborn(released: threading.Event) -> None:
+    """Ignore every cancellation."""
+    while not released.is_set():
+        try:
+            await until(released)
+        except asyncio.CancelledError:
+            continue
 
-        def work() -> None:
-            """Work."""
-            released.wait(LONG)
 
-        return gx.tool(work)
+def blocking(released: threading.Event, kind: str = "def") -> AnyTool:
+    """Return a tool that ends when it is released."""
 
-    async def stubborn() -> None:
-        """Ignore every cancellation."""
-        while not released.is_set():
-            try:
-                await until(released)
-            except asyncio.CancelledError:
-                continue
+    async def awaiting() -> None:
+        await stubborn(released)
 
-    return gx.tool(name="work")(stubborn)
+    return tool_named("work", awaiting if kind == "async def" else lambda: released.wait(LONG))
 
 
 @pytest.mark.medium
 @HOW
-@pytest.mark.parametrize("kind", ["def", "async def"])
-def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Event) -> None:
-    executor = gx.AgentExecutor(agent=calls_tool, tools=[late_tool(kind, released)], max_execution_time=SECONDS)
+@cases("kind", ["def", "async def"])
+def test_control_returns_from_a_tool(run: Running, kind: str) -> None:
+    released = threading.Event()
+    executor = works(blocking(released, kind), max_execution_time=SECONDS)
 
     async def timed() -> tuple[Any, Stopwatch]:
         # The event loop waits for a task that ignores its cancellation, so the time is taken within.
@@ -87,9 +87,10 @@ def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Ev
         released.set()
         return result, watch
 
-    if how == "sync":
+    if run is run_sync:
         with Stopwatch() as watch:
             result = executor.run("q")
+        released.set()
     else:
         result, watch = asyncio.run(timed())
     assert (result.reason, result.spent[TOOL_CALLS]) == ("seconds", 1)
@@ -97,10 +98,9 @@ def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Ev
 
 
 @HOW
-def test_control_returns_from_a_model(how: str) -> None:
+def test_control_returns_from_a_model(run: Running) -> None:
     model = BlockingModel()
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], max_execution_time=SECONDS)
-    result = ran(executor, how)
+    result = run(caller_of(model, max_execution_time=SECONDS))
     model.released.set()
     assert (result.reason, result.spent[MODEL_CALLS]) == ("seconds", 1)
 
@@ -135,54 +135,45 @@ class Hanging:
 
 @pytest.mark.medium
 @HOW
-@pytest.mark.parametrize("where", ["load", "save"])
-def test_control_returns_from_a_memory(how: str, where: str, released: threading.Event) -> None:
-    executor = gx.AgentExecutor(
-        agent=lambda _steps, _inputs: gx.AgentFinish({"output": "the answer"}),
-        tools=[],
-        memory=Hanging(where, released),
-        max_execution_time=SECONDS,
-    )
+@cases("where", ["load", "save"])
+def test_control_returns_from_a_memory(run: Running, where: str) -> None:
+    released = threading.Event()
+    memory = Hanging(where, released)
+    executor = make_executor(answer("the answer"), tools=[], memory=memory, max_execution_time=SECONDS)
     with Stopwatch() as watch:
-        result = ran(executor, how)
+        result = run(executor)
+    released.set()
     assert watch.elapsed < watch.extend(SECONDS + 1)
     assert (result.output == "the answer") is (where == "save")
     assert (result.reason == "seconds") is (where == "load")
 
 
 @HOW
-def test_one_thread_or_task_serves_the_run(how: str) -> None:
+def test_one_thread_or_task_serves_the_run(run: Running) -> None:
     """Nodes and calls alike, from the first call that may be cut on."""
     places: list[int] = []
 
-    def here() -> int:
-        return threading.get_ident() if how == "sync" else id(asyncio.current_task())
+    def here(given: Any = None) -> Any:
+        places.append(threading.get_ident() if run is run_sync else id(asyncio.current_task()))
+        return given
 
     def decide(steps: Any, inputs: Any) -> Any:
-        places.append(here())
+        here()
         return calls_tool(steps, inputs)
 
     async def adecide(steps: Any, inputs: Any) -> Any:
         return decide(steps, inputs)
 
     def work() -> None:
-        """Work."""
-        places.append(here())
+        here()
 
     async def awork() -> None:
-        """Work."""
-        places.append(here())
+        here()
 
-    def notice(outcome: Any) -> Any:
-        places.append(here())
-        return outcome
-
-    executor = gx.AgentExecutor(
-        agent=decide if how == "sync" else adecide,
-        tools=[gx.tool(work) if how == "sync" else gx.tool(name="work")(awork)],
-        max_execution_time=LONG,
-    )
-    ran(executor.with_graph(gx.wrap(executor.graph, parse, after=notice)), how)
+    agent, function = (decide, work) if run is run_sync else (adecide, awork)
+    tools = [tool_named("work", function)]
+    executor = gx.AgentExecutor(agent=agent, tools=tools, max_execution_time=LONG)
+    run(executor.with_graph(gx.wrap(executor.graph, parse, after=here)))
     assert (len(places), len(set(places))) == (4 + 3 + 4, 1)
 
 
@@ -190,32 +181,19 @@ def test_one_thread_or_task_serves_the_run(how: str) -> None:
 
 
 @HOW
-def test_a_late_call_is_followed_by_nothing(how: str, released: threading.Event) -> None:
+def test_a_late_call_is_followed_by_nothing(run: Running) -> None:
     """A tool that returns after the cut would be followed by a payment."""
     paid: list[str] = []
-    returned = threading.Event()
+    released, returned = threading.Event(), threading.Event()
 
-    @gx.tool
-    def look() -> str:
-        """Look."""
+    def look() -> None:
         released.wait(LONG)
         returned.set()
-        return "seen"
 
-    @gx.tool
-    def pay() -> str:
-        """Pay."""
-        paid.append("paid")
-        return "paid"
-
-    executor = gx.AgentExecutor(
-        agent=lambda steps, _: gx.AgentAction("pay" if steps else "look", {}),
-        tools=[look, pay],
-        max_execution_time=SECONDS,
-        max_iterations=5,
-    )
+    tools = [tool_named("look", look), tool_named("pay", lambda: paid.append("paid"))]
+    executor = make_executor(act("look"), act("pay"), tools=tools, max_execution_time=SECONDS, max_iterations=5)
     before = count_abandoned()
-    result = ran(executor, how)
+    result = run(executor)
     assert [step.status for step in result.steps] == ["cut"]
     released.set()
     assert returned.wait(LONG)
@@ -225,25 +203,22 @@ def test_a_late_call_is_followed_by_nothing(how: str, released: threading.Event)
 
 
 @HOW
-def test_a_cut_keeps_the_answers_before_it(how: str, released: threading.Event) -> None:
-    calls: list[int] = []
+def test_a_cut_keeps_the_answers_before_it(run: Running) -> None:
+    calls, released = list[int](), threading.Event()
 
-    @gx.tool
-    def work() -> int:
-        """Work, and hang at the second call."""
+    def work() -> None:
         calls.append(len(calls))
         if len(calls) == 2:
             released.wait(LONG)
-        return calls[-1]
 
-    executor = gx.AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=SECONDS)
-    result = ran(executor, how)
+    result = run(works(tool_named("work", work), max_execution_time=SECONDS))
+    released.set()
     assert [step.status for step in result.steps] == ["ok", "cut"]
     assert result.spent[TOOL_CALLS] == 2
 
 
-@HOW
-def test_a_clock_that_stands_still_cuts_nothing(how: str) -> None:
+@cases("drive", [drive_sync, drive_async])
+def test_a_clock_that_stands_still_cuts_nothing(drive: Driver) -> None:
     clock = FakeClock()
 
     def answer(question: Question) -> str:
@@ -251,8 +226,7 @@ def test_a_clock_that_stands_still_cuts_nothing(how: str) -> None:
         return question.text
 
     context = RunContext(handlers_for({Question: answer}), gx.Limits(seconds=10), clock=clock)
-    topic = Topic("tea", 9)
-    done = run(INTERVIEW, topic, context) if how == "sync" else asyncio.run(arun(INTERVIEW, topic, context))
+    done = drive(Script(INTERVIEW, Topic("tea", 9), context))
     assert isinstance(done.outcome, Stopped)
     assert done.spent.seconds == 12
 
@@ -260,8 +234,8 @@ def test_a_clock_that_stands_still_cuts_nothing(how: str) -> None:
 # ---- exceptions and interrupts
 
 
-@HOW
-def test_an_error_has_snapshot_and_journal(how: str) -> None:
+@cases("drive", [drive_sync, drive_async])
+def test_an_error_has_snapshot_and_journal(drive: Driver) -> None:
     def fail(question: Question) -> str:
         if question.text.startswith("tea 2"):
             raise OSError("it broke")
@@ -269,9 +243,8 @@ def test_an_error_has_snapshot_and_journal(how: str) -> None:
 
     context = RunContext(handlers_for({Question: fail}), gx.Limits(seconds=LONG))
     with pytest.raises(OSError, match="it broke") as caught:
-        run(INTERVIEW, Topic("tea"), context) if how == "sync" else asyncio.run(arun(INTERVIEW, Topic("tea"), context))
-    snapshot, journal = gx.snapshot_of(caught.value), journal_of(caught.value)
-    assert snapshot is not None
+        drive(Script(INTERVIEW, Topic("tea"), context))
+    snapshot, journal = snapshot_in(caught.value), journal_of(caught.value)
     assert journal is not None
     assert len(snapshot.replies) == len(journal) == 2
     again = gx.Snapshot.from_json(snapshot.to_json(), INTERVIEW)
@@ -294,25 +267,20 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
     calls: list[int] = []
     ended = threading.Event()
 
-    @gx.tool
     def work() -> None:
-        """Interrupt the caller repeatedly until it has left."""
         calls.append(1)
         interrupt_caller()
         released.wait(LONG)
         ended.set()
 
-    executor = gx.AgentExecutor(agent=calls_tool, tools=[work], max_execution_time=LONG)
     before = count_abandoned()
-    with pytest.raises(KeyboardInterrupt) as caught:
-        executor.run("q")
+    executor = works(tool_named("work", work), max_execution_time=LONG)
+    snapshot = snapshot_after(KeyboardInterrupt, lambda: executor.run("q"))
     assert count_abandoned() == before + 1
     released.set()
     assert ended.wait(LONG)
     eventually(lambda: count_abandoned() <= before)
     assert calls == [1]
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
     assert snapshot.spent[TOOL_CALLS] == 1
 
 
@@ -336,13 +304,11 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
         return "fine"
 
     before = count_abandoned()
-    with pytest.raises(KeyboardInterrupt) as caught:
-        run(machine, Topic("tea"), RunContext(handlers_for({Question: answer}), gx.Limits(seconds=LONG)))
+    context = RunContext(handlers_for({Question: answer}), gx.Limits(seconds=LONG))
+    snapshot = snapshot_after(KeyboardInterrupt, lambda: run(machine, Topic("tea"), context))
     released.set()
     eventually(lambda: count_abandoned() <= before)
     assert begun == ["first"]
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
     assert snapshot.replies == ("fine",)
 
 
@@ -352,10 +318,8 @@ def test_no_thread_is_an_error_with_a_snapshot(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(threads, "_threads", vars(threads)["_Threads"]())
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    executor = gx.AgentExecutor(agent=calls_tool, tools=[late_tool("def", threading.Event())], max_execution_time=LONG)
-    with pytest.raises(ThreadLimitError, match="no thread can be started") as caught:
-        executor.run("q")
-    assert gx.snapshot_of(caught.value) is not None
+    executor = works(blocking(threading.Event()), max_execution_time=LONG)
+    snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
 
 
 def test_supervise_returns_and_raises() -> None:
@@ -435,11 +399,6 @@ print("interrupted", interrupted > 0)
 @pytest.mark.medium
 @cases("seed", [1, 2])
 def test_random_interrupts_leave_resumable_snapshots(seed: int) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTS, str(seed), "100"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    command = [sys.executable, "-c", INTERRUPTS, str(seed), "100"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stdout) == (0, "interrupted True\n"), ended.stderr
