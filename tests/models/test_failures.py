@@ -13,20 +13,22 @@ from graphexec import errors
 from graphexec.models import OpenAICompatible, Secret
 from graphexec.models.http import failures
 from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.providers.anthropic import ANTHROPIC
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
 from tests.parameters import cases
 
 PEER = Endpoint("gpt-9", "https://api.example/v1", Secret("sk-secret"))
+CLAUDE = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
 
 
-def failure_for(status: int, body: bytes = b"", **headers: str) -> failures.CallFailure:
+def failure_for(status: int, body: bytes = b"", peer: Endpoint = PEER, **headers: str) -> failures.CallFailure:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return failures.classify_response(PEER, status, httpx.Headers(named), body, now=0.0)
+    return failures.classify_response(peer, status, httpx.Headers(named), body, now=0.0)
 
 
-def error_for(status: int, body: bytes = b"", **headers: str) -> errors.ModelError:
-    return failure_for(status, body, **headers).error
+def error_for(status: int, body: bytes = b"", peer: Endpoint = PEER, **headers: str) -> errors.ModelError:
+    return failure_for(status, body, peer, **headers).error
 
 
 CHECK_KEY = "check that the API key (given, or in OPENAI_API_KEY) is one of this server's"
@@ -49,6 +51,17 @@ def test_each_status_has_its_error(status: int, kind: type[errors.ModelError], r
     assert str(error).startswith("gpt-9 at https://api.example/v1 ")
     assert f"({status}: because)" in str(error)
     assert remedy in str(error)
+
+
+def test_errors_have_remedies_for_special_causes() -> None:
+    assert "ANTHROPIC_API_KEY" in str(error_for(401, peer=CLAUDE))
+    assert "ANTHROPIC_BASE_URL), which ends before /v1/messages" in str(error_for(404, peer=CLAUDE))
+    # With any status.
+    unknown = error_for(400, b'{"error": {"code": "model_not_found", "message": "x"}}')
+    assert isinstance(unknown, errors.ModelNotFoundError)
+    redirect = str(error_for(308, location="https://there/v1"))
+    assert "redirects to https://there/v1; use that address as the base URL" in redirect
+    assert len(str(error_for(500, b"x" * 1_000_000))) < 500
 
 
 def test_errors_name_neither_parameters_nor_options() -> None:
@@ -91,37 +104,27 @@ def test_server_message_is_one_line_without_key(body: bytes, shown: str) -> None
     assert f"(400: {shown})" in str(error_for(400, body))
 
 
-def test_long_message_is_shortened() -> None:
-    assert len(str(error_for(500, b"x" * 1_000_000))) < 500
-
-
 TOO_LONG = b'{"error": {"code": "context_length_exceeded", "message": "%s"}}'
 LONGEST = b"This model's maximum context length is"
+CLAUDES = b'{"type": "error", "error": {"type": "invalid_request_error", "message": "%s"}, "request_id": "req_1"}'
+DECREASE = b"input length and `max_tokens` exceed context limit: 199658 + 21333 > 200000, decrease input"
 
 
 @cases(
-    ("body", "prompt", "context"),
+    ("peer", "body", "prompt", "context"),
     [
-        (OVERFLOW, 5031, 4096),
-        (TOO_LONG % b"too long", None, None),
-        (TOO_LONG % (LONGEST + b" 8192 tokens. However, your messages resulted in 9001 tokens."), 9001, 8192),
-        (b'{"message": "%s 2048 tokens. However, you requested 2100 tokens", "code": 400}' % LONGEST, 2100, 2048),
+        (PEER, OVERFLOW, 5031, 4096),
+        (PEER, TOO_LONG % b"too long", None, None),
+        (PEER, TOO_LONG % (LONGEST + b" 8192 tokens. However, your messages resulted in 9001 tokens."), 9001, 8192),
+        (PEER, b'{"message": "%s 2048 tokens. However, you requested 2100 tokens", "code": 400}' % LONGEST, 2100, 2048),
+        (CLAUDE, CLAUDES % b"prompt is too long: 205351 tokens > 200000 maximum", 205351, 200000),
+        (CLAUDE, CLAUDES % DECREASE, 199658, 200000),
     ],
 )
-def test_overflow_error_has_token_counts(body: bytes, prompt: int | None, context: int | None) -> None:
-    error = error_for(400, body)
+def test_overflow_error_has_token_counts(peer: Endpoint, body: bytes, prompt: int | None, context: int | None) -> None:
+    error = error_for(400, body, peer)
     assert isinstance(error, errors.ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
-
-
-def test_unknown_model_is_not_found_with_any_status() -> None:
-    error = error_for(400, b'{"error": {"code": "model_not_found", "message": "x"}}')
-    assert isinstance(error, errors.ModelNotFoundError)
-
-
-def test_redirect_error_has_the_location() -> None:
-    error = error_for(308, location="https://there/v1")
-    assert "redirects to https://there/v1; use that address as the base URL" in str(error)
 
 
 @cases(
@@ -150,17 +153,14 @@ LONG_WAIT = "the server asks for 120 s, more than this client waits (60 s): try 
     ],
 )
 def test_error_has_the_wait(status: int, body: bytes, wait: str, fact: str, transient: bool) -> None:
-    failure = failure_for(status, body, **({"retry_after": wait} if wait else {}))
+    assert f"more than {failures.LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
+    failure = failure_for(status, body, PEER, **({"retry_after": wait} if wait else {}))
     assert failure.transient is transient
     assert fact in str(failure.error)
     assert ("try again" in str(failure.error)) == bool(wait)
     if status == 429:
         assert isinstance(failure.error, errors.RateLimitError)
         assert failure.error.retry_after == (float(wait) if wait else None)
-
-
-def test_the_longest_wait_is_documented() -> None:
-    assert f"more than {failures.LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
 
 
 LATE = "did not answer within 3 s; allow a longer timeout"

@@ -68,6 +68,10 @@ def test_only_set_options_are_sent() -> None:
     schema = {"name": "reply", "schema": {"type": "object"}}
     assert full["response_format"] == {"type": "json_schema", "json_schema": schema}
     assert full["stop"] == ["\nObservation"]
+    body = encode_body(HELLO, stream=True)
+    assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
+    with pytest.raises(BadRequestError, match="set is not JSON"):
+        encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
 
 
 def test_completions_have_their_own_route() -> None:
@@ -76,27 +80,18 @@ def test_completions_have_their_own_route() -> None:
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
 
 
-def test_stream_requests_the_usage() -> None:
-    body = encode_body(HELLO, stream=True)
-    assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
+# The arguments of a call, and what is sent back of them in each protocol.
+ARGUMENTS: list[tuple[str, dict[str, int]]] = [
+    *((invalid, {}) for invalid in ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"]),
+    *((readable, {"a": 1}) for readable in ["{'a': 1}", '{"a": 1,}']),
+]
 
 
-@cases(
-    ("arguments", "sent"),
-    [
-        *((invalid, {}) for invalid in ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"]),
-        *((readable, {"a": 1}) for readable in ["{'a': 1}", '{"a": 1,}']),
-    ],
-)
+@cases(("arguments", "sent"), ARGUMENTS)
 def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, int]) -> None:
     message = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
     function = encode_body(messages.ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
     assert json.loads(function["arguments"]) == sent
-
-
-def test_schema_must_be_json() -> None:
-    with pytest.raises(BadRequestError, match="set is not JSON"):
-        encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
 
 
 @cases(
@@ -108,6 +103,8 @@ def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool
     for end in range(len(body)):
         with pytest.raises(InvalidReplyError):
             decode(body[:end], PEER, chat=chat)
+    with pytest.raises(ContextOverflowError):
+        decode(recorded.OVERFLOW, PEER, chat=chat)
 
 
 @given(st.text(st.characters()))
@@ -205,20 +202,12 @@ def test_deltas_of_a_call_have_its_position() -> None:
     assert "".join(delta.arguments for delta in deltas) == CALLS_REPLY.tool_calls[0].arguments
 
 
-def test_done_completes_a_stream_without_usage() -> None:
+def test_stream_without_usage_ends_by_done_or_an_error() -> None:
     body = b'data: {"choices":[{"text":"hi","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     asked = messages.CompletionRequest("a")
     assert stream_blocking(scripted_server(sse(body)), asked) == messages.ModelReply("hi")
-
-
-def test_error_in_a_stream_is_an_invalid_reply() -> None:
     body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
-    pieces = scripted_server(sse(body)).stream(messages.CompletionRequest("a"))
+    pieces = scripted_server(sse(body)).stream(asked)
     assert next(pieces) == messages.ReplyDelta("hi")
     with pytest.raises(InvalidReplyError, match="out of memory"):
         next(pieces)
-
-
-def test_overflow_with_status_200_is_an_overflow() -> None:
-    with pytest.raises(ContextOverflowError):
-        decode(recorded.OVERFLOW, PEER, chat=True)
