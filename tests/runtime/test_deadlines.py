@@ -3,12 +3,12 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from graphexec import Done, Exhausted, Limits, Snapshot, advance, begin
+from graphexec import END, Done, Exhausted, Limits, Snapshot, advance, begin, charged, edges, graph, on, opaque
 from graphexec.effects import CallTool, ToolResult
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
@@ -35,6 +35,7 @@ from tests.kernel.machines import (
 from tests.parameters import cases
 
 TEN = Limits(seconds=10)
+TOO_LATE = "was cut off: the limit of 10 seconds was reached"
 
 
 def asking(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> PendingEffect:
@@ -63,34 +64,34 @@ def test_cut_effect_takes_the_drawn_edge() -> None:
     assert finish(INTERVIEW, cut).outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 10.5))
 
 
-def test_effect_continues_with_its_cut_reply() -> None:
-    state = asking(SURVEY, begin(SURVEY, Topics(("a",))))
-    outcome = finish(SURVEY, state.cut(at=11.0)).outcome
-    text = "a was cut off: the limit of 10 seconds was reached (11 spent)."
-    assert outcome == Survey((ToolResult(text, "cut"),))
+@cases(
+    ("topics", "at", "answers", "results"),
+    [
+        (("a",), 11.0, (), [("cut", f"a {TOO_LATE} (11 spent).")]),
+        # The finished results are kept in order.
+        (
+            ("a", "b", "c"),
+            10.0,
+            (Cut(), ToolResult("b"), Cut()),
+            [("cut", f"a {TOO_LATE} (10 spent)."), ("ok", "b"), ("cut", f"c {TOO_LATE} (10 spent).")],
+        ),
+        # A batch that has not begun is cut whole.
+        (("a", "b"), 10.0, (), [("cut", f"{name} {TOO_LATE} (10 spent).") for name in "ab"]),
+    ],
+)
+def test_batch_continues_with_its_cut_replies(topics: Any, at: float, answers: Any, results: list[Any]) -> None:
+    state = asking(SURVEY, begin(SURVEY, Topics(topics)))
+    outcome = finish(SURVEY, state.cut(at=at, **({"answers": answers} if answers else {}))).outcome
+    assert outcome == Survey(tuple(ToolResult(text, status) for status, text in results))
 
 
-def test_cut_batch_keeps_finished_results_in_order() -> None:
-    state = asking(SURVEY, begin(SURVEY, Topics(("a", "b", "c"))))
-    outcome = finish(SURVEY, state.cut(at=10.0, answers=(Cut(), ToolResult("b"), Cut()))).outcome
-    assert [(result.status, result.observation) for result in outcome.results] == [
-        ("cut", "a was cut off: the limit of 10 seconds was reached (10 spent)."),
-        ("ok", "b"),
-        ("cut", "c was cut off: the limit of 10 seconds was reached (10 spent)."),
-    ]
+STOPPED = Stopped(Topic("tea", 2), Exhausted("seconds", 10, 99))
 
 
-def test_unstarted_batch_is_cut_whole() -> None:
-    state = asking(SURVEY, begin(SURVEY, Topics(("a", "b"))))
-    outcome = finish(SURVEY, state.cut(at=10.0)).outcome
-    assert [result.status for result in outcome.results] == ["cut", "cut"]
-
-
-def test_late_reply_counts_but_ends_asking() -> None:
-    late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 1))).reply("at last", at=99.0)
-    assert finish(INTERVIEW, late).outcome == Interview(("at last",))
-    late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 2))).reply("at last", at=99.0)
-    assert finish(INTERVIEW, late).outcome == Stopped(Topic("tea", 2), Exhausted("seconds", 10, 99))
+@cases(("count", "outcome"), [(1, Interview(("at last",))), (2, STOPPED)])
+def test_late_reply_counts_but_ends_asking(count: int, outcome: object) -> None:
+    late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", count))).reply("at last", at=99.0)
+    assert finish(INTERVIEW, late).outcome == outcome
 
 
 def test_no_second_stops_a_run_at_once() -> None:
@@ -105,9 +106,8 @@ def test_backward_clock_gives_no_time_back() -> None:
 
 def test_cut_opaque_node_takes_the_drawn_edge() -> None:
     first = asking(ERRAND, begin(ERRAND, Errand())).reply(Underway(("left",)), at=1.0)
-    assert finish(ERRAND, asking(ERRAND, first).cut(at=10.0)).outcome == Stopped(
-        Underway(("left",)), Exhausted("seconds", 10, 10)
-    )
+    outcome = finish(ERRAND, asking(ERRAND, first).cut(at=10.0)).outcome
+    assert outcome == Stopped(Underway(("left",)), Exhausted("seconds", 10, 10))
 
 
 # ---- in the drivers, with a clock that only handlers advance
@@ -146,31 +146,23 @@ def late(answers: Any) -> RunContext:
     return RunContext(handlers_for(answers), TEN, clock=lambda: next(times))
 
 
-def test_past_deadline_cuts_a_whole_batch() -> None:
-    for driver in ALL_DRIVERS:
-        outcome = driver(Script(SURVEY, Topics(("a", "b")), late({CallTool: never}))).outcome
-        assert [result.status for result in outcome.results] == ["cut", "cut"]
-
-
-def test_past_deadline_cuts_an_effect() -> None:
-    for driver in ALL_DRIVERS:
-        outcome = driver(Script(INTERVIEW, Topic("tea"), late({Question: never}))).outcome
-        assert outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 11))
-
-
-def test_instant_handler_respects_the_deadline() -> None:
-    async def answer(effect: object, call: CallContext[Any], io: IO) -> Any:
-        return never(effect)
-
-    instant = Handler(answer, instant=True)
-    for driver in ALL_DRIVERS:
-        answers = {Question: instant, CallTool: instant}
-        assert driver(Script(INTERVIEW, Topic("tea"), late(answers))).spent.seconds == 11
-        assert driver(Script(SURVEY, Topics(("a", "b")), late(answers))).spent.seconds == 11
-
-
 def never(effect: object) -> Any:
     raise AssertionError(f"{effect} was carried out")
+
+
+async def never_at_once(effect: object, call: CallContext[Any], io: IO) -> Any:
+    return never(effect)
+
+
+@cases("driver", ALL_DRIVERS)
+@cases("answer", [never, Handler(never_at_once, instant=True)])
+def test_past_deadline_cuts_a_batch_and_an_effect(driver: Driver, answer: Any) -> None:
+    done = driver(Script(SURVEY, Topics(("a", "b")), late({CallTool: answer})))
+    assert [result.status for result in done.outcome.results] == ["cut", "cut"]
+    assert done.spent.seconds == 11
+    done = driver(Script(INTERVIEW, Topic("tea"), late({Question: answer})))
+    assert done.outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 11))
+    assert done.spent.seconds == 11
 
 
 # ---- in the drivers, with a handler that blocks until the test is over
@@ -178,41 +170,34 @@ def never(effect: object) -> Any:
 SOON = 0.05
 
 
-@pytest.fixture
-def over() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
+async def await_forever(question: Question) -> str:
+    await asyncio.get_running_loop().create_future()
+    return "never"
 
 
-@pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
-def test_a_handler_that_blocks_is_cut(driver: Driver, over: threading.Event) -> None:
+@cases("driver", ALL_DRIVERS)
+@cases("kind", ["def", "async def"])
+def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
+    over = threading.Event()
+
     def block(question: Question) -> str:
         over.wait()
         return "too late"
 
-    result = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
+    answers: dict[Any, Any] = {Question: block if kind == "def" else await_forever}
+    result = driver(Script(INTERVIEW, Topic("tea"), make_run_context(answers, limits=Limits(seconds=SOON))))
+    over.set()
     assert isinstance(result.outcome, Stopped)
     assert result.outcome.limit.limit == "seconds"
     assert result.outcome.limit.reached >= SOON
 
 
-@cases("driver", ALL_DRIVERS)
-def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
-    async def block(question: Question) -> str:
-        await asyncio.get_running_loop().create_future()
-        return "never"
-
-    result = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
-    assert isinstance(result.outcome, Stopped)
-
-
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("at_once", [1, 2, 64])
-def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, over: threading.Event) -> None:
+def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, released: threading.Event) -> None:
     def survey(call: CallTool) -> ToolResult:
         if call.name == "slow":
-            over.wait()
+            released.wait()
         return ToolResult(call.name)
 
     # Enough time for the other calls to begin and end on a busy machine.
@@ -224,13 +209,11 @@ def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, ov
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
-def test_an_opaque_node_that_blocks_is_cut(driver: Driver, over: threading.Event) -> None:
-    from graphexec import END, charged, edges, graph, on, opaque
-
+def test_an_opaque_node_that_blocks_is_cut(driver: Driver, released: threading.Event) -> None:
     @charged(when_spent=Stopped)
     @opaque
     def wait(errand: Errand) -> Home:
-        over.wait()
+        released.wait()
         return Home(())
 
     machine = graph(edges(wait, on(Home, END) | on(Stopped, END)), start=wait)
@@ -247,7 +230,8 @@ def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
 
 
 @cases("driver", ALL_DRIVERS)
-def test_handlers_know_the_seconds_left(driver: Driver) -> None:
+@cases(("limits", "left"), [(TEN, [10, 7, 4]), (Limits(), [None, None, None])])
+def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: list[float | None]) -> None:
     result: list[float | None] = []
     clock = FakeClock()
 
@@ -256,11 +240,8 @@ def test_handlers_know_the_seconds_left(driver: Driver) -> None:
         clock.advance(3)
         return "fine"
 
-    driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, TEN, clock=clock)))
-    assert result == [10, 7, 4]
-    result.clear()
-    driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, Limits(), clock=clock)))
-    assert result == [None, None, None]
+    driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, limits, clock=clock)))
+    assert result == left
 
 
 @cases("seconds", [None, 60.0])

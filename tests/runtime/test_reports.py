@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -24,9 +24,7 @@ from graphexec.runtime.progress import Listener, listen_with, wants_pieces
 from tests.drivers import LIVE, FakeClock, Script, run_script
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
 from tests.parameters import cases
-
-# Seconds that a test waits for an event that should happen at once.
-LONG = 20.0
+from tests.runtime.actors import LONG
 
 
 def news(events: Any) -> list[object]:
@@ -78,14 +76,13 @@ async def thinking_too(question: Question) -> str:
 @cases("handler", [thinking, thinking_too])
 @cases("limits", [Limits(), Limits(seconds=LONG)])
 def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler: Any, limits: Limits) -> None:
-    events = streamed(
-        INTERVIEW, Topic("tea", 2), make_run_context({Question: handler}, limits=limits), how=how, pieces=pieces
-    )
+    made = make_run_context({Question: handler}, limits=limits)
+    events = streamed(INTERVIEW, Topic("tea", 2), made, how=how, pieces=pieces)
     assert kinds(events) == ["Asked", "Reported", "Reported", "Answered"] * 2
     assert news(events) == ["thinking", "tea 0 0", "thinking", "tea 1 1"]
-    for asked, first, second in ((events[1], events[2], events[3]), (events[5], events[6], events[7])):
-        assert isinstance(asked, Asked)
-        for one in (first, second):
+    for asked, *reported in (events[1:4], events[5:8]):
+        for one in reported:
+            assert isinstance(asked, Asked)
             assert isinstance(one, Reported)
             assert (one.node, one.effect) == (asked.node, asked.effect)
 
@@ -164,6 +161,8 @@ def test_listener_receives_reports_only_inside_the_block() -> None:
 
 
 ANSWER = ("It ", "is ", "42")
+Pieces: TypeAlias = Generator[ReplyDelta | ModelReply, None, None]
+AsyncPieces: TypeAlias = AsyncGenerator[ReplyDelta | ModelReply, None]
 
 
 class StreamingModel:
@@ -182,9 +181,7 @@ class StreamingModel:
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         return ModelReply("".join(self.pieces))
 
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Pieces:
         try:
             for piece in self.pieces:
                 assert self.going.acquire(timeout=LONG), "no piece was released"
@@ -197,9 +194,7 @@ class StreamingModel:
         finally:
             self.closed.set()
 
-    async def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    async def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncPieces:
         try:
             for piece in self.pieces:
                 # Not an asyncio.Semaphore, which belongs to one loop.
@@ -275,35 +270,26 @@ def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> N
     assert news(events) == ["a notice"]
 
 
+EVENTS = ["Asked", "Reported", "Reported", "Reported", "Answered"]
+
+
 @cases("how", ["sync", "async"])
-def test_model_streams_only_for_pieces(how: str) -> None:
+@cases(("pieces", "made", "events"), [(False, 0, ["Asked", "Answered"]), (True, 3, EVENTS)])
+def test_model_streams_only_for_pieces(how: str, pieces: bool, made: int, events: list[str]) -> None:
     model = StreamingModel()
-    assert news(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=False)) == []
-    assert model.made == 0
-
-
-@cases("how", ["sync", "async"])
-def test_sync_and_async_events_are_equal(how: str) -> None:
-    def once() -> list[str]:
-        model = StreamingModel()
-        model.going.release(3)
-        return kinds(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=True))
-
-    assert once() == ["Asked", "Reported", "Reported", "Reported", "Answered"]
+    model.going.release(3)
+    assert kinds(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=pieces)) == events
+    assert model.made == made
 
 
 class Breaking(StreamingModel):
     """Says a piece, and breaks."""
 
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Pieces:
         yield ReplyDelta("It ")
         raise OSError("the line is dead")
 
-    async def astream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> AsyncGenerator[ReplyDelta | ModelReply, None]:
+    async def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncPieces:
         yield ReplyDelta("It ")
         raise OSError("the line is dead")
 
@@ -391,15 +377,12 @@ def test_late_report_of_abandoned_call_is_dropped() -> None:
         return "42"
 
     async def scenario() -> list[Event[Any]]:
+        made = make_run_context({Question: answer})
         seen: list[Event[Any]] = []
-        async with aclosing(
-            astream(INTERVIEW, Topic("tea"), make_run_context({Question: answer}), pieces=True)
-        ) as events:
-            async for event in events:
+        async with aclosing(astream(INTERVIEW, Topic("tea"), made, pieces=True)) as events:
+            while not isinstance((event := await anext(events)), Reported):
                 seen.append(event)
-                if isinstance(event, Reported):
-                    break
-        return seen
+        return [*seen, event]
 
     seen = asyncio.run(scenario())
     # The loop is closed by now.
