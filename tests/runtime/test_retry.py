@@ -6,7 +6,7 @@ import asyncio
 import gc
 import math
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -54,36 +54,23 @@ class Try:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
-    def retry(self, by: RetryPolicy, io: IO, **settings: Any) -> Awaitable[int]:
-        return retry(self, by, io, announce=self.announce, sleep=self.sleep, **settings)
+    async def retry(self, by: RetryPolicy, io: IO, **settings: Any) -> int:
+        return await retry(self, by, io, announce=self.announce, sleep=self.sleep, **settings)
 
 
 def in_sync(one: Try, by: RetryPolicy, **settings: Any) -> int:
-    async def run() -> int:
-        return await one.retry(by, BLOCKING, **settings)
-
-    return run_sync(run())
+    return run_sync(one.retry(by, BLOCKING, **settings))
 
 
 def in_a_loop(one: Try, by: RetryPolicy, **settings: Any) -> int:
-    async def run() -> int:
-        return await one.retry(by, ASYNC, **settings)
-
-    return asyncio.run(run())
+    return asyncio.run(one.retry(by, ASYNC, **settings))
 
 
 HOW = cases("how", [in_sync, in_a_loop])
 How = Callable[..., int]
 
 
-@given(
-    attempts=st.integers(1, 10),
-    attempt=st.integers(1, 10_000),
-    first=waits,
-    longest=waits,
-    jitter=st.floats(0, 1),
-    chance=st.floats(0, 1),
-)
+@given(st.integers(1, 10), st.integers(1, 10_000), waits, waits, st.floats(0, 1), st.floats(0, 1))
 def test_waits_double_up_to_the_longest(
     attempts: int, attempt: int, first: float, longest: float, jitter: float, chance: float
 ) -> None:

@@ -10,18 +10,19 @@ import gc
 import operator
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Effect, Exhausted, InputError, Limits, Snapshot
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot
 from graphexec.kernel import END, Cut, Done, ask_all, charged, edges, graph, node, on
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
+from tests.executor.actors import answer, make_executor
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
 from tests.parameters import cases
-
-LONG = 20.0
+from tests.runtime.actors import LONG
 
 
 def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
@@ -35,16 +36,12 @@ def test_stop_async_iteration_does_not_end_a_stream(way: str) -> None:
         list(getattr(executor, way)("q"))
 
 
-def finish(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-    return AgentFinish({"output": "so"})
-
-
 class Boom(Exception):
     """An error that can be referred to weakly."""
 
 
 def test_thrown_error_is_let_go() -> None:
-    events = AgentExecutor(agent=finish, tools=[]).stream("q")
+    events = make_executor(answer(), tools=[]).stream("q")
     next(events)
     gc.disable()
     try:
@@ -64,7 +61,7 @@ def throw_into(events: Any) -> weakref.ref[Boom]:
 
 def test_observers_see_the_end_of_a_closed_stream() -> None:
     seen: list[str] = []
-    executor = AgentExecutor(agent=finish, tools=[], observers=[lambda event: seen.append(type(event).__name__)])
+    executor = make_executor(answer(), tools=[], observers=[lambda event: seen.append(type(event).__name__)])
     events = executor.stream("q")
     assert any(type(event).__name__ == "Done" for event in events)
     events.close()
@@ -82,13 +79,13 @@ def test_abandoned_async_handler_abandons_the_run_within() -> None:
 
     held = threading.Event()
 
-    async def answer(effect: Question) -> str:
+    async def ask(effect: Question) -> str:
         try:
             return str(AgentExecutor(agent=decide, tools=[], max_iterations=50).run("q").output)
         finally:
             ended.set()
 
-    world = RunContext({Question: Handler(answering(answer))}, Limits(seconds=0.2))
+    world = make_run_context({Question: ask}, limits=Limits(seconds=0.2))
     done = run(INTERVIEW, Topic("tea"), world)
     assert isinstance(done.outcome, Stopped)
     assert inner.is_set()
@@ -115,23 +112,22 @@ class Shouting:
     sign = ""
 
     def answer(self, question: Question) -> str:
-        return question.text.upper()
+        return upper(question)
 
     def answer_in_a_call(self, question: Question, call: CallContext[Any]) -> str:
         return f"{call.node}: {question.text}{self.sign}"
 
     async def answer_async(self, question: Question, call: CallContext[Any]) -> str:
-        return f"{call.node}: {question.text}{self.sign}"
+        return self.answer_in_a_call(question, call)
 
-    def __call__(self, question: Question, call: CallContext[Any]) -> str:
-        return f"{call.node}: {question.text}{self.sign}"
+    __call__ = answer_in_a_call
 
 
 class ShoutingLater:
     """Answers questions in capitals, as an async callable object."""
 
     async def __call__(self, question: Question) -> str:
-        return question.text.upper()
+        return upper(question)
 
 
 class Unsigned(ShoutingLater):
@@ -168,11 +164,10 @@ ANSWERS: list[Any] = [
 
 
 @cases("function", ANSWERS)
-def test_function_is_as_good_as_a_handler(function: Any) -> None:
+@cases("made", [lambda function: function, Handler])
+def test_function_is_as_good_as_a_handler(function: Any, made: Callable[[Any], Any]) -> None:
     asked = run(INTERVIEW, Topic("tea"), make_run_context({Question: function}))
-    plain: Any = {Question: function}
-    for context in (RunContext(plain, Limits()), RunContext({Question: Handler(function)}, Limits())):
-        assert run(INTERVIEW, Topic("tea"), context).outcome == asked.outcome
+    assert run(INTERVIEW, Topic("tea"), RunContext({Question: made(function)}, Limits())).outcome == asked.outcome
 
 
 def test_handler_is_recognized_by_its_positional_parameters() -> None:
@@ -208,13 +203,6 @@ def test_handler_of_no_function_is_refused() -> None:
     wrong: Any = "Hello"
     with pytest.raises(InputError, match="Handler has answer='Hello'; pass a function of an effect"):
         Handler(wrong)
-
-
-def answering(function: Any) -> Any:
-    async def answer(effect: Effect[Any], call: CallContext[Any], io: IO) -> Any:
-        return await io.call_async(function, effect)
-
-    return answer
 
 
 def test_instant_handlers_may_cut_a_batch() -> None:

@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, snapshot_of, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, tool
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope, start_in_thread
-from graphexec.tools import AnyTool
+from tests.executor.actors import Running, act, answer, make_executor, run_async, run_sync, scripted, snapshot_after
 from tests.parameters import examples
+from tests.runtime.actors import LONG, snapshot_in, tool_named
 from tests.stopwatch import eventually
 
-# Seconds to wait for an event that should happen at once, and seconds of the deadlines.
-LONG = 20.0
+# Seconds of the deadlines.
 SOON = 0.002
 
-HOW = pytest.mark.parametrize("how", ["sync", "async"])
+# Each run needs a pool of its own.
+HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 
 
 @pytest.fixture
@@ -43,30 +44,21 @@ def graphexec_threads() -> set[threading.Thread]:
     return {one for one in threading.enumerate() if one.name == "graphexec-call"}
 
 
-def ran(executor: AgentExecutor, how: str, inputs: Any = "q") -> Any:
-    return executor.run(inputs) if how == "sync" else asyncio.run(executor.arun(inputs))
-
-
-def asking_for(names: list[str]) -> Callable[[Any, Any], Any]:
-    return lambda steps, _: AgentFinish({"output": "done"}) if steps else [AgentAction(one, {}) for one in names]
-
-
 def executor_of(*functions: Callable[[], Any], **options: Any) -> AgentExecutor:
-    tools: list[AnyTool] = [
-        tool(name=f"tool_{number}", description="A tool.")(function) for number, function in enumerate(functions)
-    ]
-    return AgentExecutor(agent=asking_for([one.name for one in tools]), tools=tools, **options)
+    """Return an executor of an agent that calls each function in one step, and then answers."""
+    tools = [tool_named(f"tool_{number}", function) for number, function in enumerate(functions)]
+    return make_executor([act(one.name) for one in tools], answer(), tools=tools, **options)
 
 
 # ---- runs that the deadline cuts
 
 
-def cut_runs(how: str, count: int) -> None:
+def cut_runs(run: Running, count: int) -> None:
     """Cut `count` runs in a tool that ends soon after."""
     released = threading.Event()
     executor = executor_of(lambda: released.wait(LONG), max_execution_time=SOON)
     for number in range(count):
-        result = ran(executor, how)
+        result = run(executor)
         assert result.reason == "seconds"
         assert result.spent["tool_calls"] <= 1
         if number % 50 == 49:
@@ -88,47 +80,45 @@ def count_own_objects() -> Counter[str]:
     )
 
 
-@pytest.mark.medium
-@HOW
-def test_cut_runs_leave_nothing_behind(how: str, pool: Any) -> None:
-    cut_runs(how, 50)
+def assert_cut_runs_are_forgotten(run: Running, first: int, runs: int, most: int) -> None:
+    """After the first runs, so many more leave fewer objects than this behind."""
+    cut_runs(run, first)
     before = count_own_objects()
-    cut_runs(how, 150)
-    # Less than one object a run.
+    cut_runs(run, runs)
     grown = count_own_objects()
     grown.subtract(before)
-    assert grown.total() < 150, grown.most_common(5)
+    assert grown.total() < most, grown.most_common(5)
+
+
+@pytest.mark.medium
+@HOW
+def test_cut_runs_leave_nothing_behind(run: Running, pool: Any) -> None:
+    # Less than one object a run.
+    assert_cut_runs_are_forgotten(run, 50, 150, 150)
 
 
 @pytest.mark.slow
 @HOW
-def test_many_cut_runs_stay_flat(how: str, pool: Any) -> None:
+def test_many_cut_runs_stay_flat(run: Running, pool: Any) -> None:
     runs = examples(10_000, 1_000)
-    cut_runs(how, 200)
-    before = count_own_objects()
-    cut_runs(how, runs)
-    grown = count_own_objects()
-    grown.subtract(before)
-    assert grown.total() < runs // 10, grown.most_common(5)
+    assert_cut_runs_are_forgotten(run, 200, runs, runs // 10)
 
 
 @pytest.mark.medium
 @HOW
-def test_past_the_cap_an_error_says_so(how: str, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_the_cap_an_error_says_so(run: Running, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "MOST_ABANDONED", 2)
     released = threading.Event()
     # A call begins in this time on a busy machine, too.
     executor = executor_of(lambda: released.wait(LONG), max_execution_time=1.5)
     # On a very busy one a run may end before.
     while count_abandoned() < 2:
-        assert ran(executor, how).reason == "seconds"
-    with pytest.raises(ThreadLimitError, match="2 abandoned calls still run") as caught:
-        ran(executor, how)
-    assert snapshot_of(caught.value) is not None
+        assert run(executor).reason == "seconds"
+    snapshot = snapshot_after(ThreadLimitError, lambda: run(executor), "2 abandoned calls still run")
     assert count_abandoned() == 2
     released.set()
     eventually(lambda: count_abandoned() == 0)
-    assert ran(executor, how, snapshot_of(caught.value)).output == "done"
+    assert run(executor, snapshot).output == "done"
 
 
 # ---- no thread available
@@ -167,7 +157,7 @@ def test_few_threads_carry_out_all_tools(
 
 @HOW
 @pytest.mark.parametrize("left", [0, 1, 3, 7])
-def test_nothing_runs_after_a_thread_error(how: str, left: int, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_runs_after_a_thread_error(run: Running, left: int, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The issue saw 20 of 20 payments made after the error; what has been made is in the snapshot."""
     FewThreads(left, monkeypatch)
     raised, late = threading.Event(), list[int]()
@@ -181,28 +171,24 @@ def test_nothing_runs_after_a_thread_error(how: str, left: int, pool: Any, monke
             late.append(1)
 
     async def decide(steps: Any, _: Any) -> Any:
-        return AgentFinish({"output": "done"}) if steps else [AgentAction("pay", {})] * 20
+        return answer() if steps else [act("pay")] * 20
 
-    agent = decide if how == "async" else asking_for(["pay"] * 20)
-    executor = AgentExecutor(agent=agent, tools=[tool(name="pay", description="Pay.")(pay)])
+    agent: Any = decide if run is run_async else scripted([act("pay")] * 20, answer())
+    executor = AgentExecutor(agent=agent, tools=[tool_named("pay", pay)])
     result: Any = None
     error: BaseException | None = None
     try:
-        result = ran(executor, how)
+        result = run(executor)
     except ThreadLimitError as limit:
         error = limit
     raised.set()
     eventually(lambda: not pool.running)
     assert late == []
     if error is None:
-        assert len(paid) == 20
-        assert len(result.steps) == 20
+        assert len(paid) == len(result.steps) == 20
     else:
-        snapshot = snapshot_of(error)
-        assert snapshot is not None
-        kept = sum(not hasattr(state, "name") for state in snapshot.open)
-        assert kept == len(paid)
-        assert left == 0 or how == "async"
+        assert sum(not hasattr(state, "name") for state in snapshot_in(error).open) == len(paid)
+        assert left == 0 or run is run_async
 
 
 def test_call_of_cancelled_scope_does_not_start(pool: Any) -> None:
