@@ -17,8 +17,17 @@ from graphexec.executor import LimitReached, Ready, limit_reached
 from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing.scripts import ScriptedError
 from graphexec.tools import AnyTool
-from tests.executor.hostile_plans import Act, AgentPlan, ObserverPlan, Plan
-from tests.executor.hostile_runs import Actor, CrashError, World, make_tool, template
+from tests.executor.hostile_runs import (
+    Act,
+    Actor,
+    AgentPlan,
+    CrashError,
+    ObserverPlan,
+    Plan,
+    World,
+    make_tool,
+    template,
+)
 
 Call: TypeAlias = gx.CallContext[Any]
 REVIEWS = gx.Budget("reviews", 2)

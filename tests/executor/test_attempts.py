@@ -16,7 +16,7 @@ from graphexec.kernel.node import rename
 from graphexec.kernel.signatures import reply_classes
 from graphexec.messages import ModelReply, ReplyDelta, Usage
 from tests.executor.actors import HOW, Running, call, echo, replayed
-from tests.executor.test_streamed_tool_calling import Streaming
+from tests.executor.test_streamed_answers import Streaming
 from tests.semantics.endings import raising
 
 

@@ -18,7 +18,7 @@ from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGEN
 from graphexec.executor.table import STOPPED
 from tests.drivers import limit_of
 from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after, timed
-from tests.executor.test_streamed_tool_calling import Streaming
+from tests.executor.test_streamed_answers import Streaming
 from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"

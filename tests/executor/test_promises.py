@@ -13,8 +13,7 @@ from graphexec.kernel.meters import GRACE
 from graphexec.testing.scripts import ScriptedError
 from tests.drivers import limit_of
 from tests.executor.hostile_executors import make_world
-from tests.executor.hostile_plans import Plan, plans
-from tests.executor.hostile_runs import LONG, Spending, Trail, World
+from tests.executor.hostile_runs import LONG, Plan, Spending, Trail, World, plans
 from tests.parameters import examples
 
 # The expected errors of a run: those of its model, tools and observers, and ours except for those of the engine.

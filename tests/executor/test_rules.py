@@ -145,6 +145,8 @@ BOTH = (call("echo", "1", text="a"), call("echo", "2", text="b"))
     [
         # The second call is answered without one.
         ([CALL, CALL, END], {}, [OTHER], [ALL, ALL, LAST], 1),
+        # Defaults are compared as arguments.
+        *(([act(unit="C"), same, END], {}, [OTHER], [ALL, ALL, LAST], 1) for same in (act(unit="C"), CALL)),
         ([CALL, act("Rome"), END], {}, [OTHER, "Rome"], [ALL, ALL, ALL], 2),
         ([CALL, act(unit="F"), END], {}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
         ([CALL, act(name="local_time"), END], {}, [OTHER], [ALL, ALL, ALL], 2),
@@ -187,24 +189,20 @@ def test_arguments_are_compared_after_validation(first: Any, second: Any) -> Non
     assert seen == [5.0]
 
 
-@cases("same", [act(unit="C"), act(OTHER)])
-def test_defaults_are_compared_as_arguments(same: str) -> None:
-    scene = Scene(act(unit="C"), same, END)
-    scene.run()
-    assert scene.weather.calls == [OTHER]
-
-
-def test_failed_call_is_made_again_once() -> None:
-    executor, model = structured([echo, fail], *[call_of("fail")] * 3, finish("It fails."))
-    result = executor.run("say what?")
-    assert (result.output, statuses_of(result)) == ("It fails.", ["error", "error"])
-    assert branches_of(model.requests[-1]) == LAST
-
-
-def test_failed_call_between_allows_a_repeat() -> None:
-    weather = Weather()
-    structured([weather.tool, fail], CALL, call_of("fail"), CALL, END, **IMMEDIATE)[0].run(HERE)
-    assert weather.calls == [OTHER, OTHER]
+# Unless its tool is repeatable, or another call is between.
+@cases(
+    ("tools", "replies", "options", "statuses"),
+    [
+        ([echo, fail], [call_of("fail")] * 3, {}, ["error", "error"]),
+        ([replace(fail, repeatable=True)], [call_of("fail")] * 3, {}, ["error"] * 3),
+        ([Weather().tool, fail], [CALL, call_of("fail"), CALL], IMMEDIATE, ["ok", "error", "ok"]),
+    ],
+)
+def test_failed_call_is_made_again_once(tools: Any, replies: Any, options: Any, statuses: list[str]) -> None:
+    executor, model = structured(tools, *replies, END, **options)
+    result = executor.run(f"say what in {OTHER}?")
+    assert (result.output, statuses_of(result)) == ("done", statuses)
+    assert (branches_of(model.requests[-1]) == LAST) == (statuses == ["error", "error"])
 
 
 def test_repeat_of_one_call_hides_no_repeat_of_another() -> None:
@@ -239,11 +237,6 @@ def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
     executor = gx.AgentExecutor(agent=agent, tools=[weather], tool_lookup="case_insensitive")
     assert statuses_of(executor.run(HERE)) == ["error", "error"]
     assert branches_of(model.requests[-1]) == LAST
-
-
-def test_repeatable_tool_may_fail_repeatedly() -> None:
-    poll = replace(fail, repeatable=True)
-    assert statuses_of(structured([poll], *[call_of("fail")] * 3, END)[0].run("say what?")) == ["error"] * 3
 
 
 def test_reply_is_read_once_after_the_first_step() -> None:

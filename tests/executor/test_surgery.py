@@ -14,25 +14,11 @@ import pytest
 import graphexec as gx
 from graphexec import effects, kernel, models
 from graphexec import executor as ex
-from graphexec.effects import CallModel
 from graphexec.errors import GraphError, InputError, MissingHandlerError, UndeclaredOutcomeError
-from graphexec.executor import (
-    AGENT_EXECUTOR,
-    Acted,
-    LimitReached,
-    Ready,
-    Replied,
-    check_return_direct,
-    dispatch_tools,
-    limit_reached,
-    parse,
-    plan,
-)
+from graphexec.executor import Acted, Ready, dispatch_tools, limit_reached, parse, plan
 from graphexec.executor.result import Ending
-from graphexec.kernel import rename
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
-from graphexec.models import ScriptedModel
 from tests.executor import actors
 from tests.executor.actors import act, answer, call, direct, echo, observations, run_executor, scripted, statuses
 from tests.parameters import cases
@@ -41,21 +27,21 @@ from tests.semantics.endings import noting_tool
 
 @gx.charged(when_spent=limit_reached, asks=1)
 @gx.node
-def review(finish: gx.AgentFinish) -> gx.Asks[CallModel, gx.AgentFinish | Replied]:
+def review(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish | ex.Replied]:
     """Ask the model for an improved answer, until its reply is empty."""
-    reply = yield from gx.ask(CallModel(ChatRequest((UserMessage(f"Better than {finish.output}?"),))))
-    return Replied(finish.run, reply) if reply.content else finish
+    reply = yield from gx.ask(effects.CallModel(ChatRequest((UserMessage(f"Better than {finish.output}?"),))))
+    return ex.Replied(finish.run, reply) if reply.content else finish
 
 
 TO_END: Any = gx.on(gx.AgentFinish, gx.END)
-AGAIN: Any = TO_END | gx.on(Replied, parse)
-LIMITED: Any = AGAIN | gx.on(LimitReached, ex.stopped_response)
+AGAIN: Any = TO_END | gx.on(ex.Replied, parse)
+LIMITED: Any = AGAIN | gx.on(ex.LimitReached, ex.stopped_response)
 REVIEWED: Any = gx.edges(review, LIMITED)
-ANSWERS: list[gx.Node[Any, Any]] = [parse, check_return_direct]
+ANSWERS: list[gx.Node[Any, Any]] = [parse, ex.check_return_direct]
 
 
 def make_reviewer(**options: Any) -> gx.AgentExecutor:
-    model = ScriptedModel(["one", "two", "three", ""])
+    model = models.ScriptedModel(["one", "two", "three", ""])
     return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], **options)
 
 
@@ -81,13 +67,13 @@ def test_a_refused_loop_names_the_limit_to_set() -> None:
 
 @gx.charged(when_spent=limit_reached)
 @gx.node
-def debate(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish | Replied]:
+def debate(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish | ex.Replied]:
     yield from gx.ask(gx.AskHuman("?"))
     return finish
 
 
 @gx.node
-def doubt(finish: gx.AgentFinish) -> gx.AgentFinish | Replied:
+def doubt(finish: gx.AgentFinish) -> gx.AgentFinish | ex.Replied:
     return finish
 
 
@@ -144,33 +130,33 @@ def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
 
 def test_a_replacement_is_narrowed() -> None:
     @gx.node
-    def read(replied: Replied) -> Acted | gx.AgentFinish:
+    def read(replied: ex.Replied) -> Acted | gx.AgentFinish:
         return gx.AgentFinish({"output": "read"})
 
     plain = answering(handle_parsing_errors=True)
     with pytest.raises(GraphError, match="parse never returns Ready; remove"):
-        plain.replace(rename(read, "parse"))
-    assert plain.replace(rename(read, "parse"), narrowed=True).run("q").output == "read"
+        plain.replace(kernel.rename(read, "parse"))
+    assert plain.replace(kernel.rename(read, "parse"), narrowed=True).run("q").output == "read"
 
 
 def test_replacement_is_proved_within_the_limits() -> None:
     @gx.metered(when_spent=limit_reached)
     @gx.node
-    def guess(ready: Ready) -> Replied:
+    def guess(ready: Ready) -> ex.Replied:
         raise AssertionError("nothing calls this")
 
     guessing = answering(max_iterations=None, max_model_calls=3)
     with pytest.raises(gx.UnprovedError, match="Set max_iterations"):
-        guessing.replace(rename(guess, "plan"))
+        guessing.replace(kernel.rename(guess, "plan"))
 
 
 def test_an_edge_is_dropped() -> None:
     def executor() -> gx.AgentExecutor:
-        model = ScriptedModel([call("direct", text="direct"), "done"])
+        model = models.ScriptedModel([call("direct", text="direct"), "done"])
         return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [direct]), tools=[direct])
 
     assert executor().run("q").output == "direct"
-    narrow = executor().drop_edge(after=check_return_direct, on=gx.AgentFinish)
+    narrow = executor().drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
     assert "check_return_direct --AgentFinish--> END" not in str(narrow.graph)
     assert narrow.verify().proved
     with pytest.raises(UndeclaredOutcomeError, match="check_return_direct returned"):
@@ -184,12 +170,12 @@ def test_nodes_behind_a_dropped_edge_go_with_it() -> None:
 
 
 def test_graph_that_can_only_stop_has_a_warning() -> None:
-    plain = answering().drop_edge(after=check_return_direct, on=gx.AgentFinish)
+    plain = answering().drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
     verdict = plain.drop_edge(after=parse, on=gx.AgentFinish).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
     with pytest.raises(GraphError, match="plan returns LimitReached when a limit stops it; keep the edge, or"):
-        plain.drop_edge(after=plan, on=LimitReached)
+        plain.drop_edge(after=plan, on=ex.LimitReached)
 
 
 @pytest.mark.medium
@@ -212,7 +198,7 @@ A, B = act("echo", text="a"), act("echo", text="b")
 def executor_of(*turns: Any, change: Change | None = None, bound: bool = True, **options: Any) -> gx.AgentExecutor:
     """Return an executor, whose graph is changed before or after it is bound to the agent."""
     plain = gx.AgentExecutor(**{"agent": scripted(*turns), "tools": [echo], **options})
-    return plain if change is None else plain.with_graph(change(plain.graph if bound else AGENT_EXECUTOR))
+    return plain if change is None else plain.with_graph(change(plain.graph if bound else ex.AGENT_EXECUTOR))
 
 
 def agree(asked: gx.AskHuman) -> str:
@@ -233,7 +219,7 @@ def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
     return gx.AgentFinish({"output": f"{names} was refused"}, "", acted.run)
 
 
-DISPATCHED: Any = gx.on(Acted, dispatch_tools) | gx.on(LimitReached, ex.stopped_response)
+DISPATCHED: Any = gx.on(Acted, dispatch_tools) | gx.on(ex.LimitReached, ex.stopped_response)
 APPROVED: Any = gx.edges(approve, DISPATCHED | gx.on(gx.AgentFinish, gx.END))
 
 
@@ -290,7 +276,7 @@ def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None
 
 
 @gx.node
-def say_so(reached: LimitReached) -> gx.StoppedResponse:
+def say_so(reached: ex.LimitReached) -> gx.StoppedResponse:
     """Stop with another text."""
     return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
 
@@ -488,7 +474,7 @@ def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
 
 
 def test_explicitly_bound_graph_runs_with_its_agent() -> None:
-    machine = embed_in_graph(kernel.bind(AGENT_EXECUTOR, AGENT, ex.Policies()))
+    machine = embed_in_graph(kernel.bind(ex.AGENT_EXECUTOR, AGENT, ex.Policies()))
     assert outer_executor().with_graph(machine).run("q").output == "done"
     with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
         outer_executor(agent=OTHER_AGENT).with_graph(machine)
