@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, Limits, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
 from graphexec.errors import AbandonedError
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
-from graphexec.tools import AnyTool
+from tests.executor.actors import Running, act, make_executor, snapshot_after
 from tests.parameters import cases
-
-# Seconds that a test waits for an event that should happen at once.
-LONG = 20.0
+from tests.runtime.actors import HOW, LONG, tool_named
 
 
-def runs_of(executor: AgentExecutor) -> list[Callable[[], Any]]:
-    return [lambda: executor.run("?"), lambda: asyncio.run(executor.arun("?"))]
-
-
-@cases("how", [0, 1])
+@HOW
 @cases("timeout", [None, 3 * LONG])
 @cases("kind", ["async def", "def that returns a coroutine"])
-def test_an_async_tool_is_cancelled_at_the_deadline(how: int, timeout: float | None, kind: str) -> None:
+def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float | None, kind: str) -> None:
     cancelled = threading.Event()
 
     async def endless() -> str:
@@ -40,20 +34,14 @@ def test_an_async_tool_is_cancelled_at_the_deadline(how: int, timeout: float | N
     def hidden() -> Any:
         return endless()
 
-    used: AnyTool = tool(name="endless", description="Never ends.", timeout=timeout)(
-        endless if kind == "async def" else hidden
-    )
-    executor = AgentExecutor(
-        agent=lambda _steps, _inputs: AgentAction("endless", {}), tools=[used], max_execution_time=0.1
-    )
-    assert runs_of(executor)[how]().reason == "seconds"
+    used = tool_named("endless", endless if kind == "async def" else hidden, timeout=timeout)
+    assert run(make_executor(act("endless"), tools=[used], max_execution_time=0.1)).reason == "seconds"
     assert cancelled.wait(LONG)
 
 
 def test_nested_run_in_a_cut_tool_stops() -> None:
     asked: list[int] = []
-    ended = threading.Event()
-    held = threading.Event()
+    held, ended = threading.Event(), threading.Event()
 
     def agent(steps: Any, _inputs: Any) -> AgentAction:
         asked.append(len(steps))
@@ -71,9 +59,7 @@ def test_nested_run_in_a_cut_tool_stops() -> None:
             # The nested run is abandoned, or has stopped at the shared deadline.
             ended.set()
 
-    outer = AgentExecutor(
-        agent=lambda _steps, _inputs: AgentAction("delegate", {}), tools=[delegate], max_execution_time=0.5
-    )
+    outer = make_executor(act("delegate"), tools=[delegate], max_execution_time=0.5)
     assert outer.run("?").reason == "seconds"
     held.set()
     assert ended.wait(LONG)
@@ -125,8 +111,6 @@ def test_inner_scope_is_cancelled_with_outer() -> None:
 
 def test_run_stopped_in_first_node_resumes() -> None:
     """The entry is charged once, even if the first call is tried several times."""
-    from graphexec import AgentFinish, snapshot_of
-
     failing = iter([True, True, False])
 
     def agent(_steps: Any, _inputs: Any) -> AgentFinish:
@@ -137,8 +121,6 @@ def test_run_stopped_in_first_node_resumes() -> None:
     executor = AgentExecutor(agent=agent, tools=[]).with_limits(Limits(iterations=1))
     state: Any = "?"
     for _ in range(2):
-        with pytest.raises(OSError, match="dead") as caught:
-            executor.run(state)
-        state = snapshot_of(caught.value)
+        state = snapshot_after(OSError, partial(executor.run, state), "dead")
     result = executor.run(state)
     assert (result.output, result.spent.iterations, result.spent["model_calls"]) == ("at last", 1, 3)

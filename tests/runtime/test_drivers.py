@@ -12,47 +12,33 @@ from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Usage
 from graphexec.runtime import arun, make_run_context, run
 from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, run_script
-from tests.kernel import machines
+from tests.kernel import machines as m
 from tests.parameters import cases
 
+FIVE_TOKENS = agent_limits(tokens=5)
 SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "clock": (
-        lambda: Script(machines.CLOCK, machines.Tick(), machines.limited(iterations=3)),
-        machines.Stopped(machines.Tick(3), Exhausted("iterations", 3, 3)),
+        lambda: Script(m.CLOCK, m.Tick(), m.limited(iterations=3)),
+        m.Stopped(m.Tick(3), Exhausted("iterations", 3, 3)),
     ),
-    "even": (
-        lambda: Script(machines.DIAMOND, machines.Number(6), machines.without_handlers()),
-        machines.Total("halved to 3"),
-    ),
-    "odd": (
-        lambda: Script(machines.DIAMOND, machines.Number(7), machines.without_handlers()),
-        machines.Total("tripled to 22"),
-    ),
-    "self-loop": (lambda: Script(machines.SELF_LOOP, machines.Left(4), machines.without_handlers()), machines.Landed()),
+    "even": (lambda: Script(m.DIAMOND, m.Number(6), m.without_handlers()), m.Total("halved to 3")),
+    "odd": (lambda: Script(m.DIAMOND, m.Number(7), m.without_handlers()), m.Total("tripled to 22")),
+    "self-loop": (lambda: Script(m.SELF_LOOP, m.Left(4), m.without_handlers()), m.Landed()),
     "interview": (
-        lambda: Script(machines.INTERVIEW, machines.Topic("tea", 3), machines.reporter()),
-        machines.Interview(("re: tea 0 0", "re: tea 1 1", "re: tea 2 2")),
+        lambda: Script(m.INTERVIEW, m.Topic("tea", 3), m.reporter()),
+        m.Interview(("re: tea 0 0", "re: tea 1 1", "re: tea 2 2")),
     ),
     "survey": (
-        lambda: Script(machines.SURVEY, machines.Topics(("a", "b", "c")), machines.surveyors()),
-        machines.Survey((ToolResult("a"), ToolResult("b"), ToolResult("c"))),
+        lambda: Script(m.SURVEY, m.Topics(("a", "b", "c")), m.surveyors()),
+        m.Survey((ToolResult("a"), ToolResult("b"), ToolResult("c"))),
     ),
-    "a survey of one": (
-        lambda: Script(machines.SURVEY, machines.Topics(("a",)), machines.surveyors()),
-        machines.Survey((ToolResult("a"),)),
-    ),
-    "an empty survey": (
-        lambda: Script(machines.SURVEY, machines.Topics(()), machines.without_handlers()),
-        machines.Survey(()),
-    ),
+    "a survey of one": (lambda: Script(m.SURVEY, m.Topics(("a",)), m.surveyors()), m.Survey((ToolResult("a"),))),
+    "an empty survey": (lambda: Script(m.SURVEY, m.Topics(()), m.without_handlers()), m.Survey(())),
     "prompts": (
-        lambda: Script(machines.PROMPTS, machines.Prompt(), machines.model_of(Usage(1, 1), agent_limits(tokens=5))),
-        machines.Stopped(machines.Prompt(3), Exhausted("tokens", 5, 6)),
+        lambda: Script(m.PROMPTS, m.Prompt(), m.model_of(Usage(1, 1), FIVE_TOKENS)),
+        m.Stopped(m.Prompt(3), Exhausted("tokens", 5, 6)),
     ),
-    "errand": (
-        lambda: Script(machines.ERRAND, machines.Errand(), machines.without_handlers()),
-        machines.Home(("left", "back")),
-    ),
+    "errand": (lambda: Script(m.ERRAND, m.Errand(), m.without_handlers()), m.Home(("left", "back"))),
 }
 
 
@@ -84,16 +70,16 @@ def test_second_run_equals_the_first(name: str) -> None:
 
 def test_concurrent_runs_are_independent() -> None:
     async def together() -> list[object]:
-        runs = [arun(machines.INTERVIEW, machines.Topic(name), machines.reporter()) for name in "abcdefgh"]
+        runs = [arun(m.INTERVIEW, m.Topic(name), m.reporter()) for name in "abcdefgh"]
         return [done.outcome for done in await asyncio.gather(*runs)]
 
     assert asyncio.run(together()) == [
-        machines.Interview(tuple(f"re: {name} {number} {number}" for number in range(3))) for name in "abcdefgh"
+        m.Interview(tuple(f"re: {name} {number} {number}" for number in range(3))) for name in "abcdefgh"
     ]
 
 
 def test_state_is_kept_for_start_and_each_effect() -> None:
-    result = run_script(lambda: Script(machines.INTERVIEW, machines.Topic("tea", 3), machines.reporter()))
+    result = run_script(lambda: Script(m.INTERVIEW, m.Topic("tea", 3), m.reporter()))
     assert len(result.texts) == 4
     assert len(result.asked) == 3
 
@@ -109,39 +95,37 @@ class Fetched:
     value: int
 
 
-@charged(when_spent=machines.Stopped)
+@charged(when_spent=m.Stopped)
 @node
-def fetch(left: machines.Left) -> Asks[Fetch, Fetched]:
+def fetch(left: m.Left) -> Asks[Fetch, Fetched]:
     return Fetched((yield from ask(Fetch())))
 
 
-FETCH = graph(edges(fetch, on(Fetched, END) | on(machines.Stopped, END)), start=fetch)
+FETCH = graph(edges(fetch, on(Fetched, END) | on(m.Stopped, END)), start=fetch)
 
 
 def test_drivers_that_disagree_are_found_out() -> None:
     replies = iter(range(5))
     different = make_run_context({Fetch: lambda _: next(replies)})
     with pytest.raises(AssertionError, match=r"drive_async: .*\n.*drive_sync: "):
-        run_script(lambda: Script(FETCH, machines.Left(1), different))
+        run_script(lambda: Script(FETCH, m.Left(1), different))
+
+
+def fail(_: Fetch) -> int:
+    raise OSError("the line is dead")
 
 
 @cases("odd_one", [drive_from_text, LIVE[1]])
 def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
-    def failing(_: Fetch) -> int:
-        raise OSError("the line is dead")
-
-    scripts = iter([make_run_context({Fetch: lambda _: 1}), make_run_context({Fetch: failing})])
+    scripts = iter([make_run_context({Fetch: lambda _: 1}), make_run_context({Fetch: fail})])
     with pytest.raises(AssertionError, match="the line is dead") as caught:
-        run_script(lambda: Script(FETCH, machines.Left(1), next(scripts)), drivers=[drive_sync, odd_one])
+        run_script(lambda: Script(FETCH, m.Left(1), next(scripts)), drivers=[drive_sync, odd_one])
     assert isinstance(caught.value.__cause__, OSError)
 
 
 def test_common_exception_is_raised() -> None:
-    def failing(_: Fetch) -> int:
-        raise OSError("the line is dead")
-
     with pytest.raises(OSError, match="the line is dead"):
-        run_script(lambda: Script(FETCH, machines.Left(1), make_run_context({Fetch: failing})))
+        run_script(lambda: Script(FETCH, m.Left(1), make_run_context({Fetch: fail})))
 
 
 @final
@@ -150,17 +134,15 @@ class Holding:
     thing: object
 
 
-@node
-def hold(given: machines.Left) -> Holding:
-    return Holding(THING)
-
-
 THING = object()
+
+
+@node
+def hold(given: m.Left) -> Holding:
+    return Holding(THING)
 
 
 def test_values_outside_json_pass_live_drivers() -> None:
     machine = graph(edges(hold, on(Holding, END)), start=hold)
-    assert (
-        run_script(lambda: Script(machine, machines.Left(1), machines.without_handlers()), drivers=LIVE).outcome.thing
-        is THING
-    )
+    result = run_script(lambda: Script(machine, m.Left(1), m.without_handlers()), drivers=LIVE)
+    assert result.outcome.thing is THING

@@ -35,10 +35,11 @@ def in_a_loop(work: Work) -> list[Any]:
 
 
 HOW = cases("how", [in_sync, in_a_loop])
+How = Callable[[Work], list[Any]]
 
 
 @given(st.lists(st.one_of(st.integers(), st.just("wait"))), st.integers(0, 3), st.sampled_from([in_sync, in_a_loop]))
-def test_items_come_in_order(script: list[int | str], depth: int, how: Callable[[Work], list[Any]]) -> None:
+def test_items_come_in_order(script: list[int | str], depth: int, how: How) -> None:
     """At any depth, and with any waiting in between."""
 
     async def work(io: IO, left: int = depth) -> None:
@@ -55,7 +56,7 @@ def test_items_come_in_order(script: list[int | str], depth: int, how: Callable[
 
 
 @HOW
-def test_streams_nest(how: Callable[[Work], list[Any]]) -> None:
+def test_streams_nest(how: How) -> None:
     async def inner(io: IO) -> None:
         await emit("a")
         await io.sleep(0)
@@ -71,7 +72,7 @@ def test_streams_nest(how: Callable[[Work], list[Any]]) -> None:
 
 
 @HOW
-def test_errors_come_after_the_items(how: Callable[[Work], list[Any]]) -> None:
+def test_errors_come_after_the_items(how: How) -> None:
     async def work(io: IO) -> None:
         await emit(1)
         await io.sleep(0)
@@ -81,14 +82,12 @@ def test_errors_come_after_the_items(how: Callable[[Work], list[Any]]) -> None:
         how(work)
 
 
-@HOW
-def test_unused_streams_never_begin(how: Callable[[Work], list[Any]]) -> None:
+@cases("begin", [lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC))])
+def test_unused_streams_never_begin(begin: Callable[[Work], object]) -> None:
     async def work(_: IO) -> None:
         raise AssertionError
 
-    del how
-    stream_sync(lambda: work(BLOCKING))
-    stream_async(lambda: work(ASYNC))
+    begin(work)
     gc.collect()
 
 

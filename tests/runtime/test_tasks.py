@@ -5,34 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Snapshot, snapshot_of, tool
+from graphexec import Snapshot, tool
 from graphexec.runtime.tasks import CallTaskGroup, abandon, start
-from tests.executor.actors import act, answer, scripted
+from tests.executor.actors import act, answer, make_executor, run_by, snapshot_after
 from tests.parameters import cases
-
-# Seconds that a test waits for an event that should happen at once.
-LONG = 20.0
-
-
-def finish(executor: AgentExecutor, snapshot: Snapshot) -> Any:
-    return executor.run(Snapshot.from_json(snapshot.to_json(), executor.graph))
-
-
-async def consume(executor: AgentExecutor, *, tokens: bool) -> None:
-    async for _ in executor.astream("q", tokens=tokens):
-        pass
-
-
-WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
-    "run": lambda executor: executor.arun("q"),
-    "stream": partial(consume, tokens=False),
-    "tokens": partial(consume, tokens=True),
-}
+from tests.runtime.actors import LONG
 
 
 @pytest.mark.medium
@@ -40,9 +21,9 @@ WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
 @cases("timeout", [None, LONG])
 @cases("seconds", [None, LONG])
 @cases("count", [1, 3])
-@cases("way", WAYS)
+@cases(("way", "options"), [("arun", {}), ("astream", {"tokens": False}), ("astream", {"tokens": True})])
 def test_interrupt_in_a_task_keeps_the_snapshot(
-    way: str, count: int, seconds: float | None, timeout: float | None, kind: type[BaseException]
+    way: str, options: Any, count: int, seconds: float | None, timeout: float | None, kind: type[BaseException]
 ) -> None:
     """asyncio raises it out of the loop, so the run must see it first; finished calls are not repeated."""
     called: list[int] = []
@@ -59,24 +40,31 @@ def test_interrupt_in_a_task_keeps_the_snapshot(
         return number
 
     actions = [act("leave", number=number) for number in range(count)]
-    executor = AgentExecutor(agent=scripted(actions, answer()), tools=[leave], max_execution_time=seconds)
-    with pytest.raises(kind) as caught:
-        asyncio.run(WAYS[way](executor))
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    result = finish(executor, snapshot)
+    executor = make_executor(actions, answer(), tools=[leave], max_execution_time=seconds)
+    snapshot = snapshot_after(kind, lambda: run_by(way, executor, "q", **options))
+    result = executor.run(Snapshot.from_json(snapshot.to_json(), executor.graph))
     assert [step.observation for step in result.steps] == list(range(count))
     assert sorted(called) == sorted([*range(count), count - 1])
     assert result.spent["tool_calls"] == count + 1
 
 
-async def reported(main: Callable[[], Any]) -> list[Any]:
-    """Return the loop's error reports about tasks that `main` starts."""
-    contexts: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
-    await main()
-    gc.collect()
+async def begun(work: Callable[[], Any]) -> Any:
+    task = start(work)
     await asyncio.sleep(0)
+    return task
+
+
+def reports_of(main: Callable[[], Any]) -> list[Any]:
+    """Return the loop's error reports about tasks that `main` starts, also those at the loop's end."""
+    contexts: list[Any] = []
+
+    async def collect() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+        await main()
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(collect())
     return contexts
 
 
@@ -91,12 +79,10 @@ def test_unretrieved_failure_is_not_reported() -> None:
             group.start(1, fail)
             await group.take(None)
 
-    assert asyncio.run(reported(main)) == []
+    assert reports_of(main) == []
 
 
 def test_abandoned_task_is_not_reported_when_the_loop_ends() -> None:
-    contexts: list[Any] = []
-
     async def stubborn() -> None:
         try:
             await asyncio.Event().wait()
@@ -108,13 +94,9 @@ def test_abandoned_task_is_not_reported_when_the_loop_ends() -> None:
                 await fail()
 
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
-        task = start(stubborn)
-        await asyncio.sleep(0)
-        await abandon([task])
+        await abandon([await begun(stubborn)])
 
-    asyncio.run(main())
-    assert contexts == []
+    assert reports_of(main) == []
 
 
 def test_interrupt_in_an_abandoned_task_ends_the_loop() -> None:
@@ -125,9 +107,7 @@ def test_interrupt_in_an_abandoned_task_ends_the_loop() -> None:
             raise KeyboardInterrupt
 
     async def main() -> None:
-        task = start(leave)
-        await asyncio.sleep(0)
-        await abandon([task])
+        await abandon([await begun(leave)])
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
