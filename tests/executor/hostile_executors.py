@@ -17,17 +17,8 @@ from graphexec.executor import LimitReached, Ready, limit_reached
 from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing.scripts import ScriptedError
 from graphexec.tools import AnyTool
-from tests.executor.hostile_runs import (
-    Act,
-    Actor,
-    AgentPlan,
-    CrashError,
-    ObserverPlan,
-    Plan,
-    World,
-    make_tool,
-    template,
-)
+from tests.executor import hostile_runs
+from tests.executor.hostile_runs import Act, Actor, World, make_tool
 
 Call: TypeAlias = gx.CallContext[Any]
 REVIEWS = gx.Budget("reviews", 2)
@@ -71,13 +62,13 @@ def last_word(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFini
 
 
 # Retried without a wait, because a sync run would wait in real time.
-retried = gx.tool(name="retried", description="Fail at first.", retries=2)(template.function)
+retried = gx.tool(name="retried", description="Fail at first.", retries=2)(hostile_runs.template.function)
 
 
 class Builder:
     """Builds one executor of a plan."""
 
-    def __init__(self, world: World, number: int, plan: AgentPlan) -> None:
+    def __init__(self, world: World, number: int, plan: hostile_runs.AgentPlan) -> None:
         self.world, self.number, self.plan = world, number, plan
         self.model: Any = Actor(world, number, plan)
         if plan.attempts > 1:
@@ -284,7 +275,7 @@ class Builder:
         return made
 
 
-def make_world(plan: Plan) -> World:
+def make_world(plan: hostile_runs.Plan) -> World:
     """Return a world that contains the executors of the plan."""
     world = World(plan)
     # In reverse order: `as_tool` needs an executor that exists already.
@@ -296,7 +287,7 @@ def make_world(plan: Plan) -> World:
 class Observer:
     """An observer that acts at every n-th event."""
 
-    def __init__(self, world: World, plan: ObserverPlan) -> None:
+    def __init__(self, world: World, plan: hostile_runs.ObserverPlan) -> None:
         self.world, self.plan = world, plan
         self.raise_error = plan.strict
         self.seen = 0
@@ -337,7 +328,7 @@ class Crashing:
             if isinstance(event, gx.Moved):
                 # The transition is not completed.
                 self.world.trails[self.run].moves -= 1
-            raise CrashError
+            raise hostile_runs.CrashError
 
 
 class Diary:

@@ -109,23 +109,14 @@ def test_finish_of_the_agent_is_not_changed(way: str) -> None:
     assert (len(finish.steps), len(result.steps)) == (0, 1)
 
 
-def test_agent_cannot_change_inputs_and_steps() -> None:
-    seen: list[Any] = []
-
-    def agent(steps: Any, inputs: dict[str, Any]) -> Any:
-        seen.append(steps)
-        assert not hasattr(steps, "append")
-        inputs["input"] = "changed"
-        inputs["more"] = 1
-        return answer() if len(steps) == 2 else act("echo", text=str(len(steps)))
+def test_agent_cannot_change_the_callers_inputs() -> None:
+    def greedy(steps: Any, inputs: dict[str, Any]) -> Any:
+        inputs |= {"input": "changed", "more": 1}
+        return answer() if steps else A
 
     given = {"input": "q"}
-    executor = gx.AgentExecutor(agent=agent, tools=[echo])
-    assert executor.invoke(given) == {"input": "q", "output": "done"}
+    assert gx.AgentExecutor(agent=greedy, tools=[echo]).invoke(given) == {"input": "q", "output": "done"}
     assert given == {"input": "q"}
-    assert [[step.observation for step in steps] for steps in seen] == [[], ["0"], ["0", "1"]]
-    seen.clear()
-    assert executor.run(given).steps == seen[-1]
 
 
 @HOW

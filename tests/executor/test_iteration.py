@@ -60,10 +60,8 @@ def iterate(turns: Stepwise, how: str, change: Change = lambda number, run: None
 
     if how == "async":
         asyncio.run(iterate_async())
-        return seen
-    for steps in turns:
-        if saw(steps):
-            break
+    else:
+        any(map(saw, turns))
     return seen
 
 

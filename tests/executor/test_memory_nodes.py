@@ -12,19 +12,11 @@ import pytest
 
 import graphexec as gx
 from graphexec import actions, agents, effects, errors, kernel, messages, models, runtime
+from graphexec import memory as memories
 from graphexec.errors import InputError, ServerError
 from graphexec.executor import LimitReached, Ready, limit_reached, parse, stopped_response
 from graphexec.kernel.events import journal_of
-from graphexec.memory import (
-    BufferMemory,
-    MemoryHistory,
-    MemoryNotSaved,
-    SummaryFailed,
-    SummaryMemory,
-    SummaryRequested,
-    Turn,
-    WindowMemory,
-)
+from graphexec.memory import BufferMemory, SummaryFailed, SummaryMemory, SummaryRequested
 from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.executor.test_observers import Failing
@@ -265,7 +257,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     held.set()
     assert (result.output, result.reason) == ("done", "finished")
     (reported,) = reports_of(heard)
-    assert isinstance(reported.news, MemoryNotSaved)
+    assert isinstance(reported.news, memories.MemoryNotSaved)
     assert isinstance(reported.effect, effects.SaveMemory)
     assert 0 < reported.news.seconds < 0.45
     assert str(reported.news).endswith("seconds; the run ended without it")
@@ -291,7 +283,7 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
     asked, requested, late, answered = heard[-8:-4]
     assert isinstance(asked, gx.Asked)
     assert isinstance(requested.news, SummaryRequested)
-    assert isinstance(late.news, MemoryNotSaved)
+    assert isinstance(late.news, memories.MemoryNotSaved)
     assert {event.call for event in (asked, requested, late, answered)} == {asked.call}
     assert (answered.call.charged["model_calls"], answered.spent["model_calls"]) == (1, 2)
 
@@ -550,7 +542,7 @@ def test_conversation_continues_over_runs() -> None:
     executor = executor_of(BufferMemory(), counting)
     assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]
     # Another executor has a separate conversation.
-    other = executor_of(WindowMemory(1), counting)
+    other = executor_of(memories.WindowMemory(1), counting)
     assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
 
 
@@ -561,7 +553,7 @@ def test_missing_input_of_the_memory_is_named() -> None:
 
 def test_messages_of_a_memory_survive_a_pause() -> None:
     memory = BufferMemory(as_messages=True)
-    memory.history.add(Turn("I am Ada.", "Hello."))
+    memory.history.add(memories.Turn("I am Ada.", "Hello."))
     model = models.ScriptedModel([ServerError("gone"), "Ada."])
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
     with pytest.raises(ServerError) as caught:
@@ -571,7 +563,7 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
     assert executor.run(again).output == "Ada."
     first, second = model.requests
     assert first == second
-    assert memory.history.turns()[-1] == Turn("Who am I?", "Ada.")
+    assert memory.history.turns()[-1] == memories.Turn("Who am I?", "Ada.")
 
 
 def test_string_is_the_input_not_provided_by_memory() -> None:
@@ -588,7 +580,7 @@ def test_string_is_the_input_not_provided_by_memory() -> None:
     ("memory", "create", "facts"),
     [
         (BufferMemory, gx.create_react_agent, ["; make one, for example with BufferMemory"]),
-        (MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
+        (memories.MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
         # The agent does not read it.
         (BufferMemory(), gx.create_react_agent, ["provides chat_history", "write {chat_history} into its prompt"]),
         (BufferMemory(key="before"), gx.create_tool_calling_agent, ["or make the memory with key='chat_history'"]),

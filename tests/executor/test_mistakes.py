@@ -38,36 +38,29 @@ def tools_for(create: Callable[..., gx.Agent]) -> list[Any]:
     return [search if create is create_self_ask_agent else echo]
 
 
-# A function from a valid model and valid tools to invalid arguments, and the error message.
-ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
-    "a class of models": (
-        lambda model, tools: (ScriptedModel, tools),
-        r"the model is ScriptedModel, a class; give a model, such as",
+# Functions from a valid model and valid tools to invalid arguments, and the error message.
+ARGUMENTS: list[tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = [
+    (lambda model, tools: (ScriptedModel, tools), "the model is ScriptedModel, a class; give a model, such as"),
+    (lambda _, tools: ("gpt-4", tools), r"the model is 'gpt-4'; give .* create_model\('openai:gpt-5-mini'\)"),
+    (
+        lambda _, tools: (SimpleNamespace(complete=len), tools),
+        r"the model is namespace\(.*\), .* no acomplete; give a m",
     ),
-    "the name of a model": (
-        lambda model, tools: ("gpt-4", tools),
-        r"the model is 'gpt-4'; give a model, such as create_model\('openai:gpt-5-mini'\)",
-    ),
-    "a model without a method": (
-        lambda model, tools: (SimpleNamespace(complete=len), tools),
-        r"the model is namespace\(.*\), which has no acomplete; give a model, such as",
-    ),
-    "no model": (lambda model, tools: (None, tools), "the model is None; give a model, such as"),
-    "a function": (lambda model, tools: (len, tools), "the model is <built-in function len>; give a model, such as"),
-    "model and tools swapped": (lambda model, tools: (tools, model), "tools is the model .*; give the model first"),
-    "one tool swapped": (lambda model, tools: (tools[0], model), "tools is the model .*; give the model first"),
-    "no tools": (lambda model, tools: (model, None), r"tools is None; give a list of tools, \[\] for none"),
-    "a number of tools": (lambda model, tools: (model, 3), r"tools is 3; give a list of tools, \[\] for none"),
-    "the name of a tool": (lambda model, tools: (model, "search"), "tools is 'search'; give a list of tools"),
-    "one tool": (lambda model, tools: (model, tools[0]), "tools is the tool .* itself; pass a list of tools"),
-    "a function that is no tool": (lambda model, tools: (model, [len]), "len is not a tool; decorate"),
-}
+    (lambda _, tools: (None, tools), "the model is None; give a model, such as"),
+    (lambda _, tools: (len, tools), "the model is <built-in function len>; give a model, such as"),
+    (lambda model, tools: (tools, model), "tools is the model .*; give the model first"),
+    (lambda model, tools: (tools[0], model), "tools is the model .*; give the model first"),
+    (lambda model, _: (model, None), r"tools is None; give a list of tools, \[\] for none"),
+    (lambda model, _: (model, 3), r"tools is 3; give a list of tools, \[\] for none"),
+    (lambda model, _: (model, "search"), "tools is 'search'; give a list of tools"),
+    (lambda model, tools: (model, tools[0]), "tools is the tool .* itself; pass a list of tools"),
+    (lambda model, _: (model, [len]), "len is not a tool; decorate"),
+]
 
 
 @EACH
-@cases("mistake", ARGUMENTS)
-def test_invalid_model_or_tools_are_refused(create: Callable[..., gx.Agent], mistake: str) -> None:
-    wrong, message = ARGUMENTS[mistake]
+@cases(("wrong", "message"), ARGUMENTS)
+def test_invalid_model_or_tools_are_refused(create: Callable[..., Agent], wrong: Any, message: str) -> None:
     error = InputError if message.startswith("the model is") else ToolDefinitionError
     with pytest.raises(error, match=message) as raised:
         create(*wrong(ScriptedModel([]), tools_for(create)))
@@ -76,24 +69,17 @@ def test_invalid_model_or_tools_are_refused(create: Callable[..., gx.Agent], mis
 
 RULES = "no_dummies, no_repeats, no_immediate_repeats"
 
+NO_STRINGS = (None, 3, b"x", ["x"])
+A_COUNT = "give a whole number of characters, 1 or more, or None for no limit"
+EXAMPLES = "give a list of WorkedExample(question, calls, answer), or 'auto'"
 # An option has the same name and the same error message in every agent.
 OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
-    "prompt": ((None, 3, b"x", ["x"]), "the prompt is {!r}; give a string"),
-    "question": ((None, 3, b"x", ["x"]), "the question is {!r}; give a string"),
-    "tool_response": ((None, 3, b"x", ["x"]), "the tool_response is {!r}; give a string"),
-    "system": ((None, 3, b"x", ["x"]), "system is {!r}; give a string"),
-    "ai_prefix": ((None, 3, b"x", ["x"]), "ai_prefix is {!r}; give a string"),
-    "examples": (
-        (None, 3, "x", ["x"]),
-        "examples is {!r}; give a list of WorkedExample(question, calls, answer), or 'auto'",
-    ),
+    **{name: (NO_STRINGS, f"the {name} is {{!r}}; give a string") for name in ("prompt", "question", "tool_response")},
+    **{name: (NO_STRINGS, f"{name} is {{!r}}; give a string") for name in ("system", "ai_prefix", "history")},
+    "examples": ((None, 3, "x", ["x"]), f"examples is {{!r}}; {EXAMPLES}"),
     "stop": ((None, 3, "x", b"x", [3]), "stop is {!r}; give a list of strings"),
     "protocol": ((None, 3, "text", []), "protocol is {!r}; give 'chat' or 'completion'"),
-    "history": ((None, 3, b"x", ["x"]), "history is {!r}; give a string"),
-    "max_answer": (
-        (0, -1, 2.5, "x", True),
-        "max_answer is {!r}; give a whole number of characters, 1 or more, or None for no limit",
-    ),
+    "max_answer": ((0, -1, 2.5, "x", True), f"max_answer is {{!r}}; {A_COUNT}"),
     "tool_choice": ((3, "x", ["auto"]), "tool_choice is {!r}; give auto, required, or the name of a tool: echo"),
     "rules": ((None, 3, "no_repeats", [3]), f"rules is {{!r}}; give a list of names of rules: {RULES}"),
 }

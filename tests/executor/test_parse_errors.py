@@ -21,29 +21,14 @@ HOW = cases("run", [actors.run_sync, actors.run_async])
 Run = Callable[[gx.AgentExecutor], Any]
 Make = Callable[[ScriptedModel, list[actors.AnyTool]], gx.Agent]
 
-# For each agent: a factory, an unreadable reply, a readable one, and the error message for the first.
+CUT, NO_ACTION = '{"action": "echo", "action_in', "Invalid Format: Missing 'Action:' after 'Thought:'"
+DONE, NO_JSON = '{"action": "final_answer", "answer": "done"}', "Your reply could not be read: it is not JSON: "
+CUT_CALL, NO_OBJECT = ToolCall("c1", "echo", '{"text": '), "The arguments of the call to echo are not a JSON object: "
+# For each agent: a factory, an unreadable reply, a readable one, the first as text, and the error message for it.
 AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
-    "react": (
-        gx.create_react_agent,
-        "I am thinking.",
-        "Final Answer: done",
-        "I am thinking.",
-        "Invalid Format: Missing 'Action:' after 'Thought:'",
-    ),
-    "structured": (
-        gx.create_structured_agent,
-        '{"action": "echo", "action_in',
-        '{"action": "final_answer", "answer": "done"}',
-        '{"action": "echo", "action_in',
-        "Your reply could not be read: it is not JSON: ",
-    ),
-    "tool calling": (
-        gx.create_tool_calling_agent,
-        ToolCall("c1", "echo", '{"text": '),
-        "done",
-        'echo({"text": )',
-        "The arguments of the call to echo are not a JSON object: ",
-    ),
+    "react": (gx.create_react_agent, "I think.", "Final Answer: done", "I think.", NO_ACTION),
+    "structured": (gx.create_structured_agent, CUT, DONE, CUT, NO_JSON),
+    "tool calling": (gx.create_tool_calling_agent, CUT_CALL, "done", 'echo({"text": )', NO_OBJECT),
 }
 EACH = cases("kind", AGENTS)
 
