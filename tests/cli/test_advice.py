@@ -242,16 +242,13 @@ def test_servers_on_this_machine_are_started(provider: str) -> None:
     assert type(advised) is ModelConnectionError
 
 
-@cases("own", [True, False])
-def test_ollama_is_started_by_its_address(own: bool) -> None:
-    text = "no connection to m at http://127.0.0.1:11434/v1 (refused); is the server running? Start it, or change it"
-    assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), "openai:m" if own else None))
-
-
 def test_known_errors_get_advice_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     advised = advise(ModelNotFoundError("m was not found (404); check the model's name", status=404), "ollama:qwen3:4b")
     assert "; fetch it with ollama pull qwen3:4b, or see yours with ollama list, or check" in str(advised)
     assert advised.status == 404
+    text = "no connection to m at http://127.0.0.1:11434/v1 (refused); is the server running? Start it, or change it"
+    for model in ("openai:m", None):
+        assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), model))
     for untouched in (ValueError("pass the path of a GGUF file instead"), WeightsError("no net")):
         assert advise(untouched) is untouched
     own = WeightsError("no net; or pass the path of a GGUF file instead")

@@ -532,8 +532,6 @@ def test_piped_lines_are_turns_with_the_options_of_run(monkeypatch: pytest.Monke
 
 MINE = """
 from graphexec import AgentExecutor, create_agent, create_tool_calling_agent
-from graphexec.cli.terminal import TextCleaner, clean
-from graphexec.kernel.meters import Exhausted
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 

@@ -186,12 +186,10 @@ def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
     assert command("check", alias).code == 0
     ended = command("check", "endless.py", "--format", "json")
     assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
-
-
-@cases("name", ["graphexec.executor:AGENT_EXECUTOR", "graphexec.executor.table:AGENT_EXECUTOR"])
-def test_package_may_import_machines_from_its_modules(name: str) -> None:
+    # But a package may import machines from its modules.
     ended = command("check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
-    assert name in [one["target"] for one in json.loads(ended.out)["targets"]]
+    names = {"graphexec.executor:AGENT_EXECUTOR", "graphexec.executor.table:AGENT_EXECUTOR"}
+    assert names <= {one["target"] for one in json.loads(ended.out)["targets"]}
 
 
 @cases(

@@ -137,15 +137,12 @@ def test_first_help_loads_no_command(arguments: list[str]) -> None:
 
 
 @pytest.mark.medium
-def test_version_and_help_of_run_load_nothing_heavy() -> None:
+def test_other_commands_load_only_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = modules_of("--version")
     assert modules & HEAVY == set()
     assert not [name for name in modules if name.startswith("early:")], "the package imports the command line"
     assert modules_of("run", "--help") & {"httpx", "xllamacpp", "graphexec.models"} == set()
-
-
-@pytest.mark.medium
-def test_check_loads_neither_drawing_nor_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A check loads neither drawing nor models.
     lay_out(tmp_path, monkeypatch, {"machines_of_mine": MACHINES})
     modules = modules_of("check", "machines_of_mine.py:Company.executor")
     assert "graphexec.verify.proof.prove" in modules
@@ -240,23 +237,14 @@ def test_every_command_with_a_target_is_listed() -> None:
     assert targets - {"run", "chat"} == set(WITH_TARGETS) - {"run", "chat"}
 
 
-@cases(
-    "task",
-    [
-        'graphexec run "What is 37 * 48?"',
-        'graphexec run my_agent.py:executor "',
-        "graphexec chat --memory talk.jsonl",
-        "graphexec view trace.jsonl",
-        "graphexec check my_agent.py",
-        "A run that a limit stops exits with 3",
-        "graphexec COMMAND --help",
-    ],
-)
-def test_first_help_has_an_example_of_each_task(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    assert task in help_of(monkeypatch, "")
-
-
-def test_options_of_the_built_in_agent_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_and_options_of_the_built_in_agent_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = help_of(monkeypatch, "")
+    for task in (
+        *('graphexec run "What is 37 * 48?"', 'graphexec run my_agent.py:executor "'),
+        *("graphexec chat --memory talk.jsonl", "graphexec view trace.jsonl", "graphexec check my_agent.py"),
+        *("A run that a limit stops exits with 3", "graphexec COMMAND --help"),
+    ):
+        assert task in first
     shown = help_of(monkeypatch, "run")
     for name in ("system", "temperature", "timeout", "max-tokens", "max-reply-tokens", "example", "limit"):
         assert re.search(rf"--{name} +\S+ +\S", shown), name

@@ -108,11 +108,7 @@ def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str,
     drawn = command("draw", *target, "--run", LONG, "--format", "markdown").out
     assert drawn == draw(AGENT_EXECUTOR.verify(long_run.limits), "markdown", runs=long_run)
     assert "costs 1 of 100 iterations" in drawn
-
-
-@pytest.mark.usefixtures("long_run")
-@cases("target", [(), (STANDARD,)])
-def test_runs_with_different_limits_share_no_proof(target: tuple[str, ...]) -> None:
+    # Runs with different limits share no proof.
     drawn = command("draw", *target, "--run", LONG, "--run", TRACE, "--format", "markdown").out
     assert "2 runs: 2 answered" in drawn
     for one in ("Proved", " of 100 iterations", " of 15 iterations"):

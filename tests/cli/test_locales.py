@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree as ET
@@ -77,15 +77,9 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 }
 
 
-def leaves() -> Iterator[tuple[str, Any]]:
-    for name in commands.COMMANDS:
-        found = commands.load_command(name)
-        yield name, found
-        for inner, one in getattr(found, "commands", {}).items():
-            yield f"{name} {inner}", one
-
-
-LEAVES = dict(leaves())
+LEAVES: dict[str, Any] = {name: commands.load_command(name) for name in commands.COMMANDS}
+for outer, found in [*LEAVES.items()]:
+    LEAVES |= {f"{outer} {name}": one for name, one in getattr(found, "commands", {}).items()}
 
 
 def formats_of(name: str) -> list[str]:

@@ -22,25 +22,19 @@ from graphexec.cli.runs import termination
 from graphexec.cli.runs.termination import terminable, uninterrupted
 from tests.cli.conversations import Reply, Silence, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Program, command
-from tests.cli.test_run import SOLVED, asking, run
+from tests.cli.test_run import SOLVED, TOOLS, asking, run
 from tests.parameters import cases
 from tests.traces import read_trace
 
-TOOLS = """
-import subprocess, sys, threading, time
-from graphexec import tool
+# Besides those of `graphexec run`, such as `wait`, which waits for a lock.
+MORE_TOOLS = """
+import subprocess, sys, time
 
 @tool
 def sleep() -> str:
     "Sleep in a system call."
     print("the tool waits", flush=True)
     time.sleep(1000)
-
-@tool
-def lock() -> str:
-    "Wait for a lock."
-    print("the tool waits", flush=True)
-    threading.Lock().acquire() and threading.Event().wait()
 
 @tool
 def child() -> str:
@@ -107,9 +101,9 @@ def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @cases("options", [[], ["--max-seconds", "1000"]])
-@cases("name", ["sleep", "lock", "child", "stubborn"])
+@cases("name", ["sleep", "wait", "child", "stubborn"])
 def test_blocked_tool_is_terminated(name: str, options: list[str], tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(f"{TOOLS}{MORE_TOOLS}", encoding="utf-8")
     call = tool_call_text(name)
     ended, result = run_until_killed([call], signal.SIGTERM, tmp_path, "--tools", f"mine.py:{name}", *options)
     assert ended.code == 143
@@ -120,14 +114,15 @@ def test_blocked_tool_is_terminated(name: str, options: list[str], tmp_path: Pat
 # ---- in this process
 
 
-def test_signal_is_raised_where_the_program_waits() -> None:
-    def wait() -> None:
-        with terminable():
-            os.kill(os.getpid(), signal.SIGTERM)
-            threading.Event().wait()
+def interrupt(number: signal.Signals) -> None:
+    """Wait for a signal that this process sends to itself."""
+    os.kill(os.getpid(), number)
+    threading.Event().wait()
 
-    with pytest.raises(Terminated) as raised:
-        wait()
+
+def test_signal_is_raised_where_the_program_waits() -> None:
+    with pytest.raises(Terminated) as raised, terminable():
+        interrupt(signal.SIGTERM)
     assert (raised.value.number, raised.value.code, str(raised.value)) == (15, 143, "terminated by SIGTERM")
     assert pickle.loads(pickle.dumps(raised.value)).code == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -138,8 +133,7 @@ def test_later_signal_is_ignored() -> None:
     def clean_up() -> None:
         with terminable():
             try:
-                os.kill(os.getpid(), signal.SIGHUP)
-                threading.Event().wait()
+                interrupt(signal.SIGHUP)
             finally:
                 os.kill(os.getpid(), signal.SIGTERM)
                 cleaned.append(1)
@@ -181,7 +175,7 @@ def test_signals_of_others_are_left_alone() -> None:
     context = multiprocessing.get_context("fork")
     ready = context.Event()
     with terminable():
-        child = context.Process(target=_wait, args=[ready])
+        child = context.Process(target=lambda: (ready.set(), threading.Event().wait()))
         child.start()
         assert ready.wait(PATIENCE)
         child.terminate()
@@ -218,11 +212,6 @@ def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch
             assert over.wait(PATIENCE)
     assert exits == [143]
     assert [str(one) for one in last_words] == ["terminated by SIGTERM"]
-
-
-def _wait(ready: Any) -> None:
-    ready.set()
-    threading.Event().wait()
 
 
 # ---- the file of --record

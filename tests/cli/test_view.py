@@ -15,9 +15,9 @@ import pytest
 
 from graphexec.cli.startup import enter
 from graphexec.draw import Recording, compare_runs, sequence_mermaid, timeline
-from graphexec.draw.page import html
 from tests.cli.terminals import Ended, Program, command, program, refused
 from tests.cli.traced import TRACE, make_executor, record_run
+from tests.draw.browser import page_of
 from tests.live.readers import fetch
 from tests.parameters import cases
 from tests.verify.traces import proof_of
@@ -108,10 +108,6 @@ def test_folder_makes_one_page(folder: Path, visited: list[str]) -> None:
     assert {name: run["outcome"] for name, run in runs.items()} == outcomes
     assert runs["notes.jsonl"]["problem"].startswith("line 1 is not a record; ")
     assert runs["folder.jsonl"]["problem"] == "cannot be read: Is a directory; name a text file"
-
-
-def page_of(recording: Recording) -> str:
-    return html(recording.machine, recording)
 
 
 @cases(
@@ -226,13 +222,16 @@ def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str],
 
 
 @pytest.mark.medium
-def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
-    with Program("view", "--live", TRACE, "--no-open") as viewing:
+@cases(("name", "note"), [(TRACE, ""), ("later.jsonl", ", which does not exist yet")])
+def test_live_page_follows_a_file_until_ctrl_c(folder: Path, name: str, note: str) -> None:
+    following = f"graphexec: following {name}{note}; press Ctrl-C to stop\n"
+    with Program("view", "--live", name, "--no-open") as viewing:
         url = viewing.read_line().strip()
+        viewing.until(following)
+        (folder / name).write_text(RECORDED, encoding="utf-8")
         assert "plan --Replied--&gt; parse" in fetch(url).text
         ended = viewing.interrupt()
-    assert (ended.code, ended.out) == (0, "")
-    assert ended.err == f"graphexec: following {TRACE}; press Ctrl-C to stop\n"
+    assert (ended.code, ended.out, ended.err) == (0, "", following)
 
 
 @pytest.mark.medium
@@ -261,16 +260,6 @@ def test_live_opens_the_browser_without_the_token(folder: Path, monkeypatch: pyt
     assert (ended.code, mode, f"url={url}" in text) == (0, 0o600, True)
     assert url.partition("=")[2] not in address + ended.err
     assert not Path(address.removeprefix("file://")).exists()
-
-
-@pytest.mark.medium
-def test_live_waits_for_the_file(folder: Path) -> None:
-    with Program("view", "--live", "later.jsonl", "--no-open") as viewing:
-        url = viewing.read_line().strip()
-        viewing.until("graphexec: following later.jsonl, which does not exist yet; press Ctrl-C to stop")
-        (folder / "later.jsonl").write_text(RECORDED, encoding="utf-8")
-        assert "plan --Replied--&gt; parse" in fetch(url).text
-        assert viewing.interrupt().code == 0
 
 
 def broken(record: int, **changed: object) -> str:

@@ -163,6 +163,11 @@ def open_text(browser: Browser, folder: Path, text: str, address: str = "", **op
         assert {request.partition("#")[0] for request in one.requests} <= {file.as_uri(), "about:blank"}
 
 
+def page_of(recording: Recording) -> str:
+    """Return the page of a run over its own machine."""
+    return html(recording.machine, recording)
+
+
 class Pages:
     """The pages that a test opens from disk, one after the other: see `open_text`."""
 
@@ -176,7 +181,7 @@ class Pages:
 
     def run(self, recording: Recording, address: str = "", **options: Any) -> Page:
         """Close the page before, and open that of a run."""
-        return self.text(html(recording.machine, recording), address, **options)
+        return self.text(page_of(recording), address, **options)
 
     def close(self) -> None:
         self._opened.close()

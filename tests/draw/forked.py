@@ -20,16 +20,17 @@ _OWN = frozenset({"run", "began", "seconds", "time", "parent", "heartbeat", "tra
 
 def comparable(records: Iterable[Any]) -> list[Any]:
     """Return records without ids and times; a fork has other names in its start, and no reports of its parent."""
-    return [_strip(record) for record in records if record["event"] not in ("start", "reported", "alive")]
+    return [timeless(record) for record in records if record["event"] not in ("start", "reported", "alive")]
 
 
 # Any: JSON.
-def _strip(value: Any) -> Any:
+def timeless(value: Any) -> Any:
+    """Return records, or a part of them, without ids and times."""
     match value:
         case {**members}:
-            return {name: _strip(one) for name, one in members.items() if name not in _OWN}
+            return {name: timeless(one) for name, one in members.items() if name not in _OWN}
         case [*items]:
-            return [_strip(one) for one in items]
+            return [timeless(one) for one in items]
         case _:
             return value
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import pytest
 
 import graphexec.draw.page
-from graphexec.draw import Recording, compare_runs, picture_of
+from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
 from tests.draw import debugged
-from tests.draw.browser import Browser, Page, Pages, press
+from tests.draw.browser import Browser, Page, Pages, page_of, press
 from tests.draw.machines import EVERY_LOOK, with_marks, with_run
 from tests.draw.plugged import CRITIC, OUTPUT, plugged
 from tests.draw.test_page import open_live
@@ -54,19 +54,15 @@ def violations(page: Page) -> list[str]:
     ]
 
 
-def run_page(recording: Recording) -> str:
-    return html(recording.machine, recording)
-
-
 PAGES: Mapping[str, Callable[[], str]] = {
     "machine": lambda: html(picture_of(AGENT_EXECUTOR.verify())),
     "marks": lambda: html(with_marks(EVERY_LOOK)),
     "pieces": lambda: html(picture_of(plugged(CRITIC, OUTPUT))),
-    "60 steps": lambda: run_page(debugged.sixty_steps()),
-    "12 tools": lambda: run_page(debugged.twelve_tools()),
-    "two agents": lambda: run_page(debugged.two_agents()),
-    "failed run": lambda: run_page(debugged.failed_run()),
-    "stopped run": lambda: run_page(debugged.stopped_run()),
+    "60 steps": lambda: page_of(debugged.sixty_steps()),
+    "12 tools": lambda: page_of(debugged.twelve_tools()),
+    "two agents": lambda: page_of(debugged.two_agents()),
+    "failed run": lambda: page_of(debugged.failed_run()),
+    "stopped run": lambda: page_of(debugged.stopped_run()),
     "two runs": lambda: compare_runs(debugged.sixty_steps(), debugged.failed_run()),
 }
 full = pytest.mark.full

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from graphexec.draw import Recording, compare_runs, picture_of
+from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.page import html
-from tests.draw.browser import Page, Pages, box_of, press, resize, where
+from tests.draw.browser import Page, Pages, box_of, page_of, press, resize, where
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, two_agents
 from tests.draw.machines import ring
 from tests.draw.plugged import MANY, plugged
@@ -19,13 +19,9 @@ from tests.parameters import mark_except
 SIZES = [(1440, 900), (1280, 720), (1024, 768), (390, 844), (3840, 2160)]
 
 
-def run_page(recording: Recording) -> str:
-    return html(recording.machine, recording)
-
-
 PAGES: Mapping[str, Callable[[], str]] = {
-    "five nodes": lambda: run_page(sixty_steps()),
-    "two agents": lambda: run_page(two_agents()),
+    "five nodes": lambda: page_of(sixty_steps()),
+    "two agents": lambda: page_of(two_agents()),
     "pieces": lambda: html(picture_of(plugged(*MANY))),
     "60 nodes": lambda: html(ring(tuple(f"graph{number // 6}.node_{number}" for number in range(60)))),
     "two runs": lambda: compare_runs(sixty_steps(), failed_run()),

@@ -105,10 +105,7 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
 def test_deep_data_have_a_label(innermost: Any) -> None:
     deep = nested(600, innermost)
     assert format_data(deep, 9) == f"{'[' * 8}…"
-
-
-def test_too_deep_data_are_cut() -> None:
-    """A reader of JSON may just read what code that runs deeper cannot write again."""
+    # A reader of JSON may just read what code that runs deeper cannot write again.
     deep = nested(100_000, [])
     assert format_data(deep, 9) == "…"
     assert format_call("echo", {"text": deep, "times": 2}, 40) == "echo(text=…, times=2)"

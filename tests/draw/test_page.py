@@ -27,7 +27,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
-from tests.draw.browser import Browser, Page, Pages, open_page, press, shown, wait_for_drawing, where
+from tests.draw.browser import Browser, Page, Pages, open_page, page_of, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
 from tests.draw.recorded import Sullen, asked_together, nested, record_events
@@ -100,10 +100,6 @@ def page(pages: Pages, answered_run: Recording) -> Page:
     return pages.run(answered_run)
 
 
-def draw_page(recording: Recording) -> str:
-    return html(recording.machine, recording)
-
-
 def data_text(page: str) -> str:
     [found] = re.findall(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
     return str(found)
@@ -111,7 +107,7 @@ def data_text(page: str) -> str:
 
 @pytest.mark.medium
 def test_data_are_the_records_in_their_own_script_element(answered_run: Recording) -> None:
-    page = draw_page(answered_run)
+    page = page_of(answered_run)
     data = json.loads(data_text(page))
     assert read_compact(data["records"]) == list(answered_run.records)
     assert (data["picture"], data["live"]) == (answered_run.machine.to_data(), None)
@@ -126,7 +122,7 @@ def test_policy_allows_only_the_page_script_and_style(answered_run: Recording) -
     def hashed(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
-    page = draw_page(answered_run)
+    page = page_of(answered_run)
     [policy] = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
     [script] = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
     [css] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -139,7 +135,7 @@ def test_policy_allows_only_the_page_script_and_style(answered_run: Recording) -
 
 @pytest.mark.medium
 def test_page_is_escaped_and_names_no_address() -> None:
-    page = draw_page(record(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
+    page = page_of(record(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
     [title] = re.findall(r"<title>(.*?)</title>\n<link", page, re.DOTALL)
     assert title.startswith("&lt;/title&gt;&lt;script&gt;")
     assert title.endswith("…")
@@ -154,7 +150,7 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
     place = next(index for index, record in enumerate(records) if record["event"] == "moved")
     records[0]["input"] = nested(100_000, "x")
     records[place]["value"] = {"deep": nested(900, "x"), "shallow": nested(20, "x")}
-    read = read_compact(json.loads(data_text(draw_page(Recording(records))))["records"])
+    read = read_compact(json.loads(data_text(page_of(Recording(records))))["records"])
     assert read[place]["value"]["shallow"] == nested(20, "x")
     assert "…" in json.dumps(read[place]["value"]["deep"], ensure_ascii=False)
     assert [*read[1:place], *read[place + 1 :]] == [*records[1:place], *records[place + 1 :]]
@@ -486,7 +482,7 @@ def test_limits_errors_notices_and_incomplete_records_are_shown(pages: Pages, an
 def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
     recording = record(react(LOOK_UP, iterations=1000, tokens=None, repeat=True), QUESTION)
     assert len(recording.records) > 12_000
-    text = draw_page(recording)
+    text = page_of(recording)
     # The time is the page's own, to which a busy machine only adds: the fastest of several openings is nearest to it.
     times: list[float] = []
     while len(times) < OPENINGS and min(times, default=SOON) >= SOON:

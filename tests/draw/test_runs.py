@@ -22,6 +22,7 @@ from graphexec.messages import ModelReply, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.runtime import report
 from tests.counting import count_calls
+from tests.draw.forked import timeless
 from tests.draw.recorded import Sullen, nested
 from tests.kernel.machines import SELF_LOOP, Left
 from tests.parameters import cases
@@ -271,20 +272,6 @@ def test_results_journals_and_records_give_one_picture(tmp_path: Path) -> None:
     assert (again, again.journal) == (result, None)
     assert copy.deepcopy(result) == result
     assert dataclasses.asdict(result)["ending"]["return_values"] == {"output": "42"}
-
-
-# The times of a run, and its id.
-OWN = {"seconds", "began", "run"}
-
-
-def timeless(value: Any) -> Any:
-    match value:
-        case {**members}:
-            return {name: timeless(one) for name, one in members.items() if name not in OWN}
-        case [*items]:
-            return [timeless(one) for one in items]
-        case _:
-            return value
 
 
 def test_live_records_equal_replayed_records() -> None:

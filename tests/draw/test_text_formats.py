@@ -145,13 +145,9 @@ NAMES = (
 
 @pytest.mark.medium
 @every_format
-def test_any_name_can_be_read_back(how: str) -> None:
+def test_any_name_can_be_read_back_and_no_text_has_control_or_bidi_characters(how: str) -> None:
     picture = ring(NAMES)
     assert read(how, picture) == arrows_of(picture)
-
-
-@every_format
-def test_text_has_no_control_or_bidi_characters(how: str) -> None:
     text = WRITERS[how](ring(NAMES, HOSTILE))
     assert {one for one in text if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")} == {"\n"}
     assert {one for one in text if unicodedata.category(one) == "Cf"} <= {"\N{ZERO WIDTH JOINER}"}
@@ -190,18 +186,14 @@ def test_every_look_has_a_name_a_cluster_and_a_shape() -> None:
     assert len(shapes) == len(LOOKS)
 
 
-@cases(
-    "line",
-    [
-        'n0(["<b>plan</b><br/>asks the model<br/>costs an iteration"])',
-        'n2[["<b>dispatch_tools</b><br/>calls tools"]]',
-        'n0 -- "Replied" --> n1',
-        'n0 -. "LimitReached" .-> n4',
-    ],
-)
-def test_mermaid_draws_the_standard_machine(line: str) -> None:
+def test_mermaid_draws_the_standard_machine() -> None:
     lines = mermaid(picture_of(AGENT_EXECUTOR)).splitlines()
-    assert f"    {line}" in lines
+    plan, tools = (
+        '["<b>plan</b><br/>asks the model<br/>costs an iteration"]',
+        '["<b>dispatch_tools</b><br/>calls tools"]',
+    )
+    for line in (f"n0({plan})", f"n2[{tools}]", 'n0 -- "Replied" --> n1', 'n0 -. "LimitReached" .-> n4'):
+        assert f"    {line}" in lines
     assert "linkStyle" not in "".join(lines)
 
 
@@ -296,6 +288,9 @@ def test_terminal_draws_the_standard_machine() -> None:
  ╰─ AgentFinish ─▶ ◎ END
 """
     )
+    # A frame fits its text.
+    drawn = terminal(ring(("plan",), ("\N{CJK UNIFIED IDEOGRAPH-4E2D}", "e\N{COMBINING ACUTE ACCENT}")))
+    assert "│ \N{CJK UNIFIED IDEOGRAPH-4E2D}             │" in drawn
 
 
 @given(st.lists(TEXTS, max_size=3), st.lists(TEXTS))
@@ -318,8 +313,3 @@ def columns(line: str) -> int:
     marks = {one for one in line if unicodedata.combining(one) or unicodedata.category(one) in ("Mn", "Me")}
     shown = [one for one in line if one.isprintable() and one not in marks]
     return sum(2 if unicodedata.east_asian_width(one) in ("W", "F") else 1 for one in shown)
-
-
-def test_frame_fits_its_text() -> None:
-    drawn = terminal(ring(("plan",), ("\N{CJK UNIFIED IDEOGRAPH-4E2D}", "e\N{COMBINING ACUTE ACCENT}")))
-    assert "│ \N{CJK UNIFIED IDEOGRAPH-4E2D}             │" in drawn

@@ -32,45 +32,38 @@ def make_executor(*replies: ModelReply) -> AgentExecutor:
     return AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(replies), [echo]), tools=[echo])
 
 
-@pytest.fixture
-def thoughtful() -> Recording:
-    return recording_of(make_executor(THOUGHT, PLAIN).run("q"))
+THOUGHTFUL, THOUGHTLESS = (recording_of(make_executor(*replies).run("q")) for replies in ((THOUGHT, PLAIN), (PLAIN,)))
 
 
-@pytest.fixture
-def plain() -> Recording:
-    return recording_of(make_executor(PLAIN).run("q"))
-
-
-def test_diagrams_show_the_beginning_of_the_reasoning(thoughtful: Recording, plain: Recording) -> None:
-    shown = timeline(thoughtful, width=160)
+def test_diagrams_show_the_beginning_of_the_reasoning() -> None:
+    shown = timeline(THOUGHTFUL, width=160)
     assert "[reasoning: I think of a number. I think" in shown
     assert "1,872 tokens (1,850 + 22, 512 cached)" in shown
-    assert "reasoning" not in timeline(plain)
-    assert "952 tokens (950 + 2)" in timeline(plain)
+    assert "reasoning" not in timeline(THOUGHTLESS)
+    assert "952 tokens (950 + 2)" in timeline(THOUGHTLESS)
     # A note of a sequence diagram.
-    shown = sequence_mermaid(thoughtful)
+    shown = sequence_mermaid(THOUGHTFUL)
     (note,) = [line for line in shown.splitlines() if "reasoning" in line]
     assert note.strip().startswith("Note over p2: reasoning")
     assert "I think of a number. I think" in note
     assert "900 + 20 tokens, 512 cached" in shown.replace("#43;", "+")
-    assert "reasoning" not in sequence_mermaid(plain)
+    assert "reasoning" not in sequence_mermaid(THOUGHTLESS)
 
 
 @pytest.mark.medium
-def test_page_has_the_reasoning_but_not_its_data(thoughtful: Recording) -> None:
-    page = html(thoughtful.machine, thoughtful)
+def test_page_has_the_reasoning_but_not_its_data() -> None:
+    page = html(THOUGHTFUL.machine, THOUGHTFUL)
     assert LONG[:-1] in page
     assert '"cached_tokens":512' in page
     assert "secret" not in page
-    assert "secret" not in compare_runs(thoughtful, thoughtful)
-    assert "secret" not in "".join(map(record_json, thoughtful.records))
+    assert "secret" not in compare_runs(THOUGHTFUL, THOUGHTFUL)
+    assert "secret" not in "".join(map(record_json, THOUGHTFUL.records))
     # A fork sends it back.
-    assert "secret" in thoughtful.to_json_lines()
+    assert "secret" in THOUGHTFUL.to_json_lines()
 
 
-def test_page_folds_the_reasoning(pages: Pages, thoughtful: Recording) -> None:
-    page = pages.run(thoughtful)
+def test_page_folds_the_reasoning(pages: Pages) -> None:
+    page = pages.run(THOUGHTFUL)
     assert "cached tokens\n512" in page.locator("#totals").inner_text().lower()
     press(page, "Home", "ArrowRight")
     reply = page.locator("#detail .part.reply")
@@ -124,34 +117,29 @@ def run(*replies: str, **options: Any) -> RunResult:
     return AgentExecutor(agent=agent, tools=[echo], **options).run("q")
 
 
-def invented_run() -> RunResult:
-    return run(ACT, ACT, FINISH)
-
-
-def plain_run() -> RunResult:
-    return run("Action: echo\nAction Input: hi", "Final Answer: done")
+INVENTED_RUN, PLAIN_RUN = run(ACT, ACT, FINISH), run("Action: echo\nAction Input: hi", "Final Answer: done")
 
 
 def test_records_have_what_was_not_read() -> None:
-    records = Recording.from_json_lines(recording_of(invented_run()).to_json_lines()).records
+    records = Recording.from_json_lines(recording_of(INVENTED_RUN).to_json_lines()).records
     result = records[-1]
     assert [step["unread"] for step in result["steps"]] == [INVENTED, INVENTED]
     assert result["unread"] == LIED
     moved = [unread_text(record.get("value")) for record in records if record["event"] == "moved"]
     assert [text for text in moved if text] == [INVENTED, INVENTED, LIED]
-    assert "unread" not in json.dumps(recording_of(plain_run()).records[-1])
-    visits = visits_of(recording_of(invented_run()))
+    assert "unread" not in json.dumps(recording_of(PLAIN_RUN).records[-1])
+    visits = visits_of(recording_of(INVENTED_RUN))
     found = [(visit.node, visit.unread) for visit in visits if visit.unread]
     assert found == [("parse", INVENTED), ("parse", INVENTED), ("parse", LIED)]
 
 
 @cases("draw", [sequence_mermaid, partial(timeline, width=160)])
 def test_diagrams_show_it_at_its_place(draw: Any) -> None:
-    lines = draw(invented_run()).splitlines()
+    lines = draw(INVENTED_RUN).splitlines()
     shown = [line for line in lines if "not read: " in line]
     assert ["a rabbit Thought" in line for line in shown] == [True, True, False]
     assert ["that is right" in line for line in shown] == [False, False, True]
-    assert "not read" not in draw(plain_run())
+    assert "not read" not in draw(PLAIN_RUN)
 
 
 def test_page_has_it_as_text_and_records_as_a_string(tmp_path: Path) -> None:
@@ -159,14 +147,14 @@ def test_page_has_it_as_text_and_records_as_a_string(tmp_path: Path) -> None:
     page = run(f"{FINISH}\n{hostile}").draw(tmp_path / "run.html").read_text()
     assert LIED in page
     assert "<script>alert(1)" not in page
-    *records, result = recording_of(invented_run()).records
+    *records, result = recording_of(INVENTED_RUN).records
     lines = Recording([*records, {**result, "unread": 3}]).to_json_lines()
     with pytest.raises(InputError, match=r"not a valid record: result\.unread"):
         Recording.from_json_lines(lines)
 
 
 def test_end_of_the_page_shows_it(pages: Pages) -> None:
-    page = pages.run(recording_of(invented_run()))
+    page = pages.run(recording_of(INVENTED_RUN))
     page.locator("#slider").press("End")
     detail = page.locator("#detail")
     assert detail.get_by_text("Not read, since the model invented it").count() == 1

@@ -17,16 +17,9 @@ from graphexec.draw.model.text import count_cells, pad, truncate
 from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
 from graphexec.runtime import make_run_context, stream
+from tests.draw import recorded
 from tests.draw.readers import read_sequence
-from tests.draw.recorded import (
-    asked_and_answered,
-    asked_together,
-    call_of,
-    record_events,
-    recordings,
-    sample_conversation,
-    truncate_run,
-)
+from tests.draw.recorded import asked_and_answered, asked_together, record_events, sample_conversation
 from tests.kernel.machines import Landed, Left, Stopped, countdown
 from tests.parameters import cases
 
@@ -47,9 +40,9 @@ def rows_of(text: str) -> list[str]:
     return [row for row in all_rows_of(text) if not CALL.fullmatch(row)]
 
 
-@given(recordings(), st.integers(0, 60), widths)
+@given(recorded.recordings(), st.integers(0, 60), widths)
 def test_each_visit_has_a_row(recording: Recording, records: int, width: int) -> None:
-    run = truncate_run(recording, records)
+    run = recorded.truncate_run(recording, records)
     entered = [record for record in run.records if record["event"] == "entered"]
     moved = [record for record in run.records if record["event"] == "moved"]
     rows = rows_of(timeline(run, width=160))
@@ -64,7 +57,7 @@ def test_each_visit_has_a_row(recording: Recording, records: int, width: int) ->
         assert f"{left['node']} → {left['outcome']}" in row
 
 
-@given(recordings())
+@given(recorded.recordings())
 def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     numbers = [shown[1] for row in rows_of(timeline(recording)) if (shown := ROW.fullmatch(row))]
     spent = max(record["spent"]["iterations"] for record in recording.records if record.get("spent"))
@@ -74,7 +67,7 @@ def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     assert len(numbered) - spent in (0, 1 if recording.result and recording.result["status"] == "error" else 0)
 
 
-@given(recordings(), widths, st.booleans())
+@given(recorded.recordings(), widths, st.booleans())
 def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_only: bool) -> None:
     visits = visits_of(recording)
     took = visits[-1].ended - visits[0].began
@@ -89,9 +82,9 @@ def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_o
             assert abs(eighths - max(part, visit.waited / took * 16 * 8)) <= part / 2 + 1e-6
 
 
-@given(recordings(), st.integers(0, 60), widths, st.booleans())
+@given(recorded.recordings(), st.integers(0, 60), widths, st.booleans())
 def test_lines_fit_the_width(recording: Recording, records: int, width: int, ascii_only: bool) -> None:
-    text = timeline(truncate_run(recording, records), width=width, ascii_only=ascii_only)
+    text = timeline(recorded.truncate_run(recording, records), width=width, ascii_only=ascii_only)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() or not ascii_only
 
@@ -213,7 +206,7 @@ def test_parts_of_runs_have_visits() -> None:
 
 def test_nested_runs_are_counted_at_their_call() -> None:
     asked = CallTool("ask", "x")
-    inner = call_of(asked)
+    inner = recorded.call_of(asked)
     inner.charged = {"model_calls": 3, "tokens": 70, "tool_calls": 1}
     answered = gx.Answered("dispatch_tools", asked, ToolResult("y"), 1.0, gx.Spent(seconds=1.0), inner)
     run = record_events(gx.Asked("dispatch_tools", asked, inner), answered)
