@@ -44,7 +44,7 @@ from tests.executor.actors import (
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, MIXED
+from tests.runtime.actors import HOW, LONG, MIXED, tool_named
 
 
 def inner_of(model: Any, **options: Any) -> AgentExecutor:
@@ -99,13 +99,11 @@ def test_inner_runs_share_the_outermost_limit(run: Running, is_async: bool, leve
 def test_tool_calls_are_shared(run: Running, is_async: bool) -> None:
     called: list[str] = []
 
-    @tool
     def note(text: str) -> str:
-        """Note it down."""
         called.append(text)
         return text
 
-    inner = caller_of(Caller(), note)
+    inner = caller_of(Caller(), tool_named("note", note))
     result = run(caller_of(Caller(), delegate_to(lambda: inner, is_async=is_async), max_tool_calls=4))
     assert len(called) == 3
     assert result.spent["tool_calls"] == 4
@@ -124,25 +122,21 @@ def test_tokens_and_cost_are_shared(run: Running) -> None:
     assert (cost.reason, model.calls, cost.spent["cost"]) == ("cost", 4 + 3, 3.0)
 
 
-@cases("kind", ["threads", "tasks"])
-def test_simultaneous_inner_runs_spend_exactly_the_limit(kind: str) -> None:
+@cases(("run", "is_async"), [(run_sync, False), (run_async, True)])
+def test_simultaneous_inner_runs_spend_exactly_the_limit(run: Running, is_async: bool) -> None:
     model = Caller()
     inner = inner_of(model, max_iterations=15)
     together = threading.Barrier(8)
 
-    @tool
     def delegate(text: str) -> str:
-        """Let another agent do it."""
         together.wait(LONG)
         return str(inner.run(text).output)
 
-    @tool(name="delegate")
     async def adelegate(text: str) -> str:
-        """Let another agent do it."""
         return str((await inner.arun(text)).output)
 
-    outer = caller_of(Caller(8), delegate if kind == "threads" else adelegate, max_model_calls=50)
-    result = outer.run("q") if kind == "threads" else asyncio.run(outer.arun("q"))
+    one = tool_named("delegate", adelegate if is_async else delegate)
+    result = run(caller_of(Caller(8), one, max_model_calls=50))
     assert model.calls == 49
     assert result.spent["model_calls"] == 50
     assert result.reason == "model_calls"
@@ -176,17 +170,14 @@ def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
     model = Caller(answers_after=2)
     inner = inner_of(model)
 
-    @tool
     def delegate(text: str) -> str:
-        """Let other agents do it."""
         return str(len(inner.batch([text] * 3)))
 
-    @tool(name="delegate")
     async def adelegate(text: str) -> str:
-        """Let other agents do it."""
         return str(len(await inner.abatch([text] * 3)))
 
-    result = caller_of(Caller(answers_after=1), adelegate if is_async else delegate).run("q")
+    one = tool_named("delegate", adelegate if is_async else delegate)
+    result = caller_of(Caller(answers_after=1), one).run("q")
     assert (model.calls, result.spent["model_calls"]) == (9, 11)
 
 
@@ -279,16 +270,13 @@ def test_nested_runs_are_counted_over_a_resume() -> None:
     stops: list[Any] = []
     inner = inner_of(Caller(answers_after=0))
 
-    @tool
     def delegate(text: str) -> str:
-        """Let another agent do it."""
         stops.append(inner.run(text).stopped)
         if len(stops) == 1:
             raise KeyboardInterrupt
         return "done"
 
-    outer = caller_of(Caller(answers_after=3), delegate, max_nested_runs=2)
-    outer = caller_of(Caller(answers_after=3), delegate, max_nested_runs=2)
+    outer = caller_of(Caller(answers_after=3), tool_named("delegate", delegate), max_nested_runs=2)
     stored = snapshot_after(KeyboardInterrupt, lambda: outer.run("q"))
     assert stored.spent["nested_runs"] == 1
     result = outer.run(Snapshot.from_json(stored.to_json(), outer.graph))
@@ -309,53 +297,58 @@ def test_outer_limit_stops_where_no_own_limit_can(run: Running) -> None:
 # ---- where a run is within a call
 
 
-def hosted(inner: AgentExecutor, kind: str) -> AnyTool:
-    def delegate(text: str, call: CallContext[Any]) -> str:
-        outputs: list[Any] = []
-        thread = threading.Thread(target=lambda: outputs.append(inner.run(text, host=call).output))
-        thread.start()
-        thread.join(LONG)
-        return str(outputs[0])
-
-    async def adelegate(text: str, call: CallContext[Any]) -> str:
-        loop = asyncio.get_running_loop()
-        return str(await loop.run_in_executor(None, lambda: inner.run(text, host=call).output))
-
-    return tool(name="delegate", description="Let another agent do it.")(delegate if kind == "thread" else adelegate)
+def in_thread(work: Callable[[], Any]) -> Any:
+    """Call a function in a bare thread."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join(LONG)
+    return results[0]
 
 
 @HOW
 @cases("kind", ["thread", "run_in_executor"])
 def test_host_places_a_run_within_a_call(run: Running, kind: str) -> None:
     model = Caller()
-    result = run(caller_of(Caller(), hosted(inner_of(model), kind), max_model_calls=5))
+    inner = inner_of(model)
+
+    def delegate(text: str, call: CallContext[Any]) -> str:
+        return str(in_thread(lambda: inner.run(text, host=call).output))
+
+    async def adelegate(text: str, call: CallContext[Any]) -> str:
+        loop = asyncio.get_running_loop()
+        return str(await loop.run_in_executor(None, lambda: inner.run(text, host=call).output))
+
+    one = tool_named("delegate", delegate if kind == "thread" else adelegate)
+    result = run(caller_of(Caller(), one, max_model_calls=5))
     assert (model.calls, result.spent["model_calls"]) == (4, 5)
 
 
-def test_bare_thread_knows_no_call() -> None:
-    seen: list[Any] = []
+@HOW
+def test_code_outside_a_call_knows_none(run: Running) -> None:
+    """In a bare thread, after a run, and where a stream is consumed."""
 
-    @tool
     def look(text: str) -> str:
-        """Look."""
-        thread = threading.Thread(target=lambda: seen.append(current_call()))
-        thread.start()
-        thread.join(LONG)
+        assert in_thread(current_call) is None
         return text
 
-    caller_of(Caller(answers_after=1), look).run("q")
-    assert seen == [None]
+    options: dict[str, Any] = {"handle_tool_errors": "raise"}
+    outer = caller_of(Caller(answers_after=1), tool_named("look", look), **options)
+    assert run(outer).spent.meters == run(outer).spent.meters
+    assert current_call() is None
+    timed = caller_of(Caller(answers_after=1), echo, max_execution_time=LONG)
+    for tokens in (False, True):
+        assert {current_call() for _ in timed.stream("q", tokens=tokens)} == {None}
 
 
 @HOW
-def test_run_of_an_observer_is_not_nested(run: Running) -> None:
+@cases("width", [1, 8])
+def test_run_of_an_observer_is_not_nested(run: Running, width: int) -> None:
     model = Caller(answers_after=1)
     inner = inner_of(model)
     seen: list[Event[Any]] = []
 
-    @tool
     def announce(text: str) -> str:
-        """Report it."""
         report(text)
         return text
 
@@ -363,25 +356,11 @@ def test_run_of_an_observer_is_not_nested(run: Running) -> None:
         seen.append(event)
         assert inner.run("q").output == "hello"
 
-    for width in (1, 8):
-        outer = caller_of(Caller(2, answers_after=1), announce, observers=[observe], tool_concurrency=width)
-        assert run(outer).spent["model_calls"] == 2
-        assert [event.news for event in seen if isinstance(event, Reported)] == ["hello", "hello"]
-        assert model.calls == 2 * len(seen)
-        model.calls, seen[:] = 0, []
-
-
-@HOW
-def test_run_after_a_run_is_not_nested(run: Running) -> None:
-    outer = caller_of(Caller(answers_after=1), echo)
-    assert run(outer).spent.meters == run(outer).spent.meters
-    assert current_call() is None
-
-
-def test_consumer_of_a_stream_is_not_in_a_call() -> None:
-    outer = caller_of(Caller(answers_after=1), echo, max_execution_time=LONG)
-    for tokens in (False, True):
-        assert {current_call() for _ in outer.stream("q", tokens=tokens)} == {None}
+    options: dict[str, Any] = {"observers": [observe], "tool_concurrency": width}
+    outer = caller_of(Caller(2, answers_after=1), tool_named("announce", announce), **options)
+    assert run(outer).spent["model_calls"] == 2
+    assert [event.news for event in seen if isinstance(event, Reported)] == ["hello", "hello"]
+    assert model.calls == 2 * len(seen)
 
 
 @cases("way", ["stream", "stream_chunks", "iter"])
@@ -402,23 +381,19 @@ def test_leftover_task_goes_no_further() -> None:
         released, begun = asyncio.Event(), asyncio.Event()
         tasks: list[asyncio.Task[Any]] = []
 
-        @tool(name="wait")
         async def wait(text: str) -> str:
-            """Wait."""
             begun.set()
             await released.wait()
             return text
 
-        inner = caller_of(model, wait)
+        inner = caller_of(model, tool_named("wait", wait))
 
-        @tool
         async def leave(text: str) -> str:
-            """Leave a run behind."""
             tasks.append(asyncio.create_task(inner.arun(text)))
             await begun.wait()
             return text
 
-        result = await caller_of(Caller(answers_after=1), leave).arun("q")
+        result = await caller_of(Caller(answers_after=1), tool_named("leave", leave)).arun("q")
         assert result.spent["model_calls"] == 2 + 1
         released.set()
         with pytest.raises(AbandonedError, match="is over"):
@@ -442,21 +417,18 @@ def test_leftover_task_begins_nothing(options: dict[str, Any], when: str) -> Non
             await released.wait()
             return await inner.arun("q")
 
-        @tool
         async def leave() -> str:
-            """Leave something behind."""
             tasks.append(asyncio.create_task(later()))
             return "left"
 
-        @tool
         async def release() -> str:
-            """Let it go on."""
             if when == "in the next call":
                 released.set()
                 await asyncio.wait(tasks)
             return "released"
 
-        outer = make_executor(act("leave"), act("release"), answer(), tools=[leave, release], **options)
+        tools = [tool_named("leave", leave), tool_named("release", release)]
+        outer = make_executor(act("leave"), act("release"), answer(), tools=tools, **options)
         result = await outer.arun("q")
         released.set()
         with pytest.raises(AbandonedError, match="is over"):
@@ -474,14 +446,12 @@ def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
     raised: list[BaseException] = []
     threads: list[threading.Thread] = []
 
-    @tool(name="wait")
     def wait(text: str) -> str:
-        """Wait."""
         begun.set()
         released.wait(LONG)
         return text
 
-    inner = caller_of(model, wait)
+    inner = caller_of(model, tool_named("wait", wait))
 
     def work(host: CallContext[Any] | None) -> None:
         try:
@@ -489,9 +459,7 @@ def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
         except AbandonedError as error:
             raised.append(error)
 
-    @tool(on_error="raise")
     def leave(text: str, call: CallContext[Any]) -> str:
-        """Leave a run behind."""
         context = contextvars.copy_context()
         target = (lambda: context.run(work, None)) if kind == "context" else (lambda: work(call))
         threads.append(threading.Thread(target=target))
@@ -501,7 +469,7 @@ def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
             raise ValueError(text)
         return text
 
-    outer = caller_of(Caller(answers_after=1), leave)
+    outer = caller_of(Caller(answers_after=1), tool_named("leave", leave, on_error="raise"))
     if fails:
         snapshot = snapshot_after(ValueError, lambda: outer.run("q"), "hello")
         assert snapshot.spent["model_calls"] == 1 + 1
