@@ -6,6 +6,7 @@ import json
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import httpx
@@ -25,9 +26,8 @@ TOKEN = "0123456789-abcdef_~."
 
 
 def client_of(source: Source) -> TestClient:
-    return TestClient(
-        live_page(source, token=TOKEN), base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {TOKEN}"}
-    )
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return TestClient(live_page(source, token=TOKEN), base_url="http://127.0.0.1", headers=headers)
 
 
 def recorder_of(*first: str, to: int | None = None) -> Recorder:
@@ -48,13 +48,9 @@ class Reader:
     events: Iterator[ServerSentEvent]
 
     def take(self, count: int) -> list[tuple[str, Any]]:
-        taken: list[tuple[str, Any]] = []
-        for event in self.events:
-            assert event.event == "message", event
-            taken.append((event.id, json.loads(event.data)))
-            if len(taken) == count:
-                break
-        return taken
+        taken = [*islice(self.events, count)]
+        assert {event.event for event in taken} == {"message"}, taken
+        return [(event.id, json.loads(event.data)) for event in taken]
 
     def rest(self) -> tuple[list[tuple[str, Any]], ServerSentEvent]:
         """Return the records until the stream ends, and the event that ends it."""
@@ -82,10 +78,9 @@ def reading(url: str, last: str | None = None, run: str | None = None) -> Genera
     url, headers = credentials(url)
     if last is not None:
         headers["Last-Event-ID"] = last
+    params = {} if run is None else {"run": run}
     with (
         httpx.Client(timeout=PATIENCE, trust_env=False) as client,
-        connect_sse(
-            client, "GET", f"{url}events", headers=headers, params={} if run is None else {"run": run}
-        ) as source,
+        connect_sse(client, "GET", f"{url}events", headers=headers, params=params) as source,
     ):
         yield Reader(source.iter_sse())

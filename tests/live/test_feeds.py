@@ -66,16 +66,6 @@ def written(file: Path, text: str = RECORDED) -> Feed:
     return feed
 
 
-def test_truncated_file_is_another_run(file: Path) -> None:
-    feed = written(file)
-    run = feed.run
-    os.truncate(file, 0)
-    assert (records(feed), feed.over) == ([], False)
-    assert feed.run != run
-    file.write_text(RECORDED, encoding="utf-8")
-    assert (records(feed), feed.over) == (RECORDS, True)
-
-
 AGAIN = record_run("no JSON at all")
 
 
@@ -89,12 +79,17 @@ def replace_file(file: Path) -> None:
     (file.parent / "other").replace(file)
 
 
+def truncate_file(file: Path) -> None:
+    os.truncate(file, 0)
+
+
 @cases(
     "begun, change, after",
     [
         (5, lambda file: file.write_text(AGAIN, encoding="utf-8"), AGAIN),
         (5, lambda file: file.write_text("".join(AGAIN.splitlines(keepends=True)[:2]), encoding="utf-8"), None),
         (None, replace_file, RECORDED),
+        (None, truncate_file, ""),
         # The last run of a file is read.
         (None, append_run, AGAIN),
         (None, Path.unlink, RECORDED),
@@ -111,25 +106,28 @@ def test_changed_file_is_another_run(
     assert records(feed) == read_trace(file.read_text(encoding="utf-8") if after is None else after)
     # A deleted file keeps its records.
     assert (feed.run != run) == file.exists()
+    if after == "":
+        assert not feed.over
+        file.write_text(RECORDED, encoding="utf-8")
+        assert (records(feed), feed.over) == (RECORDS, True)
+
+
+NO_RECORDS = [b"{]", b"\xff\xfe", b"3", b'{"event": {}}', b"[" * 100_000 + b"]" * 100_000]
 
 
 @cases(
-    "wrong, expected",
+    "wrong, line, fault",
     [
-        (b"{]\n", "line {next} of {file} is not a record; "),
-        (b"\n[1]\n", "line {after} of {file} is not a record; "),
-        (b"\xff\xfe\n", "line {next} of {file} is not a record; "),
-        (b"3\n", "line {next} of {file} is not a record; "),
-        (b'{"event": {}}\n', "line {next} of {file} is not a record; "),
-        (b"[" * 100_000 + b"]" * 100_000 + b"\n", "line {next} of {file} is not a record; "),
-        (b'{"event": "asked", "node": "plan"}\n', "line {next} of {file} is not a valid record: asked.effects: "),
+        *((wrong, 1, "not a record; ") for wrong in NO_RECORDS),
+        (b"\n[1]", 2, "not a record; "),
+        (b'{"event": "asked", "node": "plan"}', 1, "not a valid record: asked.effects: "),
     ],
 )
-def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, expected: str) -> None:
-    file.write_bytes(RECORDED.encode() + wrong + RECORDED.encode())
+def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, line: int, fault: str) -> None:
+    file.write_bytes(RECORDED.encode() + wrong + b"\n" + RECORDED.encode())
     feed = feed_of(file)
     assert (records(feed), feed.over) == (RECORDS, True)
-    assert feed.error.startswith(expected.format(file=file, next=len(RECORDS) + 1, after=len(RECORDS) + 2))
+    assert feed.error.startswith(f"line {len(RECORDS) + line} of {file} is {fault}")
 
 
 @cases("beginning", ["", '{"event": "start"}\n'])

@@ -19,6 +19,7 @@ from graphexec.live import live_page, serving
 from graphexec.live.forks import ExecutorSource, LiveRuns
 from graphexec.live.requests import ForkRequest, ForkRequestError
 from graphexec.messages import ModelReply, ModelRequest
+from graphexec.models import FunctionModel
 from tests.draw.debugged import answering, calling
 from tests.draw.test_forks import look_up, looking, make
 from tests.live.readers import PATIENCE, TOKEN, credentials, reading
@@ -48,11 +49,8 @@ def trace(tmp_path: Path) -> Path:
 
 def client_of(source: Any, executor: ExecutorSource | None, **headers: str) -> TestClient:
     """Return a client of a page that has its token, as a program has it."""
-    return TestClient(
-        live_page(source, token=TOKEN, executor=executor),
-        base_url=ORIGIN,
-        headers=headers or {"Authorization": f"Bearer {TOKEN}"},
-    )
+    page = live_page(source, token=TOKEN, executor=executor)
+    return TestClient(page, base_url=ORIGIN, headers=headers or {"Authorization": f"Bearer {TOKEN}"})
 
 
 def page_data(text: str) -> dict[str, Any]:
@@ -220,21 +218,13 @@ def test_invalid_requests_are_refused(trace: Path, body: bytes, kind: str, statu
     assert list(trace.parent.iterdir()) == [trace]
 
 
-@cases(
-    "method, path, status",
-    [
-        *(("POST", "/forks/7/fork", 404), ("GET", "/forks/7/", 404), ("GET", "/forks/7/events", 404)),
-        ("POST", "/fork?run=another", 409),
-    ],
-)
-def test_unknown_and_replaced_runs_are_refused(trace: Path, method: str, path: str, status: int) -> None:
+def test_unknown_replaced_and_deleted_runs_are_refused(trace: Path) -> None:
     with client_of(trace, make()) as client:
-        answer = client.request(method, path, json={"step": 1} if method == "POST" else None)
-    assert answer.status_code == status
-    assert status == 404 or "another run has replaced the one of this page" in answer.json()["error"]
-
-
-def test_folder_that_cannot_be_written_is_an_error(trace: Path) -> None:
+        unknown = client.post("/forks/7/fork", json={"step": 1}), client.get("/forks/7/"), client.get("/forks/7/events")
+        assert [answer.status_code for answer in unknown] == [404] * 3
+        answer = client.post("/fork?run=another", json={"step": 1})
+        assert answer.status_code == 409
+        assert "another run has replaced the one of this page" in answer.json()["error"]
     source = trace.parent / "gone" / "trace.jsonl"
     source.parent.mkdir()
     trace.rename(source)
@@ -242,32 +232,22 @@ def test_folder_that_cannot_be_written_is_an_error(trace: Path) -> None:
         client.get("/")
         source.unlink()
         source.parent.rmdir()
-        answer = client.post("/fork", json={"step": 1})
-        assert answer.status_code == 400
-
-
-class Waiting:
-    """A model that waits until it is released."""
-
-    def __init__(self) -> None:
-        self.asked, self.released = threading.Event(), threading.Event()
-
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        self.asked.set()
-        assert self.released.wait(PATIENCE)
-        return answering("late")
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        raise AssertionError("forks are sync")
+        assert client.post("/fork", json={"step": 1}).status_code == 400
 
 
 def test_one_fork_runs_at_a_time_and_is_followed(trace: Path) -> None:
-    model = Waiting()
-    executor = AgentExecutor(agent=create_tool_calling_agent(model, [look_up]), tools=[look_up])
+    asked, released = threading.Event(), threading.Event()
+
+    def reply(_: ModelRequest) -> ModelReply:
+        asked.set()
+        assert released.wait(PATIENCE)
+        return answering("late")
+
+    executor = AgentExecutor(agent=create_tool_calling_agent(FunctionModel(reply), [look_up]), tools=[look_up])
     with serving(trace, executor=executor) as url, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
         address, headers = credentials(url)
         started = client.post(f"{address}fork", json={"step": 3}, headers=headers).json()
-        assert model.asked.wait(PATIENCE)
+        assert asked.wait(PATIENCE)
         token = headers["Authorization"].removeprefix("Bearer ")
         fork_url = f"{address.rstrip('/')}{started['page']}?token={token}"
         with reading(fork_url) as reader:
@@ -275,7 +255,7 @@ def test_one_fork_runs_at_a_time_and_is_followed(trace: Path) -> None:
             assert seen[-1] == "asked"
             busy = client.post(f"{address}fork", json={"step": 3}, headers=headers)
             assert (busy.status_code, busy.json()) == (409, {"error": "a fork is running; wait for its end"})
-            model.released.set()
+            released.set()
             rest, last = reader.rest()
         assert (rest[-1][1]["output"], last.event) == ("late", "end")
 

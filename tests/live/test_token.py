@@ -68,16 +68,6 @@ REFUSED_HEADERS = [
     *other_cookies(),
 ]
 REFUSED_TOKENS = ["", WRONG, TOKEN[:-1], f"{TOKEN} ", TOKEN.upper(), "\N{SNOWMAN}", "x" * 10_000]
-
-
-def assert_refused(answer: Response, *, body: bool) -> None:
-    assert answer.status_code == 403
-    assert not body or answer.text == REFUSAL
-    assert "set-cookie" not in answer.headers
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    assert TOKEN not in answer.text + str(answer.headers)
-
-
 REFUSAL = (
     "403: this page needs its token.\n"
     "Open the address that the server printed when it began; it ends with ?token=... A new server has a new token.\n"
@@ -87,15 +77,21 @@ REFUSAL = (
 @pytest.mark.medium
 @cases("path, method", product(PATHS, METHODS))
 def test_no_route_answers_without_the_token(path: str, method: str) -> None:
+    answers: list[Response] = []
     with open_client() as client:
         for headers in REFUSED_HEADERS:
             encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-            assert_refused(client.request(method, path, headers=encoded), body=method != "HEAD")
+            answers.append(client.request(method, path, headers=encoded))
         for token in REFUSED_TOKENS:
             address = f"{path}{'&' if '?' in path else '?'}{httpx.QueryParams({'token': token})}"
-            assert_refused(client.request(method, address), body=method != "HEAD")
-            both = client.request(method, f"{address}&token={TOKEN}", headers={"Authorization": f"Bearer {TOKEN}"})
-            assert_refused(both, body=method != "HEAD")
+            answers.append(client.request(method, address))
+            both = {"Authorization": f"Bearer {TOKEN}"}
+            answers.append(client.request(method, f"{address}&token={TOKEN}", headers=both))
+    for answer in answers:
+        assert (answer.status_code, answer.text) == (403, "" if method == "HEAD" else REFUSAL)
+        assert "set-cookie" not in answer.headers
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert TOKEN not in str(answer.headers)
 
 
 @pytest.mark.medium
@@ -132,7 +128,7 @@ def test_visits_with_a_token_from_and_to_other_sites() -> None:
     with open_client() as client:
         answer = client.get(f"http://127.0.0.1//evil.example/%22?token={TOKEN}")
         assert answer.headers["location"] == "/evil.example/%22"
-    with open_client() as client:
+        client.cookies.clear()
         answer = client.post("/", params={"token": TOKEN})
         assert (answer.status_code, "set-cookie" in answer.headers) == (405, False)
 

@@ -111,8 +111,8 @@ def test_deltas_add_up_for_any_chunking(side: Side, recording: Recording) -> Non
 
 
 @SIDES
-def test_overload_in_stream_is_retried_before_first_piece(side: Side) -> None:
-    _, stream, reply = side.text
+def test_overload_is_retried_before_the_first_piece(side: Side) -> None:
+    body, stream, reply = side.text
     error_event = b"event: error\ndata: " + side.overloaded + b"\n\n"
     events = actors.split_events(stream)
     time = FakeTime()
@@ -125,11 +125,6 @@ def test_overload_in_stream_is_retried_before_first_piece(side: Side) -> None:
     assert isinstance(next(pieces), ReplyDelta)
     with pytest.raises(ServerError, match="Overloaded"):
         list(pieces)
-
-
-@SIDES
-def test_overloaded_server_is_retried_after_its_wait(side: Side) -> None:
-    body, _, reply = side.text
     time = FakeTime()
     busy = httpx.Response(529, headers={"retry-after": "7"}, content=side.overloaded)
     assert call_blocking(side.model(busy, httpx.Response(200, content=body), time=time)) == reply
@@ -179,19 +174,18 @@ def test_any_json_is_reply_or_model_error(side: Side, body: object) -> None:
 CLAUDES = {"x-api-key": "sk-secret", "anthropic-version": "2023-06-01", "authorization": None}
 
 
+BEARER = {"authorization": "Bearer sk-secret"}
+
+
 @cases(
-    ("side", "url", "headers"),
-    [
-        (ANTHROPIC, "http://127.0.0.1:1/v1/messages", CLAUDES),
-        (RESPONSES, "http://127.0.0.1:1/v1/responses", {"authorization": "Bearer sk-secret"}),
-        (CHAT, "http://127.0.0.1:1/v1/chat/completions", {"authorization": "Bearer sk-secret"}),
-    ],
+    ("side", "path", "headers"),
+    [(ANTHROPIC, "messages", CLAUDES), (RESPONSES, "responses", BEARER), (CHAT, "chat/completions", BEARER)],
 )
-def test_each_dialect_has_its_route_and_headers(side: Side, url: str, headers: dict[str, str | None]) -> None:
+def test_each_dialect_has_its_route_and_headers(side: Side, path: str, headers: dict[str, str | None]) -> None:
     script = Script(httpx.Response(200, content=side.text.body))
     call_blocking(side.call(script, FakeTime()))
     (request,) = script.requests
-    assert str(request.url) == url
+    assert str(request.url) == f"http://127.0.0.1:1/v1/{path}"
     assert {name: request.headers.get(name) for name in headers} == headers
     assert request.headers["content-type"] == "application/json"
 
@@ -203,16 +197,17 @@ class TestKeys:
             monkeypatch.delenv(name, raising=False)
 
     @cases(
-        ("model", "needed"),
+        ("kind", "host", "variable"),
         [
-            (Anthropic("claude-9"), r"claude-9 at https://api.anthropic.com needs .* set ANTHROPIC_API_KEY"),
-            (OpenAIResponses("gpt-9"), r"gpt-9 at https://api.openai.com/v1 needs .* set OPENAI_API_KEY"),
-            (OpenAICompatible("gpt-9"), r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API_KEY"),
+            (Anthropic, "api.anthropic.com", "ANTHROPIC_API_KEY"),
+            *((kind, "api.openai.com/v1", "OPENAI_API_KEY") for kind in (OpenAIResponses, OpenAICompatible)),
         ],
     )
-    def test_missing_key_is_an_error_before_sending(self, model: RemoteModel, needed: str) -> None:
-        with pytest.raises(MissingAPIKeyError, match=needed):
-            model.complete(HELLO)
+    def test_missing_key_is_an_error_before_sending(self, kind: type[RemoteModel], host: str, variable: str) -> None:
+        with pytest.raises(MissingAPIKeyError, match=f"m at https://{host} needs an API key; set {variable}"):
+            kind("m").complete(HELLO)
+        with pytest.raises(ModelConnectionError, match=r"_BASE_URL\) must be .* as http://127.0.0.1:8080"):
+            kind("m", base_url="api.example").complete(HELLO)
 
     def test_environment_provides_missing_options(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment\n")
@@ -223,10 +218,6 @@ class TestKeys:
         (request,) = script.requests
         assert str(request.url) == "https://claude.example/v1/messages"
         assert request.headers["x-api-key"] == "from-the-environment"
-
-    def test_address_without_scheme_has_an_example(self) -> None:
-        with pytest.raises(ModelConnectionError, match=r"ANTHROPIC_BASE_URL\) must be .* as http://127.0.0.1:8080$"):
-            Anthropic("claude-9", base_url="api.example").complete(HELLO)
 
 
 @SIDES

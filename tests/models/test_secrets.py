@@ -74,20 +74,20 @@ def cut_stream(_: httpx.Request) -> httpx.Response:
     return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=CutStream())
 
 
+RAISED = [
+    *(httpx.ConnectError(words) for words in ("refused", "Name or service not known", "certificate verify failed")),
+    *(kind("slow") for kind in (httpx.ReadTimeout, httpx.ConnectTimeout)),
+    httpx.RemoteProtocolError(f"Server disconnected, {KEY}"),
+    httpx.LocalProtocolError(f"Illegal header value b'Bearer {KEY}'"),
+    httpx.ProxyError("407 Proxy Authentication Required"),
+    httpx.DecodingError("not gzip"),
+    ValueError("a bug in a transport"),
+]
 ECHO = f'{{"error": {{"message": "Incorrect API key provided: {KEY}"}}}}'
 EVENTS = "text/event-stream"
 STATUSES = (400, 401, 403, 404, 408, 413, 422, 429, 500, 529, 201)
 FAILURES: dict[str, actors.Answer] = {
-    "connection refused": fail(httpx.ConnectError("refused")),
-    "no such host": fail(httpx.ConnectError("[Errno -2] Name or service not known")),
-    "TLS": fail(httpx.ConnectError("certificate verify failed")),
-    "read timeout": fail(httpx.ReadTimeout("slow")),
-    "connect timeout": fail(httpx.ConnectTimeout("slow")),
-    "broken": fail(httpx.RemoteProtocolError(f"Server disconnected, {KEY}")),
-    "invalid header": fail(httpx.LocalProtocolError(f"Illegal header value b'Bearer {KEY}'")),
-    "proxy": fail(httpx.ProxyError("407 Proxy Authentication Required")),
-    "decoding": fail(httpx.DecodingError("not gzip")),
-    "unexpected": fail(ValueError("a bug in a transport")),
+    **{repr(error): fail(error) for error in RAISED},
     **{str(status): answer(status, ECHO) for status in STATUSES},
     "401 with headers": echo_headers,
     "302": answer(302, "", location=f"https://elsewhere.example/?key={KEY}"),
@@ -139,13 +139,11 @@ class TestSecret:
         assert Secret(KEY) != KEY
         assert [bool(Secret(KEY)), bool(Secret(""))] == [True, False]
 
-    def test_secret_cannot_be_pickled(self) -> None:
+    def test_secret_cannot_be_pickled_and_is_a_string(self) -> None:
         secret = Secret(KEY)
         assert copy.copy(secret) is copy.deepcopy([secret])[0] is secret
         with pytest.raises(SecretError, match="read the key where it is used"):
             pickle.dumps([secret])
-
-    def test_secret_is_a_string(self) -> None:
         with pytest.raises(InputError, match="Secret was given an object of the class bytes; give a string"):
             Secret(KEY.encode())  # type: ignore[arg-type]  # pyright: ignore
 
@@ -311,10 +309,6 @@ ODD = "k%2F+/=w%20a+b/c==Zq&<x>'\"\\q9"
 LONG = "eyJ0" + "Ab0-_%=/" * 250
 
 
-def to_base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode().rstrip("=")
-
-
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "lower case": str.lower,
@@ -328,9 +322,9 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "URL in lower case": lambda text: "".join(f"%{ord(one):02x}" for one in text),
     "HTML": html.escape,
     "numbers of HTML": lambda text: "".join(f"&#{ord(one)};" for one in text),
-    "base64": to_base64,
+    "base64": lambda text: base64.b64encode(text.encode()).decode().rstrip("="),
     "base64 of a URL": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
-    "base64 in JSON": lambda text: to_base64(text).replace("/", "\\/"),
+    "base64 in JSON": lambda text: base64.b64encode(text.encode()).decode().rstrip("=").replace("/", "\\/"),
     "digits": lambda text: text.encode().hex(),
 }
 
@@ -355,10 +349,7 @@ def test_cut_text_shows_no_part_of_a_key(before: int) -> None:
     key = "sk-" + "Zq" * 40
     endpoint = Endpoint("tiny", "https://models.example/v1", Secret(key))
     assert "Zq" not in endpoint.quote("x" * before + key * 400)
-
-
-def test_long_name_of_an_encoding_is_not_shown() -> None:
-    key = "sk-" + "Zq" * 40
+    # Nor does an error show a long name of an encoding.
     script = actors.Script(httpx.Response(200, headers={"content-encoding": key}, stream=httpx.ByteStream(b"{}")))
     client = httpx.Client(transport=script.transport)
     with pytest.raises(ModelError, match="Content-Encoding: 83 characters"):

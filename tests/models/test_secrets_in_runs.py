@@ -151,31 +151,24 @@ def test_run_stopped_by_its_deadline_shows_no_key() -> None:
 
 
 def test_exception_of_a_reader_shows_no_key() -> None:
-    # The user's code between two pieces of a stream; another thread may fail meanwhile, in a frame that has the model.
-    events = send(chunks(*split_events(STREAM)))
-    with nothing_leaks() as search, serve(events, api_key=KEY) as (_, model):
-        stream = model.stream(HELLO)
-        next(stream)
-        search.in_object(model, "model")
-        search.in_object(stream, "stream")
-        with pytest.raises(ValueError, match="of the reader") as caught:
-            stream.throw(ValueError("of the reader"))
-        search.in_error(caught.value)
+    """The user's code between two pieces of a stream; another thread may fail meanwhile, in a frame with the model."""
 
-
-def test_exception_of_an_async_reader_shows_no_key() -> None:
     async def read(model: RemoteModel) -> None:
         stream = model.astream(HELLO)
         await anext(stream)
-        search.in_object(model, "model")
-        search.in_object(stream, "stream")
+        search.in_object(stream, "async stream")
         await stream.athrow(ValueError("of the reader"))
 
     events = send(chunks(*split_events(STREAM)))
-    with nothing_leaks() as search, serve(events, api_key=KEY) as (_, model):
-        with pytest.raises(ValueError, match="of the reader") as caught:
-            asyncio.run(read(model))
-        search.in_error(caught.value)
+    with nothing_leaks() as search, serve(events, events, api_key=KEY) as (_, model):
+        stream = model.stream(HELLO)
+        next(stream)
+        search.in_object(stream, "stream")
+        for throw in (lambda: stream.throw(ValueError("of the reader")), lambda: asyncio.run(read(model))):
+            search.in_object(model, "model")
+            with pytest.raises(ValueError, match="of the reader") as caught:
+                throw()
+            search.in_error(caught.value)
 
 
 @cases("ask", [call_blocking, stream_blocking])
