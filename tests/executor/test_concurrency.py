@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 from graphexec import AgentExecutor, Progress, RunResult, tool
 from graphexec.models import ScriptedModel
 from tests.executor.actors import HOW, AnyTool, Running, act, answer, call, caller_of, make_executor, until
-from tests.executor.test_progress import Shown, assert_no_ticker
+from tests.executor.test_console import Shown, assert_no_ticker
 from tests.parameters import cases
 
 
@@ -190,20 +189,6 @@ def test_executor_is_shared_by_threads_and_tasks() -> None:
         assert result.ending == expected.ending
         assert result.steps is not expected.steps
         assert (result.spent.iterations, result.spent["tool_calls"]) == (4, 3)
-
-
-@HOW
-def test_tool_sees_the_runs_context_variables(run: Running) -> None:
-    who: ContextVar[str] = ContextVar("who")
-
-    @tool
-    def whose() -> str:
-        """Return the user of the run."""
-        return who.get()
-
-    who.set("ours")
-    result = run(make_executor([act("whose"), act("whose")], answer(), tools=[whose]))
-    assert [step.observation for step in result.steps] == ["ours", "ours"]
 
 
 # ---- sync calls where an event loop runs already, as in a notebook

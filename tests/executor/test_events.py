@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import AgentExecutor, AgentFinish, Done, kernel
+from graphexec import kernel
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
@@ -164,18 +164,18 @@ def test_model_call_has_its_request() -> None:
 def made_in_a_run() -> dict[str, Any]:
     """Return one object of each class that a run makes, by the name of the class."""
     found: list[Any] = []
-    executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
+    executor = gx.AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
     for event in executor.stream("Go on."):
         found.append(event)
         match event:
             case kernel.Asked(effect=value) | kernel.Answered(reply=value) | kernel.Moved(outcome=value):
                 found.append(value)
-            case Done():
+            case gx.Done():
                 found += [event.snapshot, event.spent]
             case _:
                 pass
     result = executor.run("Go on.")
-    run = next(one.run for one in reversed(found) if isinstance(one, AgentFinish))
+    run = next(one.run for one in reversed(found) if isinstance(one, gx.AgentFinish))
     return {type(one).__name__: one for one in (*found, result, run, *run.steps)}
 
 

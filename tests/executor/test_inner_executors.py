@@ -270,15 +270,6 @@ def proved(executor: gx.AgentExecutor) -> dict[str, str]:
 # ---- runs
 
 
-@HOW
-def test_runs_of_a_batch_are_counted(run: Running) -> None:
-    model = Caller(answers_after=2)
-    result = run(make_fan(caller_of(model, echo, max_iterations=4)))
-    assert [reason for _, reason, _ in result.output] == ["finished"] * 3
-    assert (result.spent["model_calls"], model.calls, result.spent["nested_runs"]) == (1 + 9, 9, 3)
-    assert actors.replayed(result) == result.spent
-
-
 def overloaded(steps: Any, inputs: dict[str, Any]) -> Any:
     if inputs["input"] == "task 1":
         raise ServerError("overloaded")
@@ -300,11 +291,13 @@ STOPPED_RUN = ["Agent stopped due to iteration limit or time limit.", "iteration
             3,
         ),
         (lambda: caller_of(Caller(), echo, max_iterations=2), 1, [STOPPED_RUN], 2),
+        (lambda: caller_of(Caller(answers_after=2), echo), 3, [["hello", "finished", None]] * 3, 9),
     ],
 )
 def test_ending_of_each_run_is_known(run: Running, make: Any, count: int, output: list[Any], calls: int) -> None:
     result = run(make_fan(make(), count))
-    assert (result.output, result.spent["model_calls"]) == (output, 1 + calls)
+    assert (result.output, result.spent["model_calls"], result.spent["nested_runs"]) == (output, 1 + calls, count)
+    assert actors.replayed(result) == result.spent
 
 
 def test_deadline_cuts_the_runs() -> None:

@@ -144,17 +144,28 @@ def test_a_history_without_a_name_is_refused() -> None:
         gx.create_structured_agent(ScriptedModel([]), [echo], history="")
 
 
+MADE: Any = gx.create_structured_agent(ScriptedModel([]), [echo])
+
+
 @cases("keys", ["input_keys", "optional_keys"])
 def test_input_keys_must_be_a_list(keys: str) -> None:
-    made: Any = gx.create_structured_agent(ScriptedModel([]), [echo])
     wrong: Any = {keys: "question"}
     with pytest.raises(InputError, match=f"{keys} is 'question'; give a list of strings"):
-        gx.chat_agent(made.ask, made.read, ScriptedModel([]), **wrong)
+        gx.chat_agent(MADE.ask, MADE.read, ScriptedModel([]), **wrong)
 
 
-@cases("wrong", [None, "gpt-4", gx.create_structured_agent(ScriptedModel([]), [])])
-def test_agent_must_be_a_function(wrong: Any) -> None:
-    with pytest.raises(InputError, match=r"agent is .*; make one with create_react_agent, say, or give a function"):
+@cases(
+    ("wrong", "remedy"),
+    [
+        *((one, "make one with create_react_agent, say, or give a function") for one in (None, "gpt-4", MADE)),
+        *(
+            (one, rf"call it: {one.__name__}\(model, tools\)")
+            for one in (gx.create_agent, gx.create_structured_agent, create_self_ask_agent)
+        ),
+    ],
+)
+def test_agent_must_be_a_function(wrong: Any, remedy: str) -> None:
+    with pytest.raises(InputError, match=f"agent is .*; {remedy}"):
         gx.callable_agent(wrong)
 
 
@@ -193,13 +204,6 @@ class Proxy:
 
 def test_object_of_another_library_is_no_executor() -> None:
     assert gx.AgentExecutor(agent=Proxy(), tools=[]).run("q").output == "done"
-
-
-@cases("function", [gx.create_agent, gx.create_structured_agent, create_self_ask_agent])
-def test_function_that_makes_an_agent_is_not_one(function: Any) -> None:
-    name = function.__name__
-    with pytest.raises(InputError, match=rf"agent is the function {name}; call it: {name}\(model, tools\)"):
-        gx.callable_agent(function)
 
 
 # ---- options and uses of an executor

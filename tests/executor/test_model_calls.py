@@ -10,20 +10,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import actions, kernel, models, testing
+from graphexec import actions, errors, kernel, models, testing
 from graphexec.draw.model.picture import look_of
 from graphexec.effects import AttemptModel, CallAgent, CallModel, ModelFailure, agent_limits, attempt
-from graphexec.errors import (
-    AuthenticationError,
-    InputError,
-    InvalidReplyError,
-    MissingAPIKeyError,
-    ModelError,
-    ServerError,
-)
+from graphexec.errors import InputError, MissingAPIKeyError, ModelError, ServerError
 from graphexec.executor import Ready, Replied, limit_reached
-from graphexec.kernel import PendingEffect, advance, begin
-from graphexec.kernel.node import rename
 from graphexec.kernel.signatures import reply_classes
 from graphexec.memory import BufferMemory, Turn
 from graphexec.messages import CompletionRequest, Model, ModelReply, ModelRequest, ReplyDelta, Usage
@@ -50,7 +41,7 @@ def plan_again(ready: Ready, agent: gx.Agent) -> gx.Asks[AttemptModel, Replied]:
 def make_apologising(*replies: Any, model: models.ScriptedModel | None = None, **options: Any) -> gx.AgentExecutor:
     model = model or models.ScriptedModel(replies, repeat_last=True)
     made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], **options)
-    return made.replace(rename(plan_again, "plan"))
+    return made.replace(kernel.rename(plan_again, "plan"))
 
 
 @HOW
@@ -166,7 +157,7 @@ ANTHROPIC = models.Anthropic("claude-9")
         models.rate_limited(KEYLESS, at_once=1),
         models.with_fallbacks(KEYLESS, ANTHROPIC),
         models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
-        models.with_fallbacks(KEYLESS, DONE, on=(AuthenticationError,)),
+        models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),
     ],
 )
 def test_every_remote_model_checks_its_key(model: Model) -> None:
@@ -367,13 +358,13 @@ WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
 @cases("value", [0.01, None, "3"])
 def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))
-    with pytest.raises(InvalidReplyError, match="the model Hostile returned a reply with prompt_tokens="):
+    with pytest.raises(errors.InvalidReplyError, match="the model Hostile returned a reply with prompt_tokens="):
         model.complete(CompletionRequest("?"))
 
 
 def test_price_that_a_float_cannot_hold_is_refused() -> None:
     model = models.priced(models.ScriptedModel([ModelReply("a", usage=Usage(10**5000, 0))]), models.Price(1.5, 1))
-    with pytest.raises(InvalidReplyError, match="with cost=inf; pass a finite number"):
+    with pytest.raises(errors.InvalidReplyError, match="with cost=inf; pass a finite number"):
         model.complete(CompletionRequest("?"))
 
 
@@ -382,7 +373,7 @@ def test_handlers_and_callers_are_checked_too(fields: Mapping[str, Any]) -> None
     limits = agent_limits(tokens=10)
     with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):
         run(PROMPTS, Prompt(), make_run_context({CallModel: lambda call: replies(fields)}, limits=limits))
-    state = advance(PROMPTS, begin(PROMPTS, Prompt()), limits)
-    assert isinstance(state, PendingEffect)
+    state = kernel.advance(PROMPTS, kernel.begin(PROMPTS, Prompt()), limits)
+    assert isinstance(state, kernel.PendingEffect)
     with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):
         state.reply(replies(fields))
