@@ -93,16 +93,11 @@ def test_file_of_another_kind_is_left_alone(content: bytes, tmp_path: Path) -> N
     assert file.read_bytes() == content
 
 
-def test_file_of_an_editor_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "turns.jsonl"
-    file.write_bytes(b"\xef\xbb\xbf" + LINE.replace(b"\n", b"\r\n") * 2)
-    history = FileHistory(file)
+def test_edited_and_replaced_files_get_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = FileHistory(tmp_path / "turns.jsonl")
+    history.path.write_bytes(b"\xef\xbb\xbf" + LINE.replace(b"\n", b"\r\n") * 2)
     history.add(turn(2))
     assert history.turns() == (turn(1), turn(1), turn(2))
-
-
-def test_replaced_file_gets_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history = FileHistory(tmp_path / "turns.jsonl")
     waits = iter([True, False])
 
     def wait_while_it_is_deleted(descriptor: int) -> None:

@@ -16,30 +16,13 @@ from hypothesis import strategies as st
 from graphexec.errors import InputError, InvalidReplyError, RateLimitError
 from graphexec.memory import FileHistory, MemoryHistory, SummaryFailed, SummaryMemory, SummaryRequested, Turn
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ModelRequest, SystemMessage, UserMessage
-from graphexec.models import ScriptedModel
+from graphexec.models import FunctionModel, ScriptedModel
 from tests.memory.stores import SlowHistory, turn
-from tests.models.call_modes import record_reports
+from tests.models.call_modes import Typewriter, record_reports
 from tests.parameters import cases
 
 # A summary that is the prompt itself, so that a test sees its turns.
 ECHO = "{summary} {turns}"
-
-
-class EchoModel:
-    """A model that returns its prompt, or fails if the test says so."""
-
-    def __init__(self) -> None:
-        self.failing = False
-        self.requests: list[ModelRequest] = []
-
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        self.requests.append(request)
-        if self.failing:
-            raise RateLimitError("too many requests")
-        return ModelReply(prompt_of(request).replace("\n", " "))
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        return self.complete(request, timeout=timeout)
 
 
 def prompt_of(request: ModelRequest) -> str:
@@ -98,13 +81,21 @@ def test_turns_are_summarized_once_or_kept() -> None:
 
 @given(failing=st.lists(st.booleans(), max_size=8), keep=st.integers(0, 3), awaited=st.booleans())
 def test_every_turn_is_loaded_once_despite_failures(failing: list[bool], keep: int, awaited: bool) -> None:
-    model = EchoModel()
-    memory = SummaryMemory(model, keep_turns=keep, prompt=ECHO)
+    requests: list[ModelRequest] = []
+
+    def reply(request: ModelRequest) -> str:
+        requests.append(request)
+        if fails:
+            raise RateLimitError("too many requests")
+        return prompt_of(request).replace("\n", " ")
+
+    fails = False
+    memory = SummaryMemory(FunctionModel(reply), keep_turns=keep, prompt=ECHO)
 
     async def run() -> None:
+        nonlocal fails
         summarised = 0
         for number, fails in enumerate(failing):
-            model.failing = fails
             values = {"input": f"in{number}"}, {"output": f"out{number}"}
             older = max(0, number + 1 - keep)
             with record_reports() as news:
@@ -124,7 +115,7 @@ def test_every_turn_is_loaded_once_despite_failures(failing: list[bool], keep: i
             assert len(re.findall("^Human:", text, re.MULTILINE)) == number + 1 - summarised
 
     asyncio.run(run())
-    assert len(model.requests) <= len(failing)
+    assert len(requests) <= len(failing)
 
 
 class Full:
@@ -211,14 +202,9 @@ def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
 
 @cases("awaited", [False, True])
 def test_a_summary_has_its_timeout(awaited: bool) -> None:
-    class Timed(EchoModel):
-        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-            timeouts.append(timeout)
-            return EchoModel.complete(self, request, timeout=timeout)
-
-    timeouts: list[float | None] = []
-    asyncio.run(save_by(SummaryMemory(Timed(), timeout=2), 1, awaited=awaited))
-    assert timeouts == [2]
+    model = Typewriter(["a summary"])
+    asyncio.run(save_by(SummaryMemory(model, timeout=2), 1, awaited=awaited))
+    assert model.timeouts == [2]
 
 
 def test_summary_of_cleared_turns_is_not_loaded() -> None:

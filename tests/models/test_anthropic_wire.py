@@ -84,6 +84,9 @@ def test_messages_are_encoded_for_anthropic() -> None:
             {"role": "user", "content": answers},
         ],
     }
+    # The results precede the user's text.
+    *_, last = turns(AssistantMessage("", calls), results[0], UserMessage("go"), results[1])
+    assert [block["type"] for block in last["content"]] == ["tool_result", "tool_result", "text"]
 
 
 def test_only_set_options_are_sent() -> None:
@@ -107,12 +110,6 @@ def test_completion_is_a_user_message() -> None:
     assert route(request) == route(HELLO) == "v1/messages"
     assert encode_body(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
     assert encode_body(request)["stop_sequences"] == ["three"]
-
-
-def test_results_precede_the_users_text() -> None:
-    calls = AssistantMessage("", (ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}")))
-    *_, last = turns(UserMessage("hi"), calls, ToolMessage("c1", "1"), UserMessage("go"), ToolMessage("c2", "2"))
-    assert [block["type"] for block in last["content"]] == ["tool_result", "tool_result", "text"]
 
 
 @cases(
@@ -220,13 +217,6 @@ def test_each_stop_reason_has_its_finish_reason(reason: str, finish: messages.Fi
     assert decode(body, PEER) == ModelReply("", finish_reason=finish)
 
 
-def test_filter_explanation_replaces_rejected_text() -> None:
-    details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
-    body = json.dumps({"content": [], "stop_reason": "refusal", "stop_details": details}).encode()
-    assert decode(body, PEER) == ModelReply("No poisons.", finish_reason="other")
-    assert decode_stream(ending("refusal", stop_details=details)).content == "No poisons."
-
-
 @cases(
     ("body", "fault"),
     [
@@ -247,7 +237,11 @@ def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_optional_members_have_defaults() -> None:
+def test_optional_members_have_defaults_and_refusals_an_explanation() -> None:
+    details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
+    refused = json.dumps({"content": [], "stop_reason": "refusal", "stop_details": details}).encode()
+    assert decode(refused, PEER) == ModelReply("No poisons.", finish_reason="other")
+    assert decode_stream(ending("refusal", stop_details=details)).content == "No poisons."
     body = b'{"content": [{"type": "tool_use", "name": "now"}, {"type": "tool_use", "name": "a", "input": "{"}]}'
     assert decode(body, PEER).tool_calls == (ToolCall("call_0", "now", "{}"), ToolCall("call_1", "a", "{"))
 
@@ -272,9 +266,7 @@ def test_last_token_counts_of_a_stream_are_used() -> None:
     last = {"type": "message_delta", "delta": {}, "usage": {"input_tokens": 6, "output_tokens": 9}}
     reply = decode_stream(start, ending("end_turn"), last, {"type": "message_stop"}, ending("max_tokens"))
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.finish_reason) == (6, 9, "stop")
-
-
-def test_deltas_of_a_call_have_its_position() -> None:
+    # The deltas of a call have its position.
     fold = AnthropicStream(PEER)
     begun, more = (list(fold.take(json.dumps(event))) for event in (call_start(7), input_delta(7, "{")))
     assert begun == [messages.ReplyDelta(index=0, call_id="a", name="add")]

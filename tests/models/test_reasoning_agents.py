@@ -58,6 +58,9 @@ class Kind:
 BEYOND = "\nObservation: wrong\nFinal Answer: wrong"
 ACTION = f"Action: echo\nAction Input: hi{BEYOND}"
 BOXED = "Action:\n```\n{}\n```"
+ECHO_HI = '{"action": "echo", "action_input": "hi"}'
+FINAL = '{"action": "Final Answer", "action_input": "done"}'
+XML = "<tool>echo</tool><tool_input>hi</tool_input><observation>wrong</observation><final_answer>wrong</final_answer>"
 KINDS = {
     "tool_calling": Kind(agents.create_tool_calling_agent, ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
     "react": Kind(agents.create_react_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
@@ -68,27 +71,14 @@ KINDS = {
         "Thought: Do I need to use a tool? No\nAI: done",
         inputs=(("input", "q"), ("chat_history", "")),
     ),
-    "chat": Kind(
-        agents.create_chat_agent,
-        BOXED.format('{"action": "echo", "action_input": "hi"}') + BEYOND,
-        "Final Answer: done",
-    ),
+    "chat": Kind(agents.create_chat_agent, BOXED.format(ECHO_HI) + BEYOND, "Final Answer: done"),
     "structured_chat": Kind(
         agents.create_structured_chat_agent,
         BOXED.format('{"action": "echo", "action_input": {"text": "hi"}}') + BEYOND,
-        BOXED.format('{"action": "Final Answer", "action_input": "done"}'),
+        BOXED.format(FINAL),
     ),
-    "json_chat": Kind(
-        agents.create_json_chat_agent,
-        f'{{"action": "echo", "action_input": "hi"}}{BEYOND}',
-        '{"action": "Final Answer", "action_input": "done"}',
-    ),
-    "xml": Kind(
-        agents.create_xml_agent,
-        "<tool>echo</tool><tool_input>hi</tool_input><observation>wrong</observation>"
-        "<final_answer>wrong</final_answer>",
-        "<final_answer>done</final_answer>",
-    ),
+    "json_chat": Kind(agents.create_json_chat_agent, f"{ECHO_HI}{BEYOND}", FINAL),
+    "xml": Kind(agents.create_xml_agent, XML, "<final_answer>done</final_answer>"),
     "self_ask": Kind(
         agents.create_self_ask_agent,
         "Yes.\nFollow up: hi\nIntermediate answer: wrong\nSo the final answer is: wrong",
@@ -113,8 +103,7 @@ def run_streamed_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunRe
     async def run() -> Any:
         return [event async for event in executor.astream(inputs, tokens=True)][-1]
 
-    done: Done[Any] = asyncio.run(run())
-    return make_result(done, executor.limits)
+    return make_result(asyncio.run(run()), executor.limits)
 
 
 Mode = Callable[[AgentExecutor, dict[str, str]], RunResult]

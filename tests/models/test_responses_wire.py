@@ -155,6 +155,10 @@ def test_each_status_has_its_finish_reason(status: str, reason: str | None, fini
     assert whole(message("a"), status=status, incomplete_details=details).finish_reason == finish
     _, reply = decode_stream(say("a"), end(status, "incomplete", incomplete_details=details))
     assert reply == ModelReply("a", finish_reason=finish)
+    # A refusal is text.
+    _, reply = decode_stream({"type": "response.refusal.delta", "delta": "I cannot"}, end())
+    refused = {"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}
+    assert reply.content == whole(refused).content == "I cannot"
 
 
 def test_truncated_arguments_are_unchanged() -> None:
@@ -169,12 +173,6 @@ def test_truncated_arguments_are_unchanged() -> None:
         end("incomplete", output=[cut], incomplete_details=details),
     )
     assert streamed == reply
-
-
-def test_refusal_is_the_text_of_the_reply() -> None:
-    _, reply = decode_stream({"type": "response.refusal.delta", "delta": "I cannot"}, end())
-    refused = {"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}
-    assert reply.content == whole(refused).content == "I cannot"
 
 
 @cases("indexes", [(0, 1), (3, 7), (None, None)])
@@ -198,14 +196,13 @@ def test_unstreamed_output_is_read_from_final_event() -> None:
     deltas, reply = decode_stream(end(output=output))
     assert reply == whole(*output) == ModelReply("hi", (ToolCall("c", "add", '{"a": 1}'),), finish_reason="tool_calls")
     assert deltas[0] == ReplyDelta("hi")
+    with pytest.raises(errors.InvalidReplyError, match="before the reply was complete"):
+        decode_stream(say("a"))
 
 
-def test_held_text_is_emitted_once() -> None:
-    deltas, reply = decode_stream(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
-    assert (reply.content, deltas) == ("\nObs", [ReplyDelta("\nObs")])
-
-
-def test_text_is_cut_before_a_stop_string() -> None:
+def test_text_is_cut_before_a_stop_string_or_emitted_once() -> None:
+    held = decode_stream(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
+    assert (held[1].content, held[0]) == ("\nObs", [ReplyDelta("\nObs")])
     item = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
     output = [message("Thought: so\nObs", "ervation: 4"), item]
     usage = {"input_tokens": 5, "output_tokens": 9}
@@ -262,8 +259,3 @@ def test_reported_errors_have_their_class(code: str, error: type[errors.ModelErr
         assert type(caught.value) is error
     with pytest.raises(error):
         whole(status="failed", error=reported)
-
-
-def test_incomplete_stream_is_an_error() -> None:
-    with pytest.raises(errors.InvalidReplyError, match="before the reply was complete"):
-        decode_stream(say("a"))
