@@ -15,23 +15,7 @@ from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, arun, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
 from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, run_script
-from tests.kernel.machines import (
-    CLOCK,
-    ERRAND,
-    INTERVIEW,
-    SURVEY,
-    Errand,
-    Home,
-    Interview,
-    Question,
-    Stopped,
-    Survey,
-    Tick,
-    Topic,
-    Topics,
-    Underway,
-    without_handlers,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 
 TEN = Limits(seconds=10)
@@ -54,14 +38,14 @@ def finish(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
 
 
 def test_call_has_its_deadline() -> None:
-    assert asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).deadline == 10
-    assert asking(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits()).deadline is None
+    assert asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).deadline == 10
+    assert asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea")), Limits()).deadline is None
 
 
 def test_cut_effect_takes_the_drawn_edge() -> None:
-    first = asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).reply("fine", at=4.0)
-    cut = asking(INTERVIEW, first).cut(at=10.5)
-    assert finish(INTERVIEW, cut).outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 10.5))
+    first = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).reply("fine", at=4.0)
+    cut = asking(m.INTERVIEW, first).cut(at=10.5)
+    assert finish(m.INTERVIEW, cut).outcome == m.Stopped(m.Topic("tea"), Exhausted("seconds", 10, 10.5))
 
 
 @cases(
@@ -80,34 +64,36 @@ def test_cut_effect_takes_the_drawn_edge() -> None:
     ],
 )
 def test_batch_continues_with_its_cut_replies(topics: Any, at: float, answers: Any, results: list[Any]) -> None:
-    state = asking(SURVEY, begin(SURVEY, Topics(topics)))
-    outcome = finish(SURVEY, state.cut(at=at, **({"answers": answers} if answers else {}))).outcome
-    assert outcome == Survey(tuple(ToolResult(text, status) for status, text in results))
+    state = asking(m.SURVEY, begin(m.SURVEY, m.Topics(topics)))
+    outcome = finish(m.SURVEY, state.cut(at=at, **({"answers": answers} if answers else {}))).outcome
+    assert outcome == m.Survey(tuple(ToolResult(text, status) for status, text in results))
 
 
-STOPPED = Stopped(Topic("tea", 2), Exhausted("seconds", 10, 99))
+STOPPED = m.Stopped(m.Topic("tea", 2), Exhausted("seconds", 10, 99))
 
 
-@cases(("count", "outcome"), [(1, Interview(("at last",))), (2, STOPPED)])
+@cases(("count", "outcome"), [(1, m.Interview(("at last",))), (2, STOPPED)])
 def test_late_reply_counts_but_ends_asking(count: int, outcome: object) -> None:
-    late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", count))).reply("at last", at=99.0)
-    assert finish(INTERVIEW, late).outcome == outcome
+    late = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea", count))).reply("at last", at=99.0)
+    assert finish(m.INTERVIEW, late).outcome == outcome
 
 
 def test_no_second_stops_a_run_at_once() -> None:
-    assert finish(CLOCK, begin(CLOCK, Tick()), Limits(seconds=0)).outcome == Stopped(Tick(), Exhausted("seconds", 0, 0))
+    assert finish(m.CLOCK, begin(m.CLOCK, m.Tick()), Limits(seconds=0)).outcome == m.Stopped(
+        m.Tick(), Exhausted("seconds", 0, 0)
+    )
 
 
 def test_backward_clock_gives_no_time_back() -> None:
-    first = asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).reply("one", at=9.0)
-    second = asking(INTERVIEW, first).reply("two", at=3.0)
+    first = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).reply("one", at=9.0)
+    second = asking(m.INTERVIEW, first).reply("two", at=3.0)
     assert second.spent.seconds == 9.0
 
 
 def test_cut_opaque_node_takes_the_drawn_edge() -> None:
-    first = asking(ERRAND, begin(ERRAND, Errand())).reply(Underway(("left",)), at=1.0)
-    outcome = finish(ERRAND, asking(ERRAND, first).cut(at=10.0)).outcome
-    assert outcome == Stopped(Underway(("left",)), Exhausted("seconds", 10, 10))
+    first = asking(m.ERRAND, begin(m.ERRAND, m.Errand())).reply(m.Underway(("left",)), at=1.0)
+    outcome = finish(m.ERRAND, asking(m.ERRAND, first).cut(at=10.0)).outcome
+    assert outcome == m.Stopped(m.Underway(("left",)), Exhausted("seconds", 10, 10))
 
 
 # ---- in the drivers, with a clock that only handlers advance
@@ -117,13 +103,13 @@ def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None)
     """Questions are answered at once, but each advances the clock."""
     clock = FakeClock(1000.0)
 
-    def answer(question: Question) -> str:
+    def answer(question: m.Question) -> str:
         if asked is not None:
             asked.append(question.text)
         clock.advance(seconds_each)
         return "fine"
 
-    return RunContext(handlers_for({Question: answer}), limits, clock=clock)
+    return RunContext(handlers_for({m.Question: answer}), limits, clock=clock)
 
 
 @cases(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
@@ -132,12 +118,12 @@ def test_clock_is_read_between_effects(seconds_each: float, answers: int) -> Non
 
     def script() -> Script[Any, Any]:
         asked.clear()
-        return Script(INTERVIEW, Topic("tea", 3), ticking(seconds_each, TEN, asked))
+        return Script(m.INTERVIEW, m.Topic("tea", 3), ticking(seconds_each, TEN, asked))
 
     result = run_script(script)
     assert len(asked) == answers
     assert result.spent.seconds == seconds_each * answers
-    assert isinstance(result.outcome, Interview if answers == 3 else Stopped)
+    assert isinstance(result.outcome, m.Interview if answers == 3 else m.Stopped)
 
 
 def late(answers: Any) -> RunContext:
@@ -157,11 +143,11 @@ async def never_at_once(effect: object, call: CallContext[Any], io: IO) -> Any:
 @cases("driver", ALL_DRIVERS)
 @cases("answer", [never, Handler(never_at_once, instant=True)])
 def test_past_deadline_cuts_a_batch_and_an_effect(driver: Driver, answer: Any) -> None:
-    done = driver(Script(SURVEY, Topics(("a", "b")), late({CallTool: answer})))
+    done = driver(Script(m.SURVEY, m.Topics(("a", "b")), late({CallTool: answer})))
     assert [result.status for result in done.outcome.results] == ["cut", "cut"]
     assert done.spent.seconds == 11
-    done = driver(Script(INTERVIEW, Topic("tea"), late({Question: answer})))
-    assert done.outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 11))
+    done = driver(Script(m.INTERVIEW, m.Topic("tea"), late({m.Question: answer})))
+    assert done.outcome == m.Stopped(m.Topic("tea"), Exhausted("seconds", 10, 11))
     assert done.spent.seconds == 11
 
 
@@ -170,7 +156,7 @@ def test_past_deadline_cuts_a_batch_and_an_effect(driver: Driver, answer: Any) -
 SOON = 0.05
 
 
-async def await_forever(question: Question) -> str:
+async def await_forever(question: m.Question) -> str:
     await asyncio.get_running_loop().create_future()
     return "never"
 
@@ -180,14 +166,14 @@ async def await_forever(question: Question) -> str:
 def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
     over = threading.Event()
 
-    def block(question: Question) -> str:
+    def block(question: m.Question) -> str:
         over.wait()
         return "too late"
 
-    answers: dict[Any, Any] = {Question: block if kind == "def" else await_forever}
-    result = driver(Script(INTERVIEW, Topic("tea"), make_run_context(answers, limits=Limits(seconds=SOON))))
+    answers: dict[Any, Any] = {m.Question: block if kind == "def" else await_forever}
+    result = driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context(answers, limits=Limits(seconds=SOON))))
     over.set()
-    assert isinstance(result.outcome, Stopped)
+    assert isinstance(result.outcome, m.Stopped)
     assert result.outcome.limit.limit == "seconds"
     assert result.outcome.limit.reached >= SOON
 
@@ -202,7 +188,7 @@ def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, re
 
     # Enough time for the other calls to begin and end on a busy machine.
     made = make_run_context({CallTool: survey}, limits=Limits(seconds=6 * SOON), at_once=at_once)
-    run_result = driver(Script(SURVEY, Topics(("a", "slow", "c")), made))
+    run_result = driver(Script(m.SURVEY, m.Topics(("a", "slow", "c")), made))
     statuses = [result.status for result in run_result.outcome.results]
     # One at a time: the calls after the slow one never begin.
     assert statuses == (["ok", "cut", "cut"] if at_once == 1 else ["ok", "cut", "ok"])
@@ -210,23 +196,23 @@ def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, re
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_an_opaque_node_that_blocks_is_cut(driver: Driver, released: threading.Event) -> None:
-    @charged(when_spent=Stopped)
+    @charged(when_spent=m.Stopped)
     @opaque
-    def wait(errand: Errand) -> Home:
+    def wait(errand: m.Errand) -> m.Home:
         released.wait()
-        return Home(())
+        return m.Home(())
 
-    machine = graph(edges(wait, on(Home, END) | on(Stopped, END)), start=wait)
-    assert isinstance(driver(Script(machine, Errand(), without_handlers(Limits(seconds=SOON)))).outcome, Stopped)
+    machine = graph(edges(wait, on(m.Home, END) | on(m.Stopped, END)), start=wait)
+    assert isinstance(driver(Script(machine, m.Errand(), m.without_handlers(Limits(seconds=SOON)))).outcome, m.Stopped)
 
 
 @cases("driver", ALL_DRIVERS)
 def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
-    def failing(question: Question) -> str:
+    def failing(question: m.Question) -> str:
         raise TimeoutError("mine")
 
     with pytest.raises(TimeoutError, match="mine"):
-        driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: failing}, limits=TEN)))
+        driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: failing}, limits=TEN)))
 
 
 @cases("driver", ALL_DRIVERS)
@@ -235,12 +221,12 @@ def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: li
     result: list[float | None] = []
     clock = FakeClock()
 
-    async def answer(question: Question, call: CallContext[Any], io: IO) -> str:
+    async def answer(question: m.Question, call: CallContext[Any], io: IO) -> str:
         result.append(call.seconds_left)
         clock.advance(3)
         return "fine"
 
-    driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, limits, clock=clock)))
+    driver(Script(m.INTERVIEW, m.Topic("tea"), RunContext({m.Question: Handler(answer)}, limits, clock=clock)))
     assert result == left
 
 
@@ -248,18 +234,18 @@ def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: li
 def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> None:
     threads: set[int] = set()
 
-    async def answer(effect: CallTool | Question, call: CallContext[Any], io: IO) -> Any:
+    async def answer(effect: CallTool | m.Question, call: CallContext[Any], io: IO) -> Any:
         assert io.blocking, "an instant handler does not wait"
         threads.add(threading.get_ident())
         return ToolResult("x") if isinstance(effect, CallTool) else "x"
 
     instant = Handler(answer, instant=True)
-    made = RunContext({Question: instant, CallTool: instant}, Limits(seconds=seconds))
+    made = RunContext({m.Question: instant, CallTool: instant}, Limits(seconds=seconds))
     runs: list[Callable[[], object]] = [
-        lambda: run(INTERVIEW, Topic("tea"), made),
-        lambda: run(SURVEY, Topics(("a", "b")), made),
-        lambda: asyncio.run(arun(INTERVIEW, Topic("tea"), made)),
-        lambda: asyncio.run(arun(SURVEY, Topics(("a", "b")), made)),
+        lambda: run(m.INTERVIEW, m.Topic("tea"), made),
+        lambda: run(m.SURVEY, m.Topics(("a", "b")), made),
+        lambda: asyncio.run(arun(m.INTERVIEW, m.Topic("tea"), made)),
+        lambda: asyncio.run(arun(m.SURVEY, m.Topics(("a", "b")), made)),
     ]
     for one in runs:
         one()

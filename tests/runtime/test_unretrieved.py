@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, tool
+from graphexec import AgentExecutor
 from graphexec.effects import CallTool
 from graphexec.runtime import ASYNC
 from graphexec.runtime.tasks import call_in_thread, start
@@ -24,7 +24,7 @@ from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
 from tests.executor.actors import Running, act, answer, call_of, scripted
 from tests.parameters import cases
-from tests.runtime.actors import HOW
+from tests.runtime.actors import HOW, tool_named
 from tests.stopwatch import eventually
 
 # Seconds that a run may take, in the scenarios that reach their deadline; and for which a test waits.
@@ -41,63 +41,48 @@ class World:
 
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     released: threading.Event = field(default_factory=threading.Event)
-    ended: list[str] = field(default_factory=list[str])
 
 
 def make_tools(world: World) -> dict[str, AnyTool]:
     loop = asyncio.get_running_loop()
 
-    @tool
     async def fails() -> str:
-        """Fail at once."""
         world.begun.set()
         await asyncio.sleep(0)
         raise LateError("at once")
 
-    @tool
     async def fails_in_cleanup() -> str:
-        """Wait, and fail when it is cancelled."""
         world.begun.set()
         try:
             return str(await asyncio.Event().wait())
         finally:
             raise LateError("in cleanup")
 
-    @tool
     async def ignores_cancellation() -> str:
-        """Continue after the cancellation, and fail later."""
         world.begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             # Longer than the run waits for it.
             await call_in_thread(lambda: world.released.wait(0.1))
-        world.ended.append("ignores_cancellation")
         raise LateError("later")
 
-    @tool
     def blocks() -> str:
-        """Block a thread, and fail later."""
         loop.call_soon_threadsafe(world.begun.set)
         world.released.wait(0.1)
-        world.ended.append("blocks")
         raise LateError("in a thread")
 
-    @tool
     def raises_cancellation() -> str:
-        """Raise what asyncio raises."""
         loop.call_soon_threadsafe(world.begun.set)
         raise asyncio.CancelledError
 
-    @tool
     def returns_coroutine() -> Any:
-        """Block a thread, and return a coroutine later."""
         loop.call_soon_threadsafe(world.begun.set)
         world.released.wait(0.1)
         return asyncio.sleep(0)
 
-    made = (fails, fails_in_cleanup, ignores_cancellation, blocks, raises_cancellation, returns_coroutine)
-    return {one.name: one for one in made}
+    made: Any = (fails, fails_in_cleanup, ignores_cancellation, blocks, raises_cancellation, returns_coroutine)
+    return {one.__name__: tool_named(one.__name__, one) for one in made}
 
 
 GROUPS = (
@@ -280,7 +265,7 @@ def test_late_coroutine_is_closed(kind: str, run: Running) -> None:
         late.append(asyncio.sleep(0, "late"))
         return late[0]
 
-    slow = tool(name="slow", description="It is slow.")(lambda: return_late() if kind == "tool" else "done")
+    slow = tool_named("slow", lambda: return_late() if kind == "tool" else "done")
     agent = return_late if kind == "agent" else scripted(act("slow"), answer())
     handlers: Any = {CallTool: return_late} if kind == "handler" else None
     executor = AgentExecutor(agent=agent, tools=[slow], handlers=handlers, max_execution_time=SOON)

@@ -34,20 +34,7 @@ from graphexec.runtime.threads import (
     wait_for_all,
 )
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
-from tests.kernel.machines import (
-    INTERVIEW,
-    PROMPTS,
-    SURVEY,
-    Interview,
-    Prompt,
-    Question,
-    Stopped,
-    Survey,
-    Topic,
-    Topics,
-    model_of,
-    reporter,
-)
+from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.runtime.actors import LONG
 
@@ -185,8 +172,8 @@ def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
         return ToolResult(call.name)
 
     topics = tuple(str(number) for number in range(9))
-    result = driver(Script(SURVEY, Topics(topics), make_run_context({CallTool: survey}, at_once=3)))
-    assert result.outcome == Survey(tuple(ToolResult(name) for name in topics))
+    result = driver(Script(m.SURVEY, m.Topics(topics), make_run_context({CallTool: survey}, at_once=3)))
+    assert result.outcome == m.Survey(tuple(ToolResult(name) for name in topics))
     assert crowd.most == 3
 
 
@@ -320,15 +307,15 @@ def test_exception_of_an_async_call_is_raised(waiting: Callable[[], object], err
 def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
     empty: Iterator[str] = iter(())
     with pytest.raises((RuntimeError, StopIteration)):
-        driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: lambda _: next(empty)})))
+        driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda _: next(empty)})))
 
 
 @cases(
     ("machine", "value", "seconds", "effects"),
     [
-        (INTERVIEW, Topic("tea"), None, ["Question"]),
-        (INTERVIEW, Topic("tea"), LONG, ["Question"]),
-        (SURVEY, Topics(("a", "b")), None, ["CallTool", "CallTool"]),
+        (m.INTERVIEW, m.Topic("tea"), None, ["Question"]),
+        (m.INTERVIEW, m.Topic("tea"), LONG, ["Question"]),
+        (m.SURVEY, m.Topics(("a", "b")), None, ["CallTool", "CallTool"]),
     ],
 )
 def test_cancelling_a_run_cancels_its_calls(
@@ -347,7 +334,7 @@ def test_cancelling_a_run_cancels_its_calls(
                 cancelled.append(type(effect).__name__)
                 raise
 
-        made = make_run_context({Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
+        made = make_run_context({m.Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
         caught = await cancel_when(begun, arun(machine, value, made))
         assert snapshot_of(caught) is not None
 
@@ -368,12 +355,12 @@ def test_cancelling_an_async_run_abandons_its_thread(released: threading.Event) 
     async def cancel_run() -> None:
         loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
-        def answer(question: Question) -> str:
+        def answer(question: m.Question) -> str:
             loop.call_soon_threadsafe(begun.set)
             released.wait()
             return "too late"
 
-        await cancel_when(begun, arun(INTERVIEW, Topic("tea"), make_run_context({Question: answer})))
+        await cancel_when(begun, arun(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: answer})))
 
     asyncio.run(cancel_run())
     # The loop is closed when the call ends: nothing is delivered or reported.
@@ -421,15 +408,15 @@ def test_busy_async_run_yields_to_other_tasks() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def together() -> Stopped:
+    async def together() -> m.Stopped:
         task = asyncio.create_task(others())
-        done = await arun(PROMPTS, Prompt(), made)
+        done = await arun(m.PROMPTS, m.Prompt(), made)
         task.cancel()
         return done.outcome
 
-    assert asyncio.run(together()).at == Prompt(TURN * 5)
+    assert asyncio.run(together()).at == m.Prompt(TURN * 5)
     assert turns >= 5
-    assert model_of(Usage(), Limits()).at_once == 64
+    assert m.model_of(Usage(), Limits()).at_once == 64
 
 
 # ---- context variables
@@ -456,7 +443,7 @@ def test_context_variables_reach_the_handlers(
     answers: dict[Any, Any] = {CallTool: survey if kind == "def" else asurvey}
     token = WHO.set("me")
     try:
-        driver(Script(SURVEY, Topics(topics), make_run_context(answers, limits=Limits(seconds=seconds))))
+        driver(Script(m.SURVEY, m.Topics(topics), make_run_context(answers, limits=Limits(seconds=seconds))))
     finally:
         WHO.reset(token)
     assert seen == ["me"] * len(topics)
@@ -471,7 +458,7 @@ def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
         WHO.set(call.name)
         return ToolResult(call.name)
 
-    driver(Script(SURVEY, Topics(("a", "b", "c")), make_run_context({CallTool: survey}, at_once=1)))
+    driver(Script(m.SURVEY, m.Topics(("a", "b", "c")), make_run_context({CallTool: survey}, at_once=1)))
     assert seen == ["no one"] * 3
     assert WHO.get() == "no one"
 
@@ -480,14 +467,14 @@ def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
 
 
 def test_async_handler_serves_a_sync_run() -> None:
-    async def answer(question: Question) -> str:
+    async def answer(question: m.Question) -> str:
         await asyncio.sleep(0)
         return "fine"
 
     async def notebook() -> object:
-        return run(INTERVIEW, Topic("tea", 1), make_run_context({Question: answer})).outcome
+        return run(m.INTERVIEW, m.Topic("tea", 1), make_run_context({m.Question: answer})).outcome
 
-    assert asyncio.run(notebook()) == Interview(("fine",))
+    assert asyncio.run(notebook()) == m.Interview(("fine",))
 
 
 @pytest.mark.medium
@@ -514,9 +501,9 @@ def test_threads_are_daemons_of_a_name() -> None:
 
 
 def test_functions_become_handlers() -> None:
-    made = handlers_for({Question: lambda question: "fine"})
-    assert handlers_for({Question: made[Question]})[Question] is made[Question]
-    assert reporter().handlers.keys() == made.keys()
+    made = handlers_for({m.Question: lambda question: "fine"})
+    assert handlers_for({m.Question: made[m.Question]})[m.Question] is made[m.Question]
+    assert m.reporter().handlers.keys() == made.keys()
 
 
 @cases("several", [1, 3])

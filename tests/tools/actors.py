@@ -14,6 +14,13 @@ HOW = cases("run", [run_sync, run_async])
 KIND = cases("kind", ["def", "async def"])
 
 
+class Mute(Exception):
+    """An exception whose string is an error."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
 def call_tool(one: AnyTool, tool_input: Any = "", /, **defaults: Any) -> ToolResult:
     """Return the result of a call of a tool without an executor, whose defaults these are."""
     result: ToolResult = reply_of(make_tool_handler({one.name: one}, **defaults), CallTool(one.name, tool_input))

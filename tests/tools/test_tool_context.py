@@ -94,10 +94,10 @@ def test_model_cannot_pass_a_run(one: AnyTool) -> None:
 
 
 @EACH
-@cases(("run", "observed"), [((Run({"input": "q"}),), "a for q: "), ((), "a for None: ")])
-def test_string_is_the_only_argument_from_the_model(one: AnyTool, run: tuple[Run, ...], observed: str) -> None:
+@cases(("run", "observed"), [(Run({"input": "q"}), "a for q: "), (None, "a for None: ")])
+def test_string_is_the_only_argument_from_the_model(one: AnyTool, run: Run | None, observed: str) -> None:
     """Outside a run, the tool receives an empty one."""
-    assert reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a", *run)).observation == observed
+    assert reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a", run)).observation == observed
 
 
 def test_direct_call_passes_the_run() -> None:

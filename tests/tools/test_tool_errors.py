@@ -19,7 +19,7 @@ from graphexec.kernel import Entered
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
 from tests.parameters import cases, examples
-from tests.tools.actors import HOW, KIND, call_tool, raising
+from tests.tools.actors import HOW, KIND, Mute, call_tool, raising
 
 
 def executor_with(one: actors.AnyTool, **defaults: Any) -> AgentExecutor:
@@ -171,11 +171,6 @@ class Own(Exception):
     def __init__(self, *details: object) -> None:
         super().__init__(*details)
         self.details = details
-
-
-class Mute(Exception):
-    def __str__(self) -> str:
-        raise ValueError("no words")
 
 
 KINDS_OF_EXCEPTIONS: list[Any] = [

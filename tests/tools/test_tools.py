@@ -32,7 +32,7 @@ from tests.executor.actors import (
     statuses,
 )
 from tests.parameters import cases
-from tests.tools.actors import HOW, observe
+from tests.tools.actors import HOW, Mute, observe, raising
 
 
 class Address(BaseModel):
@@ -377,16 +377,7 @@ def test_model_can_correct_a_call_from_the_observation() -> None:
 
 
 def test_exception_with_broken_str_is_an_observation() -> None:
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no words")
-
-    @tool
-    def fail() -> str:
-        """Fail."""
-        raise Mute
-
-    assert observe(run_sync, fail) == "fail failed: Mute"
+    assert observe(run_sync, raising(Mute())) == "raises failed: Mute"
 
 
 def test_options_are_read_only() -> None:
