@@ -27,19 +27,8 @@ from graphexec.executor import Acted, Ready, Status, parse
 from graphexec.executor.console import ConsolePrinter
 from graphexec.executor.progress.views import LineView, NotebookView, choose_view, describe_status, progress_html
 from graphexec.nodes.tool_calls import WARNING
-from tests.executor.actors import (
-    Terminal,
-    act,
-    answer,
-    call,
-    echo,
-    fail,
-    make_executor,
-    make_react,
-    run_async,
-    run_by,
-    run_sync,
-)
+from tests.executor import actors
+from tests.executor.actors import act, answer, call, echo, make_executor, make_react, run_by
 from tests.executor.test_surgery import APPROVED
 from tests.parameters import cases, examples
 from tests.semantics.endings import cancel_run, raising
@@ -89,8 +78,8 @@ def shouting(view: Shown, agent: Any = shout) -> gx.AgentExecutor:
 
 
 def asking(*replies: Any, progress: gx.Progress, **options: Any) -> gx.AgentExecutor:
-    agent = gx.create_tool_calling_agent(models.ScriptedModel(replies), [echo, fail])
-    return gx.AgentExecutor(agent=agent, tools=[echo, fail], observers=[progress], **options)
+    agent = gx.create_tool_calling_agent(models.ScriptedModel(replies), [echo, actors.fail])
+    return gx.AgentExecutor(agent=agent, tools=[echo, actors.fail], observers=[progress], **options)
 
 
 # Two calls.
@@ -260,17 +249,35 @@ def test_forked_process_shows_nothing() -> None:
 both = cases("way", ["batch", "abatch"])
 
 
-@both
-def test_batch_shows_its_counts(way: str, capsys: pytest.CaptureFixture[str]) -> None:
-    def acting(steps: Any, inputs: dict[str, Any]) -> Any:
-        return act("echo", text="a") if inputs["input"] == "long" else shout(steps, inputs)
+def act_or_shout(steps: Any, inputs: dict[str, Any]) -> Any:
+    return act("echo", text="a") if inputs["input"] == "long" else shout(steps, inputs)
 
-    executor = gx.AgentExecutor(agent=acting, tools=[echo], max_iterations=2)
-    run_by(way, executor, ["a", "bad", "long", "long"], progress=True, return_exceptions=True)
+
+ENDED = "4/4 runs · 1 finished · 2 stopped · 1 failed · iterations 6 · model calls 6 · tool calls 4 · tokens 6 · "
+
+
+# A run with invalid inputs is counted, too.
+@both
+@cases(
+    ("make", "inputs", "error", "counts"),
+    [
+        (lambda: act_or_shout, ["long", "bad", "long", "a"], LookupError, ENDED),
+        (
+            lambda: gx.create_tool_calling_agent(models.ScriptedModel(["x"]), [echo]),
+            ["ok", {"question": "?"}],
+            errors.InputError,
+            "2/2 runs · 1 finished · 1 failed · ",
+        ),
+    ],
+)
+def test_batch_shows_its_counts(
+    way: str, make: Any, inputs: Any, error: type, counts: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executor = gx.AgentExecutor(agent=make(), tools=[echo], max_iterations=2)
+    found = run_by(way, executor, inputs, progress=True, return_exceptions=True)
+    assert isinstance(found[1], error)
     line = capsys.readouterr().err
-    amounts = "iterations 6 · model calls 6 · tool calls 4 · tokens 6"
-    assert line.startswith(f"4/4 runs · 1 finished · 2 stopped · 1 failed · {amounts} · ")
-    assert line.count("\n") == 1
+    assert (line.startswith(counts), line.count("\n")) == (True, 1)
     assert_no_ticker()
 
 
@@ -283,17 +290,8 @@ def test_exception_shows_how_many_runs_are_missing(way: str, capsys: pytest.Capt
     assert capsys.readouterr().err.startswith(counts)
 
 
-@both
-def test_run_with_invalid_inputs_is_counted(way: str, capsys: pytest.CaptureFixture[str]) -> None:
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(models.ScriptedModel(["x"]), []), tools=[])
-    wrong: Any = [{"question": "?"}, "ok"]
-    found = run_by(way, executor, wrong, progress=True, return_exceptions=True)
-    assert isinstance(found[0], errors.InputError)
-    assert capsys.readouterr().err.startswith("2/2 runs · 1 finished · 1 failed · ")
-
-
 def test_terminal_without_rich_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", err := Terminal())
+    monkeypatch.setattr(sys, "stderr", err := actors.Terminal())
     monkeypatch.setitem(sys.modules, "rich", None)
     gx.AgentExecutor(agent=shout, tools=[]).batch(["a", "b"], progress=True)
     first, last = err.getvalue().splitlines()
@@ -302,7 +300,7 @@ def test_terminal_without_rich_gets_lines(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_terminal_with_rich_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", err := Terminal())
+    monkeypatch.setattr(sys, "stderr", err := actors.Terminal())
     monkeypatch.setenv("TERM", "xterm")
     gx.AgentExecutor(agent=shout, tools=[]).batch(["a", "b"], progress=True)
     assert "2/2 runs" in err.getvalue()
@@ -476,7 +474,7 @@ def test_run_is_printed_from_start_to_end(make: Callable[[], gx.AgentExecutor], 
 
 
 @cases("verbose", [True, False])
-@cases("run", [run_sync, run_async, lambda executor: list(executor.stream("q"))])
+@cases("run", [actors.run_sync, actors.run_async, lambda executor: list(executor.stream("q"))])
 def test_only_a_verbose_executor_prints_to_stderr(run: Any, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
     run(make_react(ACT, DONE, verbose=verbose))
     assert capsys.readouterr() == ("", WHOLE if verbose else "")
@@ -504,7 +502,7 @@ def test_other_events_are_printed_or_ignored(events: list[Any], output: str) -> 
 
 def test_a_terminal_gets_colours() -> None:
     executor = make_executor(A, B, answer("so"))
-    assert print_run(executor, Terminal()) == (
+    assert print_run(executor, actors.Terminal()) == (
         "\x1b[2m> the run begins\x1b[0m\n"
         f"\x1b[32m{SHOWN_A}\x1b[0m\n"
         "\x1b[33m<- a\x1b[0m\n"
@@ -518,7 +516,7 @@ def test_a_terminal_gets_colours() -> None:
 @cases(("value", "colours"), [("1", False), ("", True)])
 def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str, colours: bool) -> None:
     monkeypatch.setenv("NO_COLOR", value)
-    output = print_run(make_react(ACT, DONE), Terminal())
+    output = print_run(make_react(ACT, DONE), actors.Terminal())
     assert ("\x1b[" in output, output == WHOLE) == (colours, not colours)
 
 
@@ -529,7 +527,7 @@ def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str,
 @given(text=st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp", "L"]), max_size=30))
 def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
     executor = gx.AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])
-    output = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", print_run(executor, Terminal()))
+    output = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", print_run(executor, actors.Terminal()))
     assert all(letter.isprintable() or letter in "\n\t" for letter in output)
 
 

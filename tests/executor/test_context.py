@@ -246,11 +246,9 @@ def seeing(of: Any) -> AnyTool:
 @cases(("of", "context"), [(Named, ADA), (Settings, {"name": "ada"}), (User | str, "ada"), (list[str], ["ada"])])
 def test_classes_that_cannot_be_checked_are_accepted(of: Any, context: Any) -> None:
     assert make_greeter(seeing(of)).run("q", context=context).steps[0].observation == str(context)
-
-
-def test_runtime_protocol_is_checked() -> None:
+    # A protocol that can be checked is.
     with pytest.raises(gx.InputError, match=r"CallContext\[Closing\]"):
-        make_greeter(seeing(Closing)).run("q", context=ADA)
+        make_greeter(seeing(Closing)).run("q", context=context)
 
 
 # ---- independence of runs

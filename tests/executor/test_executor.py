@@ -126,14 +126,6 @@ def test_agent_cannot_change_the_callers_inputs() -> None:
 
 
 @HOW
-def test_exception_of_a_model_is_raised(way: str) -> None:
-    error = LookupError("of the model")
-    with pytest.raises(LookupError) as raised:
-        run_by(way, caller_of(models.ScriptedModel([error])))
-    assert raised.value is error
-
-
-@HOW
 def test_agent_without_a_model_has_no_handler(way: str) -> None:
     agent = gx.create_tool_calling_agent(models.ScriptedModel([]), [])
     with pytest.raises(errors.MissingHandlerError, match="no handler answers CallModel; pass handlers="):

@@ -23,10 +23,10 @@ from graphexec.agents.reading.answers import AnswerReader, make_json_reader, mak
 from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, may_become
 from graphexec.agents.reading.text_parsing import END_TOKENS
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
-from graphexec.agents.tool_calling import read
 from graphexec.executor import Acted, AnswerDiscarded, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, run_by
 from tests.parameters import cases
@@ -44,7 +44,7 @@ def split_text(text: str, cuts: Sequence[int]) -> list[str]:
 class Streaming(ScriptedModel):
     """A scripted model that streams the text of its replies in pieces, and then the calls."""
 
-    def __init__(self, replies: Sequence[str | ModelReply], cuts: Sequence[int]) -> None:
+    def __init__(self, replies: Sequence[ScriptedReply], cuts: Sequence[int]) -> None:
         super().__init__(replies)
         self._cuts = cuts
 
@@ -144,14 +144,6 @@ def test_tag_of_a_call_is_held_back() -> None:
     assert "".join(map(read, "1 < 2 <b> <Tool_Call>{}")) == "1 < 2 <b> "
 
 
-def is_answer(text: str) -> bool:
-    """Return whether a reply with this text is the answer, and not a call that cannot be read."""
-    try:
-        return isinstance(read(ModelReply(text), [echo]), gx.AgentFinish)
-    except gx.ParseError:
-        return False
-
-
 TEXTS = st.text() | st.lists(
     st.sampled_from(["<tool_call>", "<think>", "</think>", "<", "{", "`", " ", "\n", "a", "42"])
 ).map("".join)
@@ -159,7 +151,11 @@ CALLS = st.sampled_from([(), (NATIVE,), (NATIVE, NATIVE), (ToolCall("1", "echo",
 REPLIES = st.lists(st.builds(ModelReply, TEXTS, CALLS), max_size=4)
 
 
-@given(replies=REPLIES, last=TEXTS.filter(is_answer), cuts=st.lists(st.integers(0, 500)))
+@given(
+    replies=REPLIES,
+    last=TEXTS.filter(lambda text: whole_answer(tool_calling, text) is not None),
+    cuts=st.lists(st.integers(0, 500)),
+)
 def test_pieces_after_the_last_discard_are_the_answer(replies: list[ModelReply], last: str, cuts: list[int]) -> None:
     # The last reply may be no answer either: only reasoning, for example.
     found, answer = stream(*replies, ModelReply(last), END, cuts=cuts)
