@@ -59,11 +59,6 @@ def error(message: str, **members: Any) -> dict[str, Any]:
     return {"error": {"message": message, **members}}
 
 
-def stopped(*options: str) -> Case:
-    """A run that calls a tool until a limit stops it."""
-    return replace(refused(200, "", *options), reply=native_tool_call("today"), code=3)
-
-
 NOWHERE = "http://127.0.0.1:9/v1"
 TALK = ("run", "q", "--model", "m", "--base-url", NOWHERE, "--agent", "tool_calling")
 
@@ -134,7 +129,7 @@ CASES: list[Case] = [
     fails_with("OLLAMA_BASE_URL", NOWHERE, "--model", "ollama:qwen3", "--retries", "0"),
     replace(refused(0, "", "--timeout", "0.2"), reply=Silence()),
     # Limits, and settings of the agent.
-    *(stopped(option) for option in LIMITS),
+    *(replace(refused(200, "", option), reply=native_tool_call("today"), code=3) for option in LIMITS),
     *(fails(*TALK, option, value) for option, values in OPTIONS.items() for value in values),
     Case((*TALK, "--limit", "cost=1")),
     fails(*TALK, "--limit", "tokens=5", "--max-tokens", "5"),

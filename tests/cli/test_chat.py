@@ -376,22 +376,14 @@ def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException, reas
     assert reason in page.read_text(encoding="utf-8")
 
 
-BOUND = "iterations = 15 (exact)"
-
-
-@cases(
-    ("name", "row"),
-    [
-        ("iterations", "15 2"),
-        ("model_calls", f"none {BOUND} 2"),
-        ("tool_calls", "none fan_out*iterations = 15,000 (exact) 1"),
-    ],
-)
-def test_limits_show_proof_and_spending(name: str, row: str) -> None:
+def test_limits_show_proof_and_spending() -> None:
     session = Session(DOUBLED)
     assert session.say("What is 2 * 2?", "/limits") == 0
-    rows = {line.split()[0]: line.split()[1:] for line in session.out.getvalue().splitlines() if line.strip()}
-    assert " ".join(rows[name]) == row
+    rows = {" ".join(line.split()) for line in session.out.getvalue().splitlines()}
+    assert rows >= {
+        *("iterations 15 2", "model_calls none iterations = 15 (exact) 2"),
+        "tool_calls none fan_out*iterations = 15,000 (exact) 1",
+    }
     assert "Every run ends: this is proved." in session.out.getvalue()
 
 

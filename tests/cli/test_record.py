@@ -152,7 +152,7 @@ def run_into(full: str, *options: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout or "", ended.stderr or ""
 
 
-ANSWER, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device; all of its 32 records are missing\n"
+PRINTED, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device; all of its 32 records are missing\n"
 
 
 @pytest.mark.medium
@@ -160,8 +160,8 @@ ANSWER, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device;
 @cases(
     ("full", "options", "ended"),
     [
-        ("", ["--record", str(FULL), "--quiet"], (0, ANSWER, f"graphexec: /dev/full {MISSING}")),
-        ("stderr", [], (0, ANSWER, "")),
+        ("", ["--record", str(FULL), "--quiet"], (0, PRINTED, f"graphexec: /dev/full {MISSING}")),
+        ("stderr", [], (0, PRINTED, "")),
         ("stdout", ["--json", "--record", "trace.jsonl"], (1, "", f"graphexec: the standard output {MISSING}")),
         ("stdout", ["--quiet"], (1, "", "graphexec: OSError: [Errno 28] No space left on device\n")),
     ],

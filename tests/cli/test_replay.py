@@ -227,11 +227,7 @@ def test_live_page_goes_on_with_the_named_executor() -> None:
         assert "event: end" in client.get(f"{address}forks/1/events").text
     records = read("trace.fork-1.jsonl")
     assert (records[0]["parent"]["trace"], records[-1]["output"]) == ("trace.jsonl", "something else")
-
-
-@pytest.mark.medium
-def test_live_page_needs_the_executor_of_a_run() -> None:
-    record()
+    # Without one, it cannot go on.
     with viewing() as (address, client):
         assert '"fork":null' in client.get(address).text
         refused = client.post(f"{address}fork", json={"step": 3})

@@ -337,6 +337,21 @@ def test_other_agents_show_the_calls_of_examples(agent: str) -> None:
     assert "2 * 5" in json.dumps(body)
 
 
+# A name of a model, and a part of the error.
+WRONG_NAMES = [
+    ("opnai:gpt-5", "--model is 'opnai:gpt-5', without a known provider; did you mean 'openai:gpt-5'?"),
+    ("claude-sonnet-4-5", "without a known provider; did you mean 'anthropic:claude-sonnet-4-5'?"),
+    ("qwen3:8b", "did you mean 'ollama:qwen3:8b'? Else name its server with --base-url"),
+    ("mine", "the providers are openai, openai-responses, "),
+    ("mine", "; or name its server with --base-url"),
+    ("mistral:7b", "--model is 'mistral:7b', and 7b looks like the tag of a local model; write 'ollama:mistral:7b'"),
+    ("http://127.0.0.1:8080/v1", "--model is an address; give the name of the model"),
+    ("openai:", "--model is 'openai:', without a model; write 'openai:<model>'"),
+    ("azure:gpt-5", "--model is 'azure:gpt-5', and Azure needs an address of its own; write "),
+    ("local:other", "--model is 'local:other', which is neither known weights nor a GGUF file"),
+]
+
+
 @cases(
     ("options", "expected"),
     [
@@ -359,6 +374,7 @@ def test_other_agents_show_the_calls_of_examples(agent: str) -> None:
         (["--agent=structured", "--example", "q => today {] => 1"], "--example: the arguments of today are not JSON"),
         (["--agent=structured", "--example", 'q => today {"a": 1} => 1'], "--example: today has no argument a; it has"),
         (["--model", "azure:gpt-5"], "Azure needs an address of its own; write --model DEPLOYMENT --base-url https://"),
+        *((["--model", name], says) for name, says in WRONG_NAMES),
         (["--model", " "], "--model is empty; write a provider and its model, such as --model openai:gpt-5-mini"),
     ],
 )
@@ -432,23 +448,3 @@ def test_local_names_need_the_weights(pulled: list[str], name: str) -> None:
     error = "graphexec: --retries applies to a server, and this model is local"
     assert (ended.code, ended.err.partition(";")[0]) == (2, error)
     assert pulled == []
-
-
-# A name, and a part of the error.
-WRONG = [
-    ("opnai:gpt-5", "--model is 'opnai:gpt-5', without a known provider; did you mean 'openai:gpt-5'?"),
-    ("claude-sonnet-4-5", "without a known provider; did you mean 'anthropic:claude-sonnet-4-5'?"),
-    ("qwen3:8b", "did you mean 'ollama:qwen3:8b'? Else name its server with --base-url"),
-    ("mine", "the providers are openai, openai-responses, "),
-    ("mine", "; or name its server with --base-url"),
-    ("mistral:7b", "--model is 'mistral:7b', and 7b looks like the tag of a local model; write 'ollama:mistral:7b'"),
-    ("http://127.0.0.1:8080/v1", "--model is an address; give the name of the model"),
-    ("openai:", "--model is 'openai:', without a model; write 'openai:<model>'"),
-    ("azure:gpt-5", "--model is 'azure:gpt-5', and Azure needs an address of its own; write "),
-    ("local:other", "--model is 'local:other', which is neither known weights nor a GGUF file"),
-]
-
-
-@cases(("name", "says"), WRONG)
-def test_wrong_name_is_wrong_usage(name: str, says: str) -> None:
-    assert says in refused("run", QUESTION, "--model", name)

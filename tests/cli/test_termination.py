@@ -174,8 +174,13 @@ def test_signals_of_others_are_left_alone() -> None:
         assert pool.submit(enter).result() == signal.SIG_DFL
     context = multiprocessing.get_context("fork")
     ready = context.Event()
+
+    def wait() -> None:
+        ready.set()
+        threading.Event().wait()
+
     with terminable():
-        child = context.Process(target=lambda: (ready.set(), threading.Event().wait()))
+        child = context.Process(target=wait)
         child.start()
         assert ready.wait(PATIENCE)
         child.terminate()

@@ -26,13 +26,9 @@ SHOWN: dict[str, list[tuple[str, set[str], str]]] = {
 }
 
 
-# Any: a notebook is JSON.
-def read_notebook() -> Any:
-    return json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-
-
 def test_notebook_is_stored_without_outputs() -> None:
-    cells = [cell for cell in read_notebook()["cells"] if cell["cell_type"] == "code"]
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
     assert NOTEBOOK.stat().st_size < 10_000
 

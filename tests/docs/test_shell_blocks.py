@@ -4,7 +4,6 @@ import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,17 +21,11 @@ OTHERS = {".", "cd", "export", "git", "ollama", "pre-commit"}
 BLOCK = re.compile(r"(?ms)^( *)```(?:sh|bash|console|shell)\b[^\n]*\n(.*?)^\1```")
 
 
-def blocks() -> Iterator[tuple[str, str]]:
-    for page in PAGES:
-        for number, (_, commands) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1):
-            yield f"{page.relative_to(ROOT)} {number}", commands
-
-
-BLOCKS = dict(blocks())
-
-
-def options_of(arguments: list[str]) -> list[str]:
-    return [one.partition("=")[0] for one in arguments if one.startswith("-")]
+BLOCKS: dict[str, str] = {
+    f"{page.relative_to(ROOT)} {number}": commands
+    for page in PAGES
+    for number, (_, commands) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1)
+}
 
 
 def files_of_page(name: str) -> set[str]:
@@ -47,26 +40,8 @@ def check_graphexec(arguments: list[str]) -> None:
     subcommand = next((text for text in (" ".join(named[:2]), named[0] if named else "") if text in subcommands), None)
     assert subcommand is not None, named
     section = HELP.split(f"\n## graphexec {subcommand}".rstrip() + "\n")[1].partition("\n## ")[0]
-    for option in options_of(arguments):
+    for option in (one.partition("=")[0] for one in arguments if one.startswith("-")):
         assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", section), (subcommand, option)
-
-
-def check_pip(arguments: list[str]) -> None:
-    assert arguments[0] == "install"
-    extras = {extra for one in arguments for extra in re.findall(r"\[([\w,]+)\]", one)}
-    assert {name for one in extras for name in one.split(",")} <= EXTRAS
-
-
-def check_python(name: str, arguments: list[str]) -> None:
-    if arguments[:1] == ["-m"]:
-        check(name, arguments[1:])
-    else:
-        assert (ROOT / arguments[0]).is_file() or arguments[0] in files_of_page(name)
-
-
-def check_pytest(name: str, arguments: list[str]) -> None:
-    files = [one.partition("::")[0] for one in arguments if not one.startswith("-") and re.search(r"/|\.py\b", one)]
-    assert [file for file in files if not (ROOT / file).exists() and file not in files_of_page(name)] == []
 
 
 def check(name: str, words: list[str]) -> None:
@@ -76,11 +51,16 @@ def check(name: str, words: list[str]) -> None:
         case "graphexec":
             check_graphexec(arguments)
         case "pip":
-            check_pip(arguments)
+            assert arguments[0] == "install"
+            extras = {extra for one in arguments for extra in re.findall(r"\[([\w,]+)\]", one)}
+            assert {extra for several in extras for extra in several.split(",")} <= EXTRAS
+        case "python" | "python3" if arguments[:1] == ["-m"]:
+            check(name, arguments[1:])
         case "python" | "python3":
-            check_python(name, arguments)
+            assert (ROOT / arguments[0]).is_file() or arguments[0] in files_of_page(name)
         case "pytest":
-            check_pytest(name, arguments)
+            paths = [one.partition("::")[0] for one in arguments if one[0] != "-" and re.search(r"/|\.py\b", one)]
+            assert [path for path in paths if not (ROOT / path).exists() and path not in files_of_page(name)] == []
         case "nox":
             assert arguments[arguments.index("-s") + 1] in [*SESSIONS, "all"]
         case "hatchling" | "twine" | "venv":

@@ -26,13 +26,8 @@ __all__ = ["Browser", "FloatRect", "Frame", "Locator", "Page", "Request"]
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # No background requests, and no screen.
 _ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
 )
 
 
@@ -92,6 +87,11 @@ def press(page: Page, *keys: str) -> None:
 def fragment(page: Page) -> str:
     """Return the part of the address after the page's own, which Playwright's `url` learns of later."""
     return str(page.evaluate("decodeURIComponent(location.hash)"))
+
+
+def sight(page: Page) -> list[float]:
+    """Return the part of the drawing that is in sight: x, y, width and height."""
+    return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
 
 
 def wait_for_drawing(page: Page) -> None:

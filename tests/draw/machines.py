@@ -9,39 +9,26 @@ from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Picture
 
 # Text with syntax of some format, or similar to it.
 HOSTILE = (
-    "<script>alert(1)</script>",
-    """a "quoted" 'one' `tick` ``two``""",
-    "a|b|c ] } ) end",
-    "1. first",
-    "- item",
-    "+ item",
-    "# head",
-    "*bold* _em_ __init__ ~~struck~~",
-    '%%{init: {"theme": "dark"}}%% %% comment',
-    "style: #red; x",
-    "classDef a:#b; c",
-    "line one\nline two\r\nline three\u2028line four",
-    "&lt; &amp; #quot; #35;",
-    "\\n \\ back \\",
-    "fa:fa-car :tada:",
-    "$$x^2$$",
-    # Mermaid's placeholders for entities.
-    "ﬂ°°35¶ß",
-    "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED} \N{RIGHT-TO-LEFT OVERRIDE}abc",
-    "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL} ok",
-    "---",
-    "a --> b : c",
+    *("<script>alert(1)</script>", """a "quoted" 'one' `tick` ``two``""", "a|b|c ] } ) end", '"]', '"', ""),
+    # Markdown and addresses.
+    *(
+        "1. first",
+        "- item",
+        "+ item",
+        "# head",
+        "---",
+        "*bold* _em_ __init__ ~~struck~~",
+        "$$x^2$$",
+        "fa:fa-car :tada:",
+    ),
     "https://example.org/z?q=1&r=2 [l](http://example.org) www.example.org",
-    "\x00\x1b[31m\x7f\ud800",
-    "note right of n0",
-    "[*]",
-    "direction LR",
-    "state x {",
-    "click n0 call a()",
-    "x:::y",
-    '"]',
-    '"',
-    "",
+    # Statements of Mermaid, and its placeholders for entities.
+    *('%%{init: {"theme": "dark"}}%% %% comment', "style: #red; x", "classDef a:#b; c", "a --> b : c", "x:::y"),
+    *("note right of n0", "[*]", "direction LR", "state x {", "click n0 call a()", "ﬂ°°35¶ß"),
+    # Entities, lines, escapes and controls.
+    *("&lt; &amp; #quot; #35;", "line one\nline two\r\nline three\u2028line four", "\\n \\ back \\"),
+    *("\x00\x1b[31m\x7f\ud800", "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL} ok"),
+    "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED} \N{RIGHT-TO-LEFT OVERRIDE}abc",
 )
 
 LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure", "absent")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -14,7 +14,7 @@ from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page.bundle import bundle
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Reasoning
-from tests.draw.browser import Browser, Page, Pages, fragment, open_page, press, shown
+from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
 from tests.draw.debugged import Turn, answering, calling, failed_run, record, sixty_steps
 from tests.parameters import cases, mark_except
 
@@ -218,15 +218,8 @@ def test_alignment_has_every_step_once_in_linear_time(browser: Browser) -> None:
 Parts = list[tuple[str, str]]
 
 
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Generator[Page]:
-    with open_page(browser, "about:blank") as one:
-        one.page.add_script_tag(content=bundle("base/diff.js"))
-        yield one.page
-
-
-def diff_words(page: Page, before: str, after: str) -> Parts:
-    parts = page.evaluate("([before, after]) => diffWords(before, after)", [before, after])
+def diff_words(browser: Browser, before: str, after: str) -> Parts:
+    [parts] = evaluated(browser, "base/diff.js", "diffWords(...one)", [[before, after]])
     return [(part["kind"], part["text"]) for part in parts]
 
 
@@ -248,14 +241,14 @@ def diff_words(page: Page, before: str, after: str) -> Parts:
         ("good 👍🏽", "good 👎🏽", [("same", "good "), ("del", "👍"), ("ins", "👎"), ("same", "🏽")]),
     ],
 )
-def test_words_are_compared(page: Page, before: str, after: str, parts: Parts) -> None:
-    assert diff_words(page, before, after) == parts
+def test_words_are_compared(browser: Browser, before: str, after: str, parts: Parts) -> None:
+    assert diff_words(browser, before, after) == parts
 
 
-def test_parts_hold_both_texts(page: Page) -> None:
+def test_parts_hold_both_texts(browser: Browser) -> None:
     random = Random(19)
     pairs = [["".join(random.choices("ab \n.é", k=random.randrange(14))) for _ in range(2)] for _ in range(400)]
-    found = page.evaluate("(pairs) => pairs.map(([before, after]) => diffWords(before, after))", pairs)
+    found = evaluated(browser, "base/diff.js", "diffWords(...one)", pairs)
     for (before, after), parts in zip(pairs, found, strict=True):
         assert "".join(part["text"] for part in parts if part["kind"] != "ins") == before
         assert "".join(part["text"] for part in parts if part["kind"] != "del") == after
@@ -263,14 +256,14 @@ def test_parts_hold_both_texts(page: Page) -> None:
         assert all(one != other for one, other in pairwise(kinds))
 
 
-def test_long_texts_are_compared_by_lines(page: Page) -> None:
+def test_long_texts_are_compared_by_lines(browser: Browser) -> None:
     before = "".join(f"line {number} of a long text\n" for number in range(20_000))
     after = before.replace("line 700 of a", "line 700 of one").replace("line 9000 ", "row 9000 ")
-    changed = [part for part in diff_words(page, before, after) if part[0] != "same"]
+    changed = [part for part in diff_words(browser, before, after) if part[0] != "same"]
     assert changed == [("del", "a"), ("ins", "one"), ("del", "line"), ("ins", "row")]
     # Additions alone are found, however many they are.
     added = "".join(f"{number}\n" for number in range(20_000))
-    assert diff_words(page, "start\nend", f"start\n{added}end") == [
+    assert diff_words(browser, "start\nend", f"start\n{added}end") == [
         ("same", "start\n"),
         ("ins", added),
         ("same", "end"),
@@ -278,4 +271,4 @@ def test_long_texts_are_compared_by_lines(page: Page) -> None:
     # Texts that differ too much are not compared.
     random = Random(19)
     before, after = ("\n".join(str(random.randrange(10**9)) for _ in range(20_000)) for _ in range(2))
-    assert diff_words(page, before, after) == [("del", before), ("ins", after)]
+    assert diff_words(browser, before, after) == [("del", before), ("ins", after)]

@@ -10,7 +10,7 @@ import pytest
 
 from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.page import html
-from tests.draw.browser import Page, Pages, box_of, page_of, press, resize, where
+from tests.draw.browser import Page, Pages, box_of, page_of, press, resize, sight, where
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, two_agents
 from tests.draw.machines import ring
 from tests.draw.plugged import MANY, plugged
@@ -75,11 +75,6 @@ UNSEEN = f"""async ([selector, count]) => {{
 
 def is_in_sight(page: Page, selector: str) -> bool:
     return bool(page.evaluate(IN_SIGHT, selector))
-
-
-def sight(page: Page) -> list[float]:
-    """Return the part of the drawing that is in sight: x, y, width and height."""
-    return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
 
 
 def by_size(*quick: tuple[int, int]) -> pytest.MarkDecorator:

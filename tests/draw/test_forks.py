@@ -180,17 +180,13 @@ def decide_once(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction | gx.Age
     return gx.AgentFinish({"output": steps[-1].observation}) if steps else gx.AgentAction("look_up", {"word": "a"})
 
 
-def run_async(forked: Fork) -> gx.RunResult:
-    return asyncio.run(forked.arun())
-
-
 def run_stream(forked: Fork) -> gx.Done[Any]:
     *_, last = forked.stream()
     assert isinstance(last, gx.Done)
     return last
 
 
-@cases("run", [Fork.run, run_async, run_stream])
+@cases("run", [Fork.run, lambda forked: asyncio.run(forked.arun()), run_stream])
 def test_fork_runs_in_every_way(run: Callable[[Fork], Any]) -> None:
     recording = recorded(looking("a"), answering("a"))
     whole = record_fork(fork(recording, make(answering("b")), at=3))

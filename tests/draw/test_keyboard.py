@@ -9,7 +9,7 @@ import pytest
 from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
-from tests.draw.browser import Page, Pages, fragment, press, shown, where
+from tests.draw.browser import Page, Pages, fragment, press, shown, sight, where
 from tests.draw.debugged import failed_run, sixty_steps
 from tests.parameters import cases
 
@@ -126,11 +126,11 @@ def drawing_after(*keys: str) -> Act:
         go(page, 30)
         page.locator("#fit").click()
         page.locator("[data-node=parse]").focus()
-        whole = view(page)
+        whole = sight(page)
         press(page, *keys[:-1])
-        before = view(page)
+        before = sight(page)
         press(page, keys[-1])
-        after = view(page)
+        after = sight(page)
         if after != before:
             names = (("left", "right"), ("up", "down"), ("in", "out"), ("in", "out"))
             changes = zip(names, before, after, strict=True)
@@ -140,10 +140,6 @@ def drawing_after(*keys: str) -> Act:
         return f"{label}, {where(page)}"
 
     return act
-
-
-def view(page: Page) -> list[float]:
-    return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
 
 
 EFFECTS: Mapping[str, Mapping[str, tuple[Act, str]]] = {

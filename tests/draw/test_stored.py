@@ -46,11 +46,8 @@ def test_records_are_read_as_they_were_added(
     assert list(map(list, records)) == list(map(list, first))
     for record in more:
         records.append(record)
-    assert (len(records), list(reversed(records)), records[1:]) == (
-        len(first + more),
-        (first + more)[::-1],
-        (first + more)[1:],
-    )
+    whole = first + more
+    assert (len(records), list(reversed(records)), records[1:]) == (len(whole), whole[::-1], whole[1:])
 
 
 def test_records_are_added_while_others_are_read_and_copied() -> None:
@@ -59,17 +56,12 @@ def test_records_are_added_while_others_are_read_and_copied() -> None:
         records.append({"number": number})
         assert records[-1] == {"number": number}
         assert len(records) == number + 1
-    assert list(records) == [{"number": number} for number in range(300)]
     # A copy has the records so far.
-    records = StoredRecords()
-    for number in range(100):
-        records.append({"number": number})
-    before = records.copy()
-    copied = copy.copy(records)
+    before, copied = records.copy(), copy.copy(records)
     for _ in range(100):
         records.append({"event": "result"})
-    assert before == copied == [{"number": number} for number in range(100)]
-    assert len(records) == 200
+    assert before == copied == list(before) == [{"number": number} for number in range(300)]
+    assert len(records) == 400
     assert before != records
     assert before != "start"
     for again in (copy.copy(before), copy.deepcopy(before), pickle.loads(pickle.dumps(before))):

@@ -8,12 +8,8 @@ import pytest
 
 from graphexec.draw import Recording
 from graphexec.draw.runs.data import Record
-from tests.draw.browser import Locator, Page, Pages, box_of, classes, press, shown
+from tests.draw.browser import Locator, Pages, box_of, classes, fragment, press, shown
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, twelve_tools
-
-
-def address(page: Page) -> str:
-    return str(page.evaluate("location.hash"))
 
 
 def title_of(bar: Locator) -> str:
@@ -97,14 +93,14 @@ def test_click_selects_the_call(pages: Pages) -> None:
     bar = page.locator(".tools [data-span]").nth(4)
     assert title_of(bar) == "fetch(url=https://shop4.example/bad, seconds=1.5) · error · 1.50 s · step 3"
     bar.click()
-    assert "step=3&call=4" in address(page)
+    assert "step=3&call=4" in fragment(page)
     assert page.locator("#lanes .chosen").all_text_contents() == [""]
     assert "chosen" in classes(bar)
     assert "shop4.example/bad" in shown(page, ".pair.selected")
     # A click beside a bar selects the nearest one.
     box = box_of(page.locator(".tools [data-span]").last)
     page.mouse.click(box["x"] + box["width"] + 3, box["y"] + 2)
-    assert "step=3&call=11" in address(page)
+    assert "step=3&call=11" in fragment(page)
     press(page, "Home")
     assert page.locator("#lanes .chosen").count() == 0
     # The time of the step is marked.
@@ -162,4 +158,4 @@ def test_failed_pending_and_short_calls(pages: Pages) -> None:
     assert failed.count() == 1
     assert box_of(failed)["width"] >= 2
     failed.click()
-    assert "step=3101&call=0" in address(page)
+    assert "step=3101&call=0" in fragment(page)

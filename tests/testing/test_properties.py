@@ -414,11 +414,7 @@ def test_state_machine_finds_a_defect(defect: str) -> None:
     case: Any = executor_machine(executor_of(max_iterations=2, max_tool_calls=4, max_execution_time=8))
     # Only generation is tested; shrinking is Hypothesis's part.
     case.settings = settings(max_examples=100, phases=[Phase.generate], derandomize=True, database=None, deadline=None)
-    with seeded(owner, name, made):
-        assert not _passes(case)
-
-
-def _passes(case: type[unittest.TestCase]) -> bool:
     result = unittest.TestResult()
-    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
-    return result.wasSuccessful()
+    with seeded(owner, name, made):
+        unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    assert not result.wasSuccessful()

@@ -326,6 +326,7 @@ def busy_threads() -> list[str]:
 @pytest.mark.medium
 @pytest.mark.parametrize("bug", mark_except(BUGS, *QUICK, mark=pytest.mark.slow))
 def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) -> None:
+    assert len(BUGS) == 24, "there are bugs of every kind"
     code, machine, report = BUGS[bug]
     patience = PATIENCE if bug.startswith("hang") else LONG_PATIENCE
     marked = f"@pytest.mark.graphexec(examples=40, patience={patience})\ndef machine():\n    return {machine}\n"
@@ -338,7 +339,3 @@ def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) ->
     result.stdout.fnmatch_lines([report])
     assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
     assert not busy_threads()
-
-
-def test_there_are_bugs_of_every_kind() -> None:
-    assert len(BUGS) == 24
