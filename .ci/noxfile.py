@@ -104,8 +104,8 @@ def lowest(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *PARALLEL, *marks, *examples(session), *ignored)
 
 
-# pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import what is to
-# be measured before the measuring begins.
+# pytest-cov wants to know of the workers before conftest.py can say so; and the plugin of the package would import
+# what is to be measured before the measuring begins.
 COVERED = (*PARALLEL, "-p", "no:graphexec", "--cov", "--cov-report=term-missing")
 
 

@@ -28,7 +28,7 @@ from tests.models import actors
 from tests.models.call_modes import call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
 from tests.models.recorded import STREAM
-from tests.parameters import cases
+from tests.parameters import cases, mark_except
 from tests.stopwatch import Stopwatch
 
 EVENTS = actors.split_events(STREAM)
@@ -136,7 +136,7 @@ class TestSlowServers:
                 call_all(urls, PROTOCOLS[0], 0.5, 10)
 
     @pytest.mark.slow
-    @cases("protocol", PROTOCOLS)
+    @pytest.mark.parametrize("protocol", mark_except(PROTOCOLS, PROTOCOLS[0], mark=pytest.mark.full))
     def test_calls_end_within_a_second_of_the_timeout(self, protocol: Protocol) -> None:
         with slow_servers() as urls:
             for name, url in urls.items():

@@ -149,8 +149,8 @@ def test_stacks_are_proved_or_refused(names: list[str]) -> None:
 
 @pytest.mark.slow
 @given(st.one_of(stacks(), stacks("approve_tools"), stacks("guard_output"), stacks("approve_tools", "guard_output")))
-@settings(max_examples=examples(300), deadline=None)
-def test_300_stacks_are_proved_or_refused(names: list[str]) -> None:
+@settings(max_examples=examples(300, 80), deadline=None)
+def test_many_stacks_are_proved_or_refused(names: list[str]) -> None:
     check_stack(names)
 
 
@@ -175,8 +175,8 @@ def test_stacks_survive_pauses(names: list[str]) -> None:
 
 @pytest.mark.slow
 @given(stacks())
-@settings(max_examples=examples(300), deadline=None)
-def test_300_stacks_survive_pauses(names: list[str]) -> None:
+@settings(max_examples=examples(300, 80), deadline=None)
+def test_many_stacks_survive_pauses(names: list[str]) -> None:
     check_run(names)
 
 
@@ -202,6 +202,6 @@ def test_streamed_pieces_are_the_answer(names: list[str]) -> None:
 
 @pytest.mark.slow
 @given(st.one_of(stacks(), stacks("guard_output")))
-@settings(max_examples=examples(300), deadline=None)
-def test_streamed_pieces_of_300_stacks_are_the_answer(names: list[str]) -> None:
+@settings(max_examples=examples(300, 80), deadline=None)
+def test_streamed_pieces_of_many_stacks_are_the_answer(names: list[str]) -> None:
     check_stream(names)
