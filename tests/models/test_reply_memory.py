@@ -16,7 +16,7 @@ from tests.parameters import cases
 SECONDS, MEGABYTES = 6.0, 200.0
 
 # Seconds that a call may wait: for a stream that adds little to the reply, and otherwise more than it needs.
-SHORT, LONG = 5.0, 100.0
+SHORT, LONG = 2.0, 100.0
 
 
 def gigabyte() -> Iterator[bytes]:
