@@ -188,9 +188,8 @@ def test_invalid_trace_ends_with_its_error(tmp_path: Path, monkeypatch: pytest.M
     message = f"line 1 of {file} is not a record; pass the file that graphexec run --record wrote"
     with client_of(file) as client:
         page = client.get("/")
-        events = client.get("/events")
+        assert client.get("/events").text.rstrip() == f"event: end\r\ndata: {message}"
     assert (page.status_code, page.text) == (500, f"{message}\n")
-    assert events.text.rstrip() == f"event: end\r\ndata: {message}"
     # An error of the layout is one line, too.
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     recorder = recorder_of()

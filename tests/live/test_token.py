@@ -42,18 +42,12 @@ def open_client(port: int = 80, scheme: str = "http") -> TestClient:
     return TestClient(app, base_url=f"{scheme}://127.0.0.1:{port}", follow_redirects=False)
 
 
-def cookie_of(port: int) -> tuple[str, str]:
-    """Return the cookie that the server at a port sets for the token."""
-    with open_client(port) as client:
-        client.get("/", params={"token": TOKEN})
-        [(name, value)] = client.cookies.items()
-    return name, value
-
-
 def other_cookies() -> list[dict[str, str]]:
     """Return headers with cookies of another port, another token, another name, and no hash."""
-    name, value = cookie_of(80)
-    elsewhere, of_port = cookie_of(81)
+    with open_client(80) as one, open_client(81) as other:
+        for client in (one, other):
+            client.get("/", params={"token": TOKEN})
+        [(name, value)], [(elsewhere, of_port)] = one.cookies.items(), other.cookies.items()
     cookies = [(elsewhere, of_port), (name, of_port), (elsewhere, value), (name, ""), (name, TOKEN), (name, value[:-1])]
     return [{"Cookie": f"{key}={one}"} for key, one in cookies]
 

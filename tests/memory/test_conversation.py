@@ -18,21 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graphexec.memory as gm
 from graphexec import AgentExecutor, Snapshot, create_react_agent, create_tool_calling_agent, snapshot_of
 from graphexec.errors import InputError, ModelError
-from graphexec.memory import (
-    BufferMemory,
-    FileHistory,
-    History,
-    Memory,
-    MemoryHistory,
-    SQLiteHistory,
-    SummaryMemory,
-    TokenWindowMemory,
-    Turn,
-    WindowMemory,
-    estimated_tokens,
-)
+from graphexec.memory import BufferMemory, FileHistory, History, Memory, MemoryHistory, SQLiteHistory, Turn
 from graphexec.memory.conversation import TurnMemory
 from graphexec.messages import AssistantMessage, ChatRequest, UserMessage, images_of
 from graphexec.models import ScriptedModel
@@ -70,7 +59,7 @@ def test_buffer_loads_whole_conversation() -> None:
 @given(saved=st.lists(turns, max_size=6), most=st.integers(0, 8))
 def test_window_loads_exactly_the_last_turns(saved: list[Turn], most: int) -> None:
     history = MemoryHistory()
-    memory, messages = WindowMemory(most, history=history), WindowMemory(most, history=history, as_messages=True)
+    memory, messages = gm.WindowMemory(most, history=history), gm.WindowMemory(most, history=history, as_messages=True)
     save(memory, *saved)
     last = saved[max(0, len(saved) - most) :]
     assert memory.load({}) == {"chat_history": text(*last)}
@@ -80,16 +69,16 @@ def test_window_loads_exactly_the_last_turns(saved: list[Turn], most: int) -> No
 
 @given(saved=st.lists(turns, max_size=6), most=st.integers(0, 60), messages=st.booleans())
 def test_token_window_loads_the_last_fitting_turns(saved: list[Turn], most: int, messages: bool) -> None:
-    memory = TokenWindowMemory(most, as_messages=messages)
+    memory = gm.TokenWindowMemory(most, as_messages=messages)
     save(memory, *saved)
-    costs = [estimated_tokens(f"{text(each)}\n") for each in saved]
+    costs = [gm.estimated_tokens(f"{text(each)}\n") for each in saved]
     fitting = max(n for n in range(len(saved) + 1) if sum(costs[len(saved) - n :]) <= most)
     last = saved[len(saved) - fitting :]
     whole = BufferMemory(as_messages=messages)
     save(whole, *last)
     assert memory.load({}) == whole.load({})
     # A token per four characters.
-    assert math.ceil(len(text(*last)) / 4) == estimated_tokens(text(*last)) <= most
+    assert math.ceil(len(text(*last)) / 4) == gm.estimated_tokens(text(*last)) <= most
 
 
 def test_tokens_are_counted_as_one_says() -> None:
@@ -99,7 +88,7 @@ def test_tokens_are_counted_as_one_says() -> None:
         counted.append(saved)
         return len(saved.split())
 
-    memory = TokenWindowMemory(8, count=words)
+    memory = gm.TokenWindowMemory(8, count=words)
     save(memory, Turn("one", "two"), Turn("three", "four"), Turn("five", "six"))
     assert memory.load({})["chat_history"] == text(Turn("three", "four"), Turn("five", "six"))
     # From the last back to the first that does not fit.
@@ -131,7 +120,7 @@ def test_other_values_are_stored_as_json(value: object, stored: str) -> None:
 
 
 def test_invalid_keys_are_refused() -> None:
-    memory = WindowMemory(2, input_key="question")
+    memory = gm.WindowMemory(2, input_key="question")
     with pytest.raises(InputError, match="input_key is question, which is missing from the inputs; ") as raised:
         memory.save({"input": "a", "topic": "b"}, {"output": "c"})
     assert str(raised.value).startswith("WindowMemory's ")
@@ -147,9 +136,9 @@ def test_invalid_keys_are_refused() -> None:
 MODEL = ScriptedModel(["S"], repeat_last=True)
 MAKE: list[Callable[[], TurnMemory]] = [
     BufferMemory,
-    functools.partial(WindowMemory, 3),
-    functools.partial(TokenWindowMemory, 100),
-    functools.partial(SummaryMemory, MODEL),
+    functools.partial(gm.WindowMemory, 3),
+    functools.partial(gm.TokenWindowMemory, 100),
+    functools.partial(gm.SummaryMemory, MODEL),
 ]
 
 
@@ -160,7 +149,7 @@ def test_memories_share_only_a_common_history(make: Callable[[], TurnMemory]) ->
     assert one.load({})["chat_history"]
     assert (other.load({})["chat_history"], other.history.turns()) == ("", ())
     history = MemoryHistory()
-    whole, last = BufferMemory(history), WindowMemory(1, history=history)
+    whole, last = BufferMemory(history), gm.WindowMemory(1, history=history)
     save(whole, turn(1))
     save(last, turn(2))
     assert whole.load({})["chat_history"] == text(turn(1), turn(2))
@@ -199,7 +188,7 @@ def test_async_run_loads_the_same(saved: list[Turn], most: int, tmp_path_factory
     directory = tmp_path_factory.mktemp("both")
 
     async def both(history: History, other: History) -> None:
-        awaited, called = WindowMemory(most, history=history), WindowMemory(most, history=other)
+        awaited, called = gm.WindowMemory(most, history=history), gm.WindowMemory(most, history=other)
         for each in saved:
             await awaited.asave({"input": each.input}, {"output": each.output})
             save(called, each)
@@ -316,28 +305,28 @@ def test_text_memory_shows_labels() -> None:
 
 
 def test_token_window_counts_images() -> None:
-    memory = TokenWindowMemory(max_tokens=2_500, as_messages=True)
+    memory = gm.TokenWindowMemory(max_tokens=2_500, as_messages=True)
     for each in (Turn("a", "b", (CAT, DOG)), Turn("c", "d", (CAT,)), Turn("e", "f", (DOG,))):
         memory.history.add(each)
     assert [one.content for one in memory.load({})["chat_history"]] == ["c", "d", "e", "f"]
-    as_text = TokenWindowMemory(max_tokens=2_500, history=memory.history)
+    as_text = gm.TokenWindowMemory(max_tokens=2_500, history=memory.history)
     assert as_text.load({})["chat_history"].count("Human: ") == 3
-    memory = TokenWindowMemory(max_tokens=100, image_tokens=85, as_messages=True)
+    memory = gm.TokenWindowMemory(max_tokens=100, image_tokens=85, as_messages=True)
     memory.history.add(Turn("a", "b", (CAT,)))
     assert len(memory.load({})["chat_history"]) == 2
     with pytest.raises(InputError, match="image_tokens=-1"):
-        TokenWindowMemory(max_tokens=1, image_tokens=-1)
+        gm.TokenWindowMemory(max_tokens=1, image_tokens=-1)
 
 
 def test_summary_sees_images() -> None:
-    first, second = (SummaryMemory(ScriptedModel(["a summary"]), as_messages=True) for _ in range(2))
+    first, second = (gm.SummaryMemory(ScriptedModel(["a summary"]), as_messages=True) for _ in range(2))
     first.save({"input": "Who?", "images": CAT}, {"output": "It."})
     for each in first.summaries.turns():
         second.summaries.add(each)
     second.history.add(Turn("Who?", "It.", (DOG,)))
     assert second.load({})["chat_history"][0] == UserMessage("Who?", (DOG,))
     model = ScriptedModel(["A cat was seen."])
-    memory = SummaryMemory(model)
+    memory = gm.SummaryMemory(model)
     memory.save({"input": "Who?", "images": CAT}, {"output": "It."})
     assert "[image 1: image/png, 70 bytes]" in str(model.requests[0])
     assert "base64" not in str(model.requests[0])

@@ -77,7 +77,7 @@ def clients_of(transport: httpx.MockTransport) -> dict[str, Any]:
     return {"client": httpx.Client(transport=transport), "async_client": httpx.AsyncClient(transport=transport)}
 
 
-def sse(body: bytes | Iterable[bytes]) -> httpx.Response:
+def sse(body: bytes | Iterable[bytes] | AsyncIterator[bytes]) -> httpx.Response:
     return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
 
 

@@ -172,7 +172,7 @@ def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
     assert [ask(model).content for _ in range(3)] == ["one", "two", "two"]
 
 
-def test_damaged_entry_is_a_reported_miss() -> None:
+def test_damaged_entry_and_that_of_another_request_are_misses() -> None:
     class Damaged(MemoryCache):
         def get(self, key: str) -> str | None:
             entry = super().get(key)
@@ -185,8 +185,6 @@ def test_damaged_entry_is_a_reported_miss() -> None:
     assert isinstance(failed, models.CacheFailed)
     assert "its checksum is wrong" in str(failed)
 
-
-def test_entry_of_another_request_is_a_miss() -> None:
     class Mixed(MemoryCache):
         def get(self, key: str) -> str | None:
             return super().get(next(iter(keys), key))
@@ -330,12 +328,6 @@ def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.medium
-def test_unused_modules_are_not_loaded() -> None:
-    script = "import sys, graphexec.models.wrappers.caching, graphexec.models.wrappers.retries\n"
-    script += "print(*[name for name in ('sqlite3', 'httpx') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
-
-
 def test_instant_needs_instant_model_and_store(tmp_path: Path) -> None:
     made = [
         cached(ScriptedModel([])),

@@ -255,15 +255,13 @@ class TestForks:
         used.client.close()
         connections.close()
 
-    def test_passed_client_belongs_to_one_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_passed_client_belongs_to_one_process_and_locks_are_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with httpx.Client() as client:
             connections = Connections(client)
             assert connections.blocking_client().client is client
             monkeypatch.setattr(os, "getpid", lambda: -1)
             with pytest.raises(ModelConnectionError, match="used before this process was forked"):
                 connections.blocking_client()
-
-    def test_lock_is_free_after_a_fork(self) -> None:
         lock = ForkSafeLock()
         with lock:
             assert not lock.acquire(blocking=False)
@@ -359,6 +357,7 @@ class TestClientsOfTheUsers:
 
 @pytest.mark.medium
 def test_import_loads_neither_http_client_nor_llama() -> None:
-    heavy = {"httpx", "httpx_sse", "xllamacpp", "rich", "filelock", "platformdirs"}
-    program = f"import sys; from graphexec.models import *; print(sorted({heavy!r} & set(sys.modules)))"
+    heavy = {"sqlite3", "httpx", "httpx_sse", "xllamacpp", "rich", "filelock", "platformdirs"}
+    program = "import sys, graphexec.models.wrappers.caching\nfrom graphexec.models import *\n"
+    program += f"print(sorted({heavy!r} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout.strip() == b"[]"

@@ -89,11 +89,7 @@ def test_chunks_may_be_cut_anywhere(side: Side, recording: Recording, cuts: list
     ends = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     pieces = [stream[begin:end] for begin, end in pairwise(ends)]
     assert stream_blocking(side.model(sse(pieces))) == recording.reply
-    assert stream_async(side.model(async_sse(pieces))) == recording.reply
-
-
-def async_sse(pieces: list[bytes]) -> httpx.Response:
-    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=actors.asse(pieces))
+    assert stream_async(side.model(sse(actors.asse(pieces)))) == recording.reply
 
 
 @RECORDED
@@ -119,7 +115,7 @@ def test_overload_is_retried_before_the_first_piece(side: Side) -> None:
     model = side.model(sse(error_event), sse(events[0] + error_event), sse(stream), time=time)
     assert stream_blocking(model) == reply
     assert len(time.slept) == 2
-    assert stream_async(side.model(async_sse([error_event]), async_sse([stream]))) == reply
+    assert stream_async(side.model(sse(actors.asse([error_event])), sse(actors.asse([stream])))) == reply
     late = b"".join(events[:-3]) + error_event
     pieces = side.model(sse(late), sse(stream)).stream(HELLO)
     assert isinstance(next(pieces), ReplyDelta)

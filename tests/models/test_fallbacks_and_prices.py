@@ -12,7 +12,7 @@ from graphexec.errors import ContextOverflowError, InputError, ModelError, Model
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import FellBack, Price, ScriptedModel, priced, with_fallbacks
 from tests.models.actors import HELLO, FakeTime
-from tests.models.call_modes import Ask, Typewriter, all_modes, both_streams, record_reports
+from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, record_reports
 from tests.parameters import cases
 
 DOWN = ServerError("503: busy")
@@ -50,6 +50,12 @@ def test_other_errors_are_raised_at_once(ask: Ask) -> None:
     with pytest.raises(ServerError):
         ask(with_fallbacks(ScriptedModel([DOWN]), second, on=(ModelTimeoutError,)))
     assert second.requests == []
+    if ask in MODES[2:]:
+        # A stream falls back only before its first piece.
+        broken, unasked = Typewriter([("ha", DOWN)]), Typewriter(["unasked"])
+        with pytest.raises(ServerError):
+            ask(with_fallbacks(Typewriter([DOWN]), broken, unasked))
+        assert (broken.handed_out, unasked.timeouts) == ("ha", [])
 
 
 @all_modes
@@ -65,14 +71,6 @@ def test_models_share_the_timeout(ask: Ask) -> None:
         ask(with_fallbacks(late, unasked, clock=time.clock), timeout=10)
     assert (reports, unasked.requests) == ([], [])
     assert not hasattr(caught.value, "__notes__")
-
-
-@both_streams
-def test_stream_falls_back_only_before_first_piece(ask: Ask) -> None:
-    second, third = Typewriter([("ha", DOWN)]), Typewriter(["unasked"])
-    with pytest.raises(ServerError):
-        ask(with_fallbacks(Typewriter([DOWN]), second, third))
-    assert (second.handed_out, third.timeouts) == ("ha", [])
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=8))

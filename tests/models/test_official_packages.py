@@ -15,16 +15,8 @@ import httpx2
 import pydantic
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
+from graphexec import AgentExecutor, create_tool_calling_agent, messages
+from graphexec.messages import AssistantMessage, ChatRequest, ToolCall, ToolMessage, UserMessage
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
@@ -47,7 +39,7 @@ PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "requi
 SCHEMA = {**PARAMETERS, "additionalProperties": False}
 REQUEST = ChatRequest(
     [
-        SystemMessage("be brief"),
+        messages.SystemMessage("be brief"),
         UserMessage("1 + 1?"),
         AssistantMessage("Adding.", (ToolCall("c1", "add", '{"a": 1}'), ToolCall("c2", "add", '{"a": 2}'))),
         ToolMessage("c1", "1"),
@@ -55,7 +47,7 @@ REQUEST = ChatRequest(
         AssistantMessage("3"),
         UserMessage("and 1?"),
     ],
-    (ToolSpec("add", "Add.", PARAMETERS),),
+    (messages.ToolSpec("add", "Add.", PARAMETERS),),
     schema=SCHEMA,
     tool_choice="none",
 )
@@ -108,7 +100,7 @@ def test_anthropic_package_sends_the_same_request() -> None:
     results: list[claude_types.ToolResultBlockParam] = [
         {"type": "tool_result", "tool_use_id": f"c{number}", "content": str(number)} for number in (1, 2)
     ]
-    messages: list[claude_types.MessageParam] = [
+    conversation: list[claude_types.MessageParam] = [
         {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "Adding."}, *uses]},
         {"role": "user", "content": results},
@@ -121,7 +113,7 @@ def test_anthropic_package_sends_the_same_request() -> None:
         model="claude-9",
         max_tokens=9,
         system="be brief",
-        messages=messages,
+        messages=conversation,
         tools=[tool],
         tool_choice={"type": "none"},
         stop_sequences=["STOP"],

@@ -67,9 +67,12 @@ def test_reasoning_is_read_whole_and_streamed(protocol: Protocol, reply: str | m
 @all_protocols
 def test_reasoning_returns_before_the_results_of_its_calls(protocol: Protocol) -> None:
     server = PickyServer(protocol, [CALL, "done"], thoughts=THOUGHTS)
-    agent = create_tool_calling_agent(server.model(), [echo])
-    assert AgentExecutor(agent=agent, tools=[echo]).run("q").output == "done"
+    assert executor_of(server).run("q").output == "done"
     assert sent_back(server.bodies[1]) == EXPECTED[protocol]
+
+
+def executor_of(server: PickyServer) -> AgentExecutor:
+    return AgentExecutor(agent=create_tool_calling_agent(server.model(), [echo]), tools=[echo])
 
 
 def sent_back(body: dict[str, Any]) -> Any:
@@ -154,7 +157,7 @@ def test_refused_reasoning_is_not_sent_again() -> None:
 
 def test_reasoning_survives_snapshots_histories_and_caches() -> None:
     server = PickyServer("anthropic", [CALL], thoughts=THOUGHTS)
-    executor = AgentExecutor(agent=create_tool_calling_agent(server.model(), [echo]), tools=[echo])
+    executor = executor_of(server)
     with pytest.raises(IndexError) as raised:
         executor.run("q")
     state = snapshot_of(raised.value)
@@ -166,8 +169,7 @@ def test_reasoning_survives_snapshots_histories_and_caches() -> None:
     reply = PickyServer("anthropic", [CALL], thoughts=THOUGHTS).model().complete(HELLO)
     history = json.loads(json.dumps([dataclasses.asdict(message) for message in conversation(reply).messages]))
     server = PickyServer("anthropic", ["done"])
-    agent = create_tool_calling_agent(server.model(), [echo])
-    AgentExecutor(agent=agent, tools=[echo]).invoke({"input": "q", "chat_history": history})
+    executor_of(server).invoke({"input": "q", "chat_history": history})
     assert sent_back(server.bodies[0]) == EXPECTED["anthropic"]
     model = cached(PickyServer("chat", ["done"], thoughts=THOUGHTS).model(), MemoryCache(), name="a")
     first = model.complete(HELLO)
@@ -189,7 +191,7 @@ class TestChatServers:
         assert (texts_of(reply), data_of(reply)) == (["Hm."], {names[0]: "Hm."})
         assert stream_chat(*(dict.fromkeys(names, piece) for piece in ("H", "m.")), FOUR) == ("Hm.", reply)
 
-    def test_thinking_parts_are_separate_from_the_text(self) -> None:
+        # Parts of thinking are separate from the text.
         reply = read_chat(content=[THINKING, {"type": "text", "text": "4"}])
         assert (reply.content, texts_of(reply)) == ("4", ["Hm."])
         assert stream_chat({"content": [THINKING]}, FOUR) == ("Hm.", reply)

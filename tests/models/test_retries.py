@@ -175,16 +175,12 @@ def test_a_cancellation_is_never_retried() -> None:
     assert len(time.slept) == 1
 
 
-def streamed(pieces: Iterator[bytes]) -> httpx.Response:
-    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces)
-
-
 def broken_after(body: bytes) -> httpx.Response:
     def pieces() -> Iterator[bytes]:
         yield body
         raise httpx.RemoteProtocolError("peer closed connection")
 
-    return streamed(pieces())
+    return sse(pieces())
 
 
 def test_stream_is_retried_only_before_first_delta() -> None:
@@ -208,7 +204,7 @@ def test_stream_respects_its_timeout() -> None:
             time.now += 2
             yield event + b"\n\n"
 
-    slow = [lambda _: streamed(pieces())] * 2
+    slow = [lambda _: sse(pieces())] * 2
     with pytest.raises(errors.ModelTimeoutError, match="within 5 s"):
         stream_blocking(scripted_server(*slow, time=time), timeout=5)
     assert stream_blocking(scripted_server(*slow, time=time), timeout=50) == CHAT_REPLY

@@ -35,10 +35,6 @@ BOOK, CELSIUS = (SETS["everyday"][0].tasks[index] for index in (3, 6))
 (TWO_CALLS,) = (task for _, _, task in TASKS if task.question.startswith("Multiply 12 by 14"))
 
 
-def tools_of(task: Any) -> Any:
-    return next(group.tools for _, group, one in TASKS if one is task)
-
-
 def call(tool: str, **arguments: object) -> ToolCall:
     return ToolCall("c1", tool, json.dumps(arguments))
 
@@ -52,7 +48,7 @@ def switch(room: str, state: str) -> ToolCall:
 
 
 def executor_of(task: Any, *replies: ScriptedReply) -> AgentExecutor:
-    tools = tools_of(task)
+    tools = next(group.tools for _, group, one in TASKS if one is task)
     agent = create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), tools)
     return AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True, max_iterations=4)
 
@@ -91,14 +87,13 @@ def test_only_right_calls_and_right_answer_count(row: tuple[Any, tuple[ScriptedR
     assert run(task, *replies).right is right
 
 
-def test_outcome_names_repeated_calls_and_limits() -> None:
+def test_outcome_names_repeated_calls_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert not run(BOOK, calculate("352 -"), calculate("352 -"), "165").repeated
     outcome = run(BOOK, PAGES)
     assert (outcome.repeated, outcome.stopped) == (True, "iterations")
     assert str(outcome).endswith("[repeated] [stopped by iterations]")
 
-
-def test_too_long_prompt_counts_as_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    # A too long prompt counts as wrong.
     def overflow(tools: object) -> AgentExecutor:
         return executor_of(BOOK, ContextOverflowError("the prompt is too long"))
 
@@ -112,12 +107,17 @@ def test_numbers_are_read_in_common_spellings() -> None:
     assert found == (-3, 1250.5, 905, 348, 64, 27, 2, 1, 2, 3, 77)
 
 
-def test_sets_have_enough_tasks_with_few_tools() -> None:
+def test_sets_and_halves_have_enough_tasks_with_few_tools() -> None:
     counts = Counter(name for name, _, _ in TASKS)
     assert counts == {"three": 43, "six": 15, "one": 10, "everyday": 20}
     most = {name: {len(group.tools) for group in groups} for name, groups in SETS.items()}
     assert most == {"three": {3}, "six": {6}, "one": {1}, "everyday": {3}}
     assert len({task.question for _, _, task in TASKS}) == len(TASKS)
+    choose = SCORE["choose_tasks"]
+    development, held_out = choose("three", "development", None), choose("three", "held-out", None)
+    assert len(development) + len(held_out) == len(choose("three", "all", None))
+    assert not {task.question for _, task in development} & {task.question for _, task in held_out}
+    assert choose("three", "held-out", 2) == held_out[:2]
 
 
 def test_expected_calls_return_the_expected_answer() -> None:
@@ -129,14 +129,11 @@ def test_expected_calls_return_the_expected_answer() -> None:
         assert all(SCORE["is_answered"](task, str(one)) for one in returned), task.question
 
 
-def test_everyday_questions_contain_no_answers_or_example_numbers() -> None:
+def test_no_question_contains_an_answer_or_a_value_of_an_example() -> None:
     known = {number for example in EVERYDAY_EXAMPLES for number in SCORE["numbers_in"](example.question)}
     for task in SETS["everyday"][0].tasks:
         assert not SCORE["is_answered"](task, task.question)
         assert not known & {*SCORE["numbers_in"](task.question)}
-
-
-def test_no_question_contains_a_value_of_an_example() -> None:
     for group in (group for name in ("three", "six", "one") for group in SETS[name]):
         calls = [call for example in synthesised_examples(group.tools) for call in example.calls]
         values = {str(value) for name, arguments, _ in calls for value in free_arguments(group.tools, name, arguments)}
@@ -148,14 +145,6 @@ def free_arguments(tools: Sequence[AnyTool], name: str, arguments: Mapping[str, 
     """Return the arguments that are neither chosen among listed values nor bounded, as an hour is."""
     (properties,) = (tool.parameters["properties"] for tool in tools if tool.name == name)
     return [value for argument, value in arguments.items() if not {"enum", "maximum"} & properties[argument].keys()]
-
-
-def test_halves_share_no_task() -> None:
-    choose = SCORE["choose_tasks"]
-    development, held_out = choose("three", "development", None), choose("three", "held-out", None)
-    assert len(development) + len(held_out) == len(choose("three", "all", None))
-    assert not {task.question for _, task in development} & {task.question for _, task in held_out}
-    assert choose("three", "held-out", 2) == held_out[:2]
 
 
 @pytest.mark.local_model

@@ -132,8 +132,7 @@ class TestSecret:
         assert secret.get_secret_value() == KEY
         with nothing_leaks() as search:
             search.in_object(secret, "secret")
-
-    def test_secrets_are_compared_by_their_strings(self) -> None:
+        # They are compared by their strings.
         assert Secret(KEY) == Secret(KEY) != Secret("another")
         assert hash(Secret(KEY)) == hash(Secret(KEY)) != hash(KEY)
         assert Secret(KEY) != KEY

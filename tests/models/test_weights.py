@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import signal
@@ -112,22 +111,19 @@ def test_pulled_weights_are_cached(index: Path, cache: Path, monkeypatch: pytest
     assert pull("toy") == path
 
 
-def test_missing_pip_error_has_a_remedy(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "pip")
-    check_failed_pull("uv pip install pip")
-
-
-def test_pip_error_is_quoted(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_pip_and_of_the_cache_have_remedies(
+    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.write_text("a file where the folder should be")
+    check_failed_pull("cannot be written to", "set GRAPHEXEC_CACHE to a writable folder")
+    cache.unlink()
     fake = index / "python"
     fake.write_text("#!/bin/sh\necho 'ERROR: Could not install: [Errno 28] No space left on device' >&2\nexit 1\n")
     fake.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(fake))
     check_failed_pull("cannot be fetched", "No space left on device); ", "has free space")
-
-
-def test_unwritable_cache_is_an_error(index: Path, cache: Path) -> None:
-    cache.write_text("a file where the folder should be")
-    check_failed_pull("cannot be written to", "set GRAPHEXEC_CACHE to a writable folder")
+    hide(monkeypatch, "pip")
+    check_failed_pull("uv pip install pip")
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
@@ -404,22 +400,16 @@ class TestTemplatesWithoutTools:
             monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", lambda _: process)
             yield loopback
 
-    @pytest.fixture
-    def model(self, tmp_path: Path) -> Iterator[LocalModel]:
-        with LocalModel(user_file(tmp_path)) as local:
-            yield local
-
-    def test_request_with_unsupported_tools_is_rejected(self, server: LoopbackServer, model: LocalModel) -> None:
+    def test_template_is_checked_once(self, server: LoopbackServer, tmp_path: Path) -> None:
         server.add_acts(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)
-        assert model.complete(HELLO) == CHAT_REPLY
-        with pytest.raises(BadRequestError, match="chat template of mine does not support tools"):
-            model.complete(WITH_TOOLS)
-        assert model.complete(HELLO) == CHAT_REPLY
-
-    def test_template_is_checked_once(self, server: LoopbackServer, model: LocalModel) -> None:
-        prompt = {"prompt": "You have the tool graphexecprobe. Hello"}
-        server.add_acts(send(response(json.dumps(prompt).encode())), GOOD, GOOD)
-        assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
+        with LocalModel(user_file(tmp_path)) as model:
+            assert model.complete(HELLO) == CHAT_REPLY
+            with pytest.raises(BadRequestError, match="chat template of mine does not support tools"):
+                model.complete(WITH_TOOLS)
+            assert model.complete(HELLO) == CHAT_REPLY
+        server.add_acts(send(response(b'{"prompt": "You have the tool graphexecprobe. Hello"}')), GOOD, GOOD)
+        with LocalModel(user_file(tmp_path)) as model:
+            assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
 
     @pytest.mark.medium
     @cases(
