@@ -48,7 +48,7 @@ def test_navigation_names_every_page() -> None:
 
 
 @pytest.mark.slow
-def test_generated_pages_are_up_to_date() -> None:
+def test_generated_pages_and_package_diagram_are_up_to_date() -> None:
     generated: dict[Path, str] = script("generate_reference.py")["pages"]()
     if not importlib.metadata.version("typer").startswith("0.29."):
         # Other versions of typer format the help in other ways.
@@ -56,10 +56,6 @@ def test_generated_pages_are_up_to_date() -> None:
     committed = {path: path.read_text(encoding="utf-8") for path in generated if path.exists()}
     assert committed == generated, "run: python docs/generate_reference.py"
     assert {path for path in generated if path.parent.name == "api"} == set((DOCS / "reference" / "api").iterdir())
-
-
-@pytest.mark.slow
-def test_package_diagram_is_up_to_date() -> None:
     drawn = script("package_diagram.py")
     assert drawn["PICTURE"].read_text(encoding="utf-8") == drawn["picture"](), "run: python docs/package_diagram.py"
 

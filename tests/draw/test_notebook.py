@@ -259,14 +259,11 @@ def test_page_in_a_cell_shows_the_steps(cell: Page, frame: Frame) -> None:
 
 
 @pytest.mark.full
-@cases("access", ["parent.document", "localStorage", "document.cookie"])
-def test_page_in_a_cell_has_no_access_to_the_notebook(frame: Frame, access: str) -> None:
+def test_page_in_a_cell_has_no_access_to_the_notebook(cell: Page, frame: Frame) -> None:
     assert frame.evaluate("origin") == "null"
-    assert frame.evaluate(f"(() => {{ try {{ {access}; return false }} catch {{ return true }} }})()")
-
-
-@pytest.mark.full
-def test_page_in_a_cell_copies_and_changes_its_colours(cell: Page, frame: Frame) -> None:
+    for access in ("parent.document", "localStorage", "document.cookie"):
+        assert frame.evaluate(f"(() => {{ try {{ {access}; return false }} catch {{ return true }} }})()")
+    # It copies, and changes its colours.
     frame.get_by_role("button", name="copy records").click()
     frame.get_by_role("button", name="copied", exact=True).wait_for()
     before = frame.locator("html").get_attribute("data-theme")
