@@ -343,10 +343,7 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
     ("executor", "order"),
     [
         # The same action twice in one turn, and again in the next one.
-        (
-            make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]),
-            [*TOGETHER, "actions", "steps"],
-        ),
+        (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
         (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
         (after_steps(forget, spell), ["actions", "steps"] * 4),
         (make_executor([A, B], answer()).replace(rename(one_by_one, "dispatch_tools")), TOGETHER),

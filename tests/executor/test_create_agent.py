@@ -184,7 +184,6 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"colour": "red"}, "create_agent has no option colour; the options are system_prompt, kind, output_type, "),
     ({"agent": 3}, "create_agent has no option agent; "),
     ({"functions": []}, "create_agent has no option functions; write tools, the second argument"),
-    ({"llm": 3}, "create_agent has no option llm; write model, the first argument"),
     ({"max_turns": 3, "knid": "react"}, "max_turns; write max_iterations=...; .* no option knid; did you mean kind?"),
     ({"colour": 3, "size": 4}, "create_agent has no option colour or size; the options are system_prompt, kind, "),
     ({"kind": "tool-calling"}, "kind is 'tool-calling'; did you mean tool_calling?"),

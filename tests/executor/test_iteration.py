@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, StoppedResponse, edges, errors, kernel, node, on
+from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, edges, errors, kernel, node, on
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready, Stepwise, check_return_direct, plan
 from graphexec.kernel.effects import CallContext
@@ -71,7 +71,13 @@ both = cases("how", ["sync", "async"])
 @both
 def test_each_turn_yields_its_steps(how: str) -> None:
     turns = make_counter().iter("tea")
-    assert iterate(turns, how) == [["0"], ["1"], ["2"]]
+    spent: list[tuple[int, float]] = []
+
+    def note(number: int, run: Run) -> None:
+        spent.append((turns.spent.iterations, turns.spent["tool_calls"]))
+
+    assert iterate(turns, how, note) == [["0"], ["1"], ["2"]]
+    assert spent == [(1, 1), (2, 2), (3, 3)]
     assert turns.result.output == "3 steps of tea"
     assert [step.observation for step in turns.run.steps] == ["0", "1", "2"]
     assert turns.spent == turns.result.spent
@@ -111,18 +117,6 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
 
 
 @both
-def test_usage_is_known_between_turns(how: str) -> None:
-    turns = make_counter().iter("q")
-    spent: list[tuple[int, float]] = []
-
-    def note(number: int, run: Run) -> None:
-        spent.append((turns.spent.iterations, turns.spent["tool_calls"]))
-
-    iterate(turns, how, note)
-    assert spent == [(1, 1), (2, 2), (3, 3)]
-
-
-@both
 def test_changing_a_run_keeps_its_usage(how: str) -> None:
     turns = make_counter().iter("tea")
 
@@ -138,25 +132,37 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
 
 
 @both
-def test_steps_may_be_removed(how: str) -> None:
-    turns = make_counter(2).iter("tea")
-    seen = iterate(turns, how, lambda number, run: Run(run.inputs, Steps()) if number < 3 else None)
-    assert seen == [["0"], ["0"], ["0"], ["1"]]
-    assert turns.result.spent.iterations == 5
-
-
-@both
-def test_limits_stop_endless_changes(how: str) -> None:
-    turns = make_counter(max_iterations=4).iter("tea")
-    seen = iterate(turns, how, lambda number, run: Run(run.inputs, Steps()) if number < 4 else None)
-    assert len(seen) == 4
-    assert isinstance(turns.result.ending, StoppedResponse)
-    assert turns.result.spent.iterations == 4
+@cases(
+    ("executor", "removals", "yielded", "reason", "iterations"),
+    [
+        (make_counter(2), 2, ["0", "0", "0", "1"], "finished", 5),
+        # Limits stop endless changes.
+        (make_counter(max_iterations=4), 3, ["0", "0", "0", "0"], "iterations", 4),
+    ],
+)
+def test_steps_may_be_removed(
+    how: str, executor: AgentExecutor, removals: int, yielded: list[str], reason: str, iterations: int
+) -> None:
+    turns = executor.iter("tea")
+    seen = iterate(turns, how, lambda number, run: Run(run.inputs, Steps()) if number <= removals else None)
+    assert seen == [[text] for text in yielded]
+    assert (turns.result.reason, turns.result.spent.iterations) == (reason, iterations)
 
 
 @both
 def test_setting_the_same_run_changes_nothing(how: str) -> None:
     assert iterate(make_counter().iter("tea"), how, lambda number, run: run) == [["0"], ["1"], ["2"]]
+
+
+@both
+def test_changed_iteration_has_one_end(how: str) -> None:
+    events: list[Any] = []
+    turns = make_counter(1, observers=[events.append]).iter("q")
+    iterate(turns, how, lambda number, run: Run(run.inputs, Steps(run.steps)))
+    kinds = [type(event) for event in events]
+    assert kinds.count(kernel.Entered) > kinds.count(kernel.Moved)
+    assert kinds[-1] is kernel.Done
+    assert kernel.Failed not in kinds
 
 
 @both

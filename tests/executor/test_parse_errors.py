@@ -187,10 +187,7 @@ BOTH = cases("agent", [make_generator_agent, make_async_generator_agent])
 
 
 @BOTH
-@cases(
-    "chunks",
-    [[[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)]],
-)
+@cases("chunks", [[[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)]])
 def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any) -> None:
     result = run_agent(agent(*chunks))
     assert observations(result) == ["a", "b", "c"]

@@ -153,7 +153,7 @@ REPLIES = st.lists(st.builds(ModelReply, TEXTS, CALLS), max_size=4)
 
 @given(
     replies=REPLIES,
-    last=TEXTS.filter(lambda text: whole_answer(tool_calling, text) is not None),
+    last=TEXTS.filter(lambda text: whole_answer(gx.create_tool_calling_agent, text) is not None),
     cuts=st.lists(st.integers(0, 500)),
 )
 def test_pieces_after_the_last_discard_are_the_answer(replies: list[ModelReply], last: str, cuts: list[int]) -> None:

@@ -49,10 +49,6 @@ def add_review(executor: gx.AgentExecutor, rows: Any = REVIEWED) -> gx.AgentExec
     return executor.splice(rows, after=ANSWERS, on=gx.AgentFinish)
 
 
-def answering(**options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=scripted(answer("done")), tools=[], **options)
-
-
 def test_loop_within_the_executors_limits_is_accepted() -> None:
     assert add_review(make_reviewer(max_model_calls=10)).verify().proved
     done = run_executor(lambda: add_review(make_reviewer(max_model_calls=10)))
@@ -115,7 +111,7 @@ def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
     """`END` in the rows then means the node that saves the memory."""
     memory = BufferMemory()
     rows = gx.edges(proofread, TO_END | gx.on(gx.StoppedResponse, gx.END))
-    executor = answering(memory=memory).splice(
+    executor = executor_of(answer(), memory=memory).splice(
         rows, after=[*ANSWERS, ex.stopped_response], on=[gx.AgentFinish, gx.StoppedResponse]
     )
     assert {str(edge) for edge in executor.graph.edges if edge.source == "proofread"} == {
@@ -133,7 +129,7 @@ def test_a_replacement_is_narrowed() -> None:
     def read(replied: ex.Replied) -> Acted | gx.AgentFinish:
         return gx.AgentFinish({"output": "read"})
 
-    plain = answering(handle_parsing_errors=True)
+    plain = executor_of(answer(), handle_parsing_errors=True)
     with pytest.raises(GraphError, match="parse never returns Ready; remove"):
         plain.replace(kernel.rename(read, "parse"))
     assert plain.replace(kernel.rename(read, "parse"), narrowed=True).run("q").output == "read"
@@ -145,7 +141,7 @@ def test_replacement_is_proved_within_the_limits() -> None:
     def guess(ready: Ready) -> ex.Replied:
         raise AssertionError("nothing calls this")
 
-    guessing = answering(max_iterations=None, max_model_calls=3)
+    guessing = executor_of(answer(), max_iterations=None, max_model_calls=3)
     with pytest.raises(gx.UnprovedError, match="Set max_iterations"):
         guessing.replace(kernel.rename(guess, "plan"))
 
@@ -164,13 +160,13 @@ def test_an_edge_is_dropped() -> None:
 
 
 def test_nodes_behind_a_dropped_edge_go_with_it() -> None:
-    executor = answering().drop_edge(after=parse, on=Acted)
+    executor = executor_of(answer()).drop_edge(after=parse, on=Acted)
     assert list(executor.graph.nodes) == ["plan", "parse", "stopped_response"]
     assert executor.run("q").output == "done"
 
 
 def test_graph_that_can_only_stop_has_a_warning() -> None:
-    plain = answering().drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
+    plain = executor_of(answer()).drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
     verdict = plain.drop_edge(after=parse, on=gx.AgentFinish).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
