@@ -327,21 +327,16 @@ def test_drawing_is_deterministic_across_processes() -> None:
 
 
 @pytest.mark.medium
-def test_png_has_twice_the_svg_size() -> None:
+def test_png_has_twice_the_svg_size_and_text_without_system_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     drawing = svg(picture_of(AGENT_EXECUTOR))
     root = ET.fromstring(drawing)
     image = png(drawing)
     assert image.startswith(b"\x89PNG\r\n\x1a\n")
     size = [2 * float(root.attrib[side]) for side in ("width", "height")]
     assert list(struct.unpack(">II", image[16:24])) == pytest.approx(size, abs=1)
-
-
-@pytest.mark.medium
-@cases("kind", ["title", "faint", "label"])
-def test_png_has_text_without_system_fonts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resvg_py = pytest.importorskip("resvg_py", reason="resvg is missing: pip install resvg-py")
     monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True))
-    drawing = svg(picture_of(AGENT_EXECUTOR))
-    words = rf'<text [^>]*class="{kind}".*?</text>'
-    assert re.search(words, drawing)
-    assert png(re.sub(words, "", drawing)) != png(drawing)
+    for kind in ("title", "faint", "label"):
+        words = rf'<text [^>]*class="{kind}".*?</text>'
+        assert re.search(words, drawing)
+        assert png(re.sub(words, "", drawing)) != png(drawing)
