@@ -349,13 +349,11 @@ def test_database_has_a_table_of_images(tmp_path: Path) -> None:
         assert database.execute("SELECT count(*) FROM graphexec_images").fetchone() == (1,)
 
 
-def test_invalid_images_are_refused(tmp_path: Path) -> None:
+@cases("images", ['["photo.png"]', "[3]", [CAT], CAT, ("x",)])
+def test_invalid_images_are_refused(images: Any, tmp_path: Path) -> None:
     path = tmp_path / "turns.jsonl"
-    for images in ('["photo.png"]', "[3]"):
-        path.write_text(f'{{"input": "a", "output": "b", "images": {images}}}\n')
-        with pytest.raises(InputError, match=r"turns.jsonl, line 1, is not a turn: the image URL"):
-            FileHistory(path).turns()
-    wrong: list[Any] = [[CAT], CAT, ("x",)]
-    for given_images in wrong:
-        with pytest.raises(InputError, match=r"Turn's images are .*; pass a tuple of Image"):
-            Turn("a", "b", given_images)
+    path.write_text(f'{{"input": "a", "output": "b", "images": {images}}}\n')
+    in_a_file = isinstance(images, str)
+    fact = "line 1, is not a turn: the image URL" if in_a_file else r"Turn's images are .*; pass a tuple of Image"
+    with pytest.raises(InputError, match=fact):
+        FileHistory(path).turns() if in_a_file else Turn("a", "b", images)

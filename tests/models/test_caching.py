@@ -308,11 +308,11 @@ def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> No
     )
 
 
-def test_invalid_file_is_rejected(tmp_path: Path) -> None:
+@cases("name", ["c", "missing/c", ""])
+def test_invalid_file_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / "c").write_bytes(NO_DATABASE)
-    for name in ("c", "missing/c", ""):
-        with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):
-            SQLiteCache(tmp_path / name)
+    with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):
+        SQLiteCache(tmp_path / name)
     with pytest.raises(InputError, match=r"use MemoryCache\(\)"):
         SQLiteCache(":memory:")
 

@@ -75,12 +75,12 @@ def test_errors_name_neither_parameters_nor_options() -> None:
         assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
 
 
-@given(st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8), st.text(), st.text())
-def test_only_a_long_key_is_hidden(key: str, before: str, after: str) -> None:
+@cases("short", ["k", "now", "sk-1234"])
+@given(key=st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8), before=st.text(), after=st.text())
+def test_only_a_long_key_is_hidden(short: str, key: str, before: str, after: str) -> None:
     assert key not in Endpoint("gpt-9", "https://api.example/v1", Secret(key)).quote(before + key + after)
-    for short in ("k", "now", "sk-1234"):
-        words = f"Name or service not known, {short}"
-        assert Endpoint("gpt-9", "https://api.example/v1", Secret(short)).quote(words) == words
+    words = f"Name or service not known, {short}"
+    assert Endpoint("gpt-9", "https://api.example/v1", Secret(short)).quote(words) == words
 
 
 @cases(
@@ -225,12 +225,14 @@ class TestKeys:
             self.ask(url, None)
         assert "key" not in str(caught.value)
 
-    def test_key_is_needed_elsewhere_and_may_be_in_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for url in ("127.0.0.1:80/v1", "localhost/v1", "[::1]:1/v1", "0.0.0.0", "127.9.9.9"):
-            assert self.ask(f"http://{url}", None) is None
-        monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment\n")
-        sent = [self.ask("http://elsewhere/v1", key) for key in ("", None, "mine")]
-        assert sent == [None, "Bearer from-the-environment", "Bearer mine"]
+    @cases("url", ["127.0.0.1:80/v1", "localhost/v1", "[::1]:1/v1", "0.0.0.0", "127.9.9.9"])
+    def test_local_server_needs_no_key(self, url: str) -> None:
+        assert self.ask(f"http://{url}", None) is None
+
+    @cases(("key", "sent"), [("", None), (None, "Bearer of-the-environment"), ("mine", "Bearer mine")])
+    def test_environment_provides_a_key(self, monkeypatch: pytest.MonkeyPatch, key: str | None, sent: str) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "of-the-environment\n")
+        assert self.ask("http://elsewhere/v1", key) == sent
 
     def test_repr_and_errors_contain_no_secret(self) -> None:
         url = "http://me:password@127.0.0.1:1/v1"

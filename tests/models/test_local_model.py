@@ -20,7 +20,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest,
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, Secret, pull
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
-from tests.models.call_modes import MODES, call_blocking, stream_blocking
+from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
 from tests.models.pictures import CAT
 from tests.parameters import cases, some
 
@@ -180,18 +180,18 @@ def test_model_works_on_several_event_loops(model: LocalModel) -> None:
 
 
 @pytest.mark.full
-def test_token_limits_bound_replies_and_prompts(make: Make) -> None:
+@cases("ask", [call_blocking, stream_blocking])
+def test_token_limits_bound_replies_and_prompts(make: Make, ask: Ask) -> None:
     with make(max_tokens=3) as tiny:
         reply = tiny.complete(STORY)
         assert reply.usage.completion_tokens == 3
         # llama.cpp calls a response completed.
         assert reply.finish_reason == ("stop" if isinstance(tiny, OpenAIResponses) else "length")
-        for ask in (call_blocking, stream_blocking):
-            with pytest.raises(errors.ContextOverflowError) as caught:
-                ask(tiny, ChatRequest([UserMessage("hi " * 1000)]))
-            assert caught.value.prompt_tokens is not None
-            assert caught.value.prompt_tokens > 1000
-            assert caught.value.context_tokens == 512
+        with pytest.raises(errors.ContextOverflowError) as caught:
+            ask(tiny, ChatRequest([UserMessage("hi " * 1000)]))
+        assert caught.value.prompt_tokens is not None
+        assert caught.value.prompt_tokens > 1000
+        assert caught.value.context_tokens == 512
 
 
 @pytest.mark.full
@@ -251,13 +251,15 @@ def test_text_ends_before_a_stop_string_which_is_not_blank_for_anthropic(make: M
             assert "\n" not in model.complete(request).content
 
 
+LOOK = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
+LOOKED: list[messages.Message] = [UserMessage("Which?"), LOOK, messages.ToolMessage("c1", "See:", (CAT,))]
+
+
 @pytest.mark.full
-def test_server_finds_images_and_refuses_them(make: Make) -> None:
-    look = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
-    looked = [UserMessage("Which?"), look, messages.ToolMessage("c1", "See:", (CAT,))]
-    for shown in ([UserMessage("Which?", (CAT,))], looked):
-        with make() as model, pytest.raises(errors.BadRequestError, match=r"image input is not .*use a model that"):
-            model.complete(ChatRequest(shown))
+@cases("shown", [[UserMessage("Which?", (CAT,))], LOOKED])
+def test_server_finds_images_and_refuses_them(make: Make, shown: list[messages.Message]) -> None:
+    with make() as model, pytest.raises(errors.BadRequestError, match=r"image input is not .*use a model that"):
+        model.complete(ChatRequest(shown))
 
 
 @pytest.mark.full

@@ -98,8 +98,11 @@ def test_only_a_function_of_a_request_is_accepted(function: Any, fact: str, end:
     with pytest.raises(InputError, match=fact) as caught:
         FunctionModel(function)
     assert str(caught.value).endswith(end)
-    for fitting in (with_default, lambda *requests: "", partial(with_default, times=1), print, max):
-        assert repr(FunctionModel(fitting)).startswith("FunctionModel(")
+
+
+@cases("function", [with_default, lambda *requests: "", partial(with_default, times=1), print, max])
+def test_function_that_takes_a_request_is_accepted(function: Any) -> None:
+    assert repr(FunctionModel(function)).startswith("FunctionModel(")
 
 
 CALL = ToolCall("c1", "add", "{}")
