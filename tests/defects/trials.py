@@ -91,11 +91,14 @@ class _Collector:
     def __init__(self) -> None:
         self.broken: dict[str, str] = {}
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             name = report.nodeid.split("::")[-1].split("[")[0]
             self.broken[name] = crash.message if crash is not None else str(report.longrepr)
+
+    # A module may prove or run a machine while it is imported.
+    pytest_collectreport = pytest_runtest_logreport
 
 
 class _ChangedLoader(SourceFileLoader):
