@@ -13,8 +13,6 @@
 raise the same exception, and `run_script` raises it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import itertools

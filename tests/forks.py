@@ -1,7 +1,5 @@
 """Processes that are forked from a warm one, which has imported other packages, but nothing of this one."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import multiprocessing

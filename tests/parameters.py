@@ -1,7 +1,5 @@
 """The parameters of tests: tables whose cases are one test, and values that the usual tests leave out."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

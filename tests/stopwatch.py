@@ -1,7 +1,5 @@
 """Real seconds on a machine that may be busy: what takes time is measured together with how late the machine is."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

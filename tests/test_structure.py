@@ -1,7 +1,5 @@
 """The structure of the package: its packages, their layers, and its public names."""
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from collections import Counter

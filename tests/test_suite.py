@@ -1,7 +1,5 @@
 """Tests of the test suite: equal test ids in every process, and a timeout for every test."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Invalid options, of whatever takes options, raise an error of one line with the option, the value and the remedy."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

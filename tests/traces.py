@@ -1,7 +1,5 @@
 """The records in the text of a trace."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from graphexec.draw.runs.compact import RecordDecoder

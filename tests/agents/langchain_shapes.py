@@ -1,7 +1,5 @@
 """Stand-ins for LangChain's classes: pydantic models, dataclasses and runnables with the same attributes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Runs that are recorded with every driver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Strategies for replies of a model: names of tools, inputs, and text with the pieces that parsers look for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

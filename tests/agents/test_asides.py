@@ -1,7 +1,5 @@
 """A run's aside changes what the model is shown, and never the record."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Sequence

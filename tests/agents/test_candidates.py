@@ -1,7 +1,5 @@
 """The values of a question among which a model chooses that copied an argument of an example."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The values of worked examples: those that a model can only choose are no dummies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from graphexec import tool

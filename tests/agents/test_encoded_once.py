@@ -1,7 +1,5 @@
 """Bodies whose turns are encoded once are equal to those that are encoded anew."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

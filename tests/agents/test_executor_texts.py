@@ -1,7 +1,5 @@
 """The exact texts of an executor: errors, its `repr`, and observations for the model."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable

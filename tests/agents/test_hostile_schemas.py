@@ -1,7 +1,5 @@
 """Values for schemas of other programs: the work is limited, and so is what stands in a prompt."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

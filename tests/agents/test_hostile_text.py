@@ -1,7 +1,5 @@
 """Every parser turns any text into a decision or a `ParseError` in linear time."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Images in the inputs of a run and in the results of tools, for every agent."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import dataclasses

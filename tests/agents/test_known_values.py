@@ -1,7 +1,5 @@
 """Values are found in texts in other spellings; where a text cannot be read, they may be known."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from typing import Any

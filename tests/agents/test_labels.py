@@ -1,7 +1,5 @@
 """Labels in the ways in which models write them, and text that only looks like a label."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -1,7 +1,5 @@
 """The parsers of LangChain's agents: what they read, what they refuse, and text that a model has invented."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The prompts of LangChain's agents: their variables, the requests of a run, and the tools that they take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every reader gets one decision from a reply in all ways in which models write it, and refuses unclear replies."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -1,7 +1,5 @@
 """Prompts: variables are validated when the agent is made, and values are never parsed as templates."""
 
-from __future__ import annotations
-
 import pytest
 
 from graphexec import Agent, AgentExecutor, create_react_agent, create_structured_agent, create_tool_calling_agent

@@ -1,7 +1,5 @@
 """The ReAct agent: its parser, its scratchpad, its prompt."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from typing import Literal

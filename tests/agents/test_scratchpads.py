@@ -1,7 +1,5 @@
 """The text of a run is extended with each step, and is that of the same steps alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The structured agent: its schema, and its parsing of the replies."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any

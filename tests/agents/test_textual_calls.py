@@ -1,7 +1,5 @@
 """Tool calls that a model writes as text: read as calls, refused, or left as the answer."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The tool-calling agent: several calls at once, and the messages of the conversation."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

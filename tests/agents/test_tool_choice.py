@@ -1,7 +1,5 @@
 """A structured agent can require a call of a tool before its answer; for the smallest models the question decides."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

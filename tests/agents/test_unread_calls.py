@@ -1,7 +1,5 @@
 """Calls of known tools that the tool-calling agent does not read: they are refused, and what resembles them is not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

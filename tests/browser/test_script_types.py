@@ -1,7 +1,5 @@
 """The types of the pages' scripts, which TypeScript checks by their annotations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from subprocess import CompletedProcess
 

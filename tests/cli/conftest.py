@@ -1,7 +1,5 @@
 """The environment of commands, a folder with machines, and weights that cannot be downloaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

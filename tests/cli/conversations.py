@@ -1,7 +1,5 @@
 """A local server with a minimal Chat Completions API and scripted replies."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Generator, Mapping, Sequence

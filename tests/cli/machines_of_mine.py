@@ -1,7 +1,5 @@
 """A folder with a user's machines: proved and unproved ones, and modules that cannot be imported."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line for tests: in this process, or as a subprocess."""
 
-from __future__ import annotations
-
 import io
 import os
 import queue

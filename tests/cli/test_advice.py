@@ -1,7 +1,5 @@
 """The advice in errors of the command line: options that exist, and nothing that only Python has."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The command `chat`: turns with memory, streaming, slash commands, and input from a pipe."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The command `chat` on a real terminal: prompts, line editing, Ctrl-C and Ctrl-D."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -1,7 +1,5 @@
 """`graphexec check`: verdicts in every format."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

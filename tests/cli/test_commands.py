@@ -1,7 +1,5 @@
 """The other commands, the pieces that are listed, the help, which is enough for a day of work, and lazy imports."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

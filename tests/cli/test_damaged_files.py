@@ -1,7 +1,5 @@
 """Damaged snapshots, traces, certificates, caches and histories raise errors of graphexec, and no others."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gzip

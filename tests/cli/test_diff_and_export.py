@@ -1,7 +1,5 @@
 """`graphexec diff` and `graphexec export`: the differences of two machines, and a machine for SPIN and TLC."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`graphexec draw`: every format, to the screen and to files, with its proof and with runs over it."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Every command and every format in locales that cannot encode the text: nothing fails, and nothing is lost."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

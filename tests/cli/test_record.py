@@ -1,7 +1,5 @@
 """`graphexec run --record` and `--json` write exactly the documented fields, and `graphexec audit` reads them."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

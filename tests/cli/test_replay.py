@@ -1,7 +1,5 @@
 """`graphexec replay`: a run that goes on from a step of a trace."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """`graphexec run`: the trace, the answer, the records and the exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`graphexec run`: agents, memory, cache, images, stopped runs, and the settings and the model of an agent."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

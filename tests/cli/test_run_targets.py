@@ -1,7 +1,5 @@
 """`graphexec run TARGET QUESTION`: executors and tools of the user, and questions from standard input."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

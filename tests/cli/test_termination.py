@@ -1,7 +1,5 @@
 """SIGTERM and SIGHUP leave a result record, whatever blocks; a file is recorded to by one run; records are private."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

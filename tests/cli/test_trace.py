@@ -1,7 +1,5 @@
 """The trace on a terminal, with its display of pending calls, whose clocks tick until they have returned."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from typing import Any

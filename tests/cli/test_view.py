@@ -1,7 +1,5 @@
 """`graphexec view`: a run as a page and as text, and errors of invalid traces."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """A run of a scripted model, as `graphexec run --record` writes it."""
 
-from __future__ import annotations
-
 from graphexec import AgentExecutor, create_structured_agent, tool
 from graphexec.draw import Recorder
 from graphexec.models import ScriptedModel

@@ -4,8 +4,6 @@
 that take tests away, in about a quarter of an hour on two processors.
 """
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 

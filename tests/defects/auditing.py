@@ -1,7 +1,5 @@
 """Defects of the audit: faults in a trace that it misses."""
 
-from __future__ import annotations
-
 from tests.defects.defect import Change, Defect
 
 _TAMPERED = "tests/verify/test_tampered_traces.py::test_tampered_trace_is_refused"

@@ -1,7 +1,5 @@
 """Defects in the validation of counts: from replies, snapshots, limits and asking nodes."""
 
-from __future__ import annotations
-
 from tests.defects.defect import Change, Defect
 
 _KERNEL = "tests/kernel/test_"

@@ -1,7 +1,5 @@
 """Bound the effects of a run in tests, so that an endless run fails instead of hanging."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator

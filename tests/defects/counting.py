@@ -1,7 +1,5 @@
 """Defects in counting: amounts, their time, and the effect of a reached limit."""
 
-from __future__ import annotations
-
 from tests.defects.defect import Change, Defect
 from tests.defects.promises import SEMANTICS, TOGETHER
 

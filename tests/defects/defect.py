@@ -1,7 +1,5 @@
 """Seeded defects: mistakes to make in the source of the package."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Defects of the loop name a promise that they break; defects of borders, proofs a
 They may break other tests, too. `test_defects` checks both.
 """
 
-from __future__ import annotations
-
 from tests.defects.auditing import AUDITING
 from tests.defects.borders import BORDERS
 from tests.defects.counting import COUNTING

@@ -1,7 +1,5 @@
 """Defects of the prover, and of the checker that should find them."""
 
-from __future__ import annotations
-
 from tests.defects.defect import Change, Defect
 
 _VERIFY = "tests/verify/test_"

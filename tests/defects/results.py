@@ -1,7 +1,5 @@
 """Defects in the results of calls, runs and nodes."""
 
-from __future__ import annotations
-
 from tests.defects.defect import Change, Defect
 from tests.defects.promises import APART, CUT, DECLARED, EVENTS, FINISH, LONE, TOGETHER
 

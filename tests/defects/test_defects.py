@@ -1,7 +1,5 @@
 """Each seeded defect breaks a promise: the package with the defect fails a property."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.defects.defect import Defect, changed_sources

@@ -1,7 +1,5 @@
 """Promises about every run: properties that kill the seeded defects (those about time are in another file)."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import dataclasses

@@ -1,7 +1,5 @@
 """Promises about time, tested on virtual clocks, so that nothing waits."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from dataclasses import dataclass

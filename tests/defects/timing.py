@@ -1,7 +1,5 @@
 """Defects with time and pauses."""
 
-from __future__ import annotations
-
 from tests.defects.defect import Change, Defect
 from tests.defects.promises import CUT, PAUSED_CLOCK, RESUMED, WALL_CLOCK
 

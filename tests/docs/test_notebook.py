@@ -1,7 +1,5 @@
 """The example notebook runs in a kernel, and every cell shows what it should."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

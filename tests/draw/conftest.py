@@ -1,7 +1,5 @@
 """Pages for the tests in a browser."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 

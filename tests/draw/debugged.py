@@ -1,7 +1,5 @@
 """Runs to debug, under a virtual clock: long, parallel, stopped and failed ones."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Runs and forks to compare: their records without ids and times, and executors that count their calls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

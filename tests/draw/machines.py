@@ -1,7 +1,5 @@
 """Pictures for tests: every kind of node, every mark, a run drawn over the machine, and hostile texts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from graphexec.draw.model.marks import Mark

@@ -1,7 +1,5 @@
 """Machines with pieces, for pictures: nodes that only have classes, on the seats that the classes have."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

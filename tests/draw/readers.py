@@ -3,8 +3,6 @@
 They know only the formats' grammars, and the position of a name in a label.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Recordings of runs: of random scripted agents, and of given events."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

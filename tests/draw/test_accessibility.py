@@ -1,7 +1,5 @@
 """The page is for everyone: the rules of axe, targets for fingers, reduced motion, and text from right to left."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Pictures of two machines: what was added, removed and changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The compact form of records: what it holds, how large it is, and how Python and the page read it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

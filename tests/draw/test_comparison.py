@@ -1,7 +1,5 @@
 """The page of two runs: their alignment, the differences of their texts, and the keys."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise

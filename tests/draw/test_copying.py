@@ -1,7 +1,5 @@
 """Copying from a page in a browser: values, records, and tests that repeat a step."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

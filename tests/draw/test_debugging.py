@@ -1,7 +1,5 @@
 """The page of a run in a browser: its failures, its calls, and the addresses of its steps."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable

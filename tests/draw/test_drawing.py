@@ -1,7 +1,5 @@
 """The drawing on the page: readable labels, a view that moves, an overview, and one stop of the tab key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Forks: another reply at a step of a recorded run, from which the run goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Runs with images in records, pictures, pages and traces: records keep the images, the others show labels."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

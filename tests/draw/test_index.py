@@ -1,7 +1,5 @@
 """The page of a folder of runs: its table, its filter, its heat map, and the pages of its runs."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page is used with the keyboard alone: each key does what the dialog of `?` says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

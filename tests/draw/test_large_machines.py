@@ -1,7 +1,5 @@
 """Layouts of machines of 60 nodes: compact, without overlaps, and with lines that one can follow."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Limits, findings and failures in pictures."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

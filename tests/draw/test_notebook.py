@@ -1,7 +1,5 @@
 """The displays in a notebook of an executor, a machine, a result and a verdict."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The HTML page: its content, and its behaviour in a browser."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

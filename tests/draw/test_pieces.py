@@ -1,7 +1,5 @@
 """Pieces in pictures: boxes around their nodes, or badges on the edges that pass them."""
 
-from __future__ import annotations
-
 import json
 import random
 from itertools import product

@@ -1,7 +1,5 @@
 """The page on paper: its header, its whole drawing, and all steps in order, without cut boxes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager

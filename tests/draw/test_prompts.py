@@ -1,7 +1,5 @@
 """The prompts of a page in a browser: what is new in them, and the difference between two of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

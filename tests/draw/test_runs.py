@@ -1,7 +1,5 @@
 """Runs drawn over their machine: pictures show the path, and runs take only drawn edges."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pickle

@@ -1,7 +1,5 @@
 """A sequence diagram shows each request and reply of a run once, in order."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

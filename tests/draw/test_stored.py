@@ -1,7 +1,5 @@
 """Records are stored as bytes until they are used, and are then what they were."""
 
-from __future__ import annotations
-
 import copy
 import enum
 import gc

@@ -1,7 +1,5 @@
 """SVG, read as XML: edges connect their nodes, text is escaped, and drawings are deterministic."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The text formats: each edge of a machine appears once and can be read back."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import unicodedata

@@ -1,7 +1,5 @@
 """Records, pictures, pages and traces show a reply's reasoning, its cached tokens, and what was not read of it."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import partial

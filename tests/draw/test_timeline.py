@@ -1,7 +1,5 @@
 """The timeline has a row for each visit of a node, fits its width, and contains no control characters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """The list of a run's steps in a browser: iterations that open, and equal ones in a row."""
 
-from __future__ import annotations
-
 import pytest
 
 from graphexec.draw import Recording

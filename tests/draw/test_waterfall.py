@@ -1,7 +1,5 @@
 """The waterfall of a run in a browser: a bar for each call on the run's time, and what the calls used."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Agents, models and tools for the executor's tests."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import io

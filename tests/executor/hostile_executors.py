@@ -1,7 +1,5 @@
 """Build the executors of a plan: models, agents, tools, memories, observers, policies and nodes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Plans of executors whose tools, memories, observers and policies start runs, sleep, raise and call models."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Options, calls, attributes, names and modules that are wrong: the error says what to write."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import importlib.util

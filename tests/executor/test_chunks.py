@@ -1,7 +1,5 @@
 """`stream_chunks`: a run as LangChain's chunks."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from typing import Any

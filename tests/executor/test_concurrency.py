@@ -1,7 +1,5 @@
 """The tools of one step run concurrently, up to a limit; sync calls work under a running event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import signal

@@ -1,7 +1,5 @@
 """What a run shows: its progress, counted and rarely, and with `verbose=True` its whole output on stderr."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc

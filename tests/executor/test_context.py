@@ -1,7 +1,5 @@
 """A run's context reaches its tools, handlers, nodes and events by annotation, and is stored nowhere."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import pickle

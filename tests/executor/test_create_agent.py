@@ -1,7 +1,5 @@
 """One call that makes an agent with its executor."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import logging

@@ -1,7 +1,5 @@
 """`early_stopping_method="generate"`: a run that a limit stops asks the model once more, for an answer."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

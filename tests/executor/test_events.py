@@ -1,7 +1,5 @@
 """The events of a stream: their order, their classes, their end, and their producers, which wait for the consumer."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import dataclasses

@@ -1,7 +1,5 @@
 """The methods of AgentExecutor: their results, invalid arguments, independent runs, trimmed steps, and batches."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import re

@@ -1,7 +1,5 @@
 """Habits from other libraries: what users type, and what they read, which names the remedy; or it works."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path

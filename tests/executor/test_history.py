@@ -1,7 +1,5 @@
 """The history of a conversation: messages before the question, or text where a template has a variable for it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import UserList, deque

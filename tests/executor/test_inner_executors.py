@@ -1,7 +1,5 @@
 """Executors within another one, as a tool or as an effect: their runs are nested in the run that calls them."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """`executor.iter`: a run that can be inspected, changed and left between two turns."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The memory of an executor: the nodes that load and save it, its time limits, and runs that end in its save."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Invalid arguments and tools of agents and executors raise an error that names the value and the remedy."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import inspect

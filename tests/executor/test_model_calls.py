@@ -1,7 +1,5 @@
 """Calls of models: those that may fail, their keys, and their usage."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from types import SimpleNamespace

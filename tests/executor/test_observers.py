@@ -1,7 +1,5 @@
 """`observers`: functions that receive each event of every run, sync or async, streamed or not."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import io

@@ -1,7 +1,5 @@
 """Replies and decisions: what cannot be read is raised or sent to the model, and what is yielded is one decision."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 

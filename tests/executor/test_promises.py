@@ -1,7 +1,5 @@
 """Property tests: every run stays within its proved bounds, whatever its tools, observers and policies do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The code in the remedies for habits of other libraries: it runs, and its options and names exist."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The rules of an agent: nodes that keep it from copying examples and from repeating calls."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Sequence

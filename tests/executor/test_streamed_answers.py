@@ -1,7 +1,5 @@
 """`stream_answer`: the answer in pieces, as the model streams it; text that a call follows is discarded."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

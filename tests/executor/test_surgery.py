@@ -1,7 +1,5 @@
 """Changes of an executor and of its graph: the changed machine is proved within the executor's limits."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import re

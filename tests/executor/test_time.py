@@ -1,7 +1,5 @@
 """The limits of a run. Only the tests of its time use real time: it cuts running calls and keeps finished results."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Readers of an event stream, and recorded runs for them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager

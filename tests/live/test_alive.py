@@ -1,7 +1,5 @@
 """The live page during a long call: its clock, the text as it comes, and signs of life."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The sources of a live page: a recorder, and a file that grows, is truncated or is overwritten."""
 
-from __future__ import annotations
-
 import json
 import os
 import tracemalloc

@@ -1,7 +1,5 @@
 """Forks in a browser: a reply is changed on the page, whose own request is admitted; that of another port is not."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from contextlib import ExitStack

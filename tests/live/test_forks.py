@@ -1,7 +1,5 @@
 """Forks from a live page: the new run has a page and a file, and only the page itself can ask for one."""
 
-from __future__ import annotations
-
 import json
 import stat
 import threading

@@ -1,7 +1,5 @@
 """The live page over HTTP: its events, refused requests, and its end."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """The token of a live page: who has none reads nothing, by any path and method."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping

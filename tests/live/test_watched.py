@@ -1,7 +1,5 @@
 """A run in a browser while it happens, with a reload of its page."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """Histories and texts that the tests of memory need."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Memories of a conversation load all of it, or its last turns, with their images."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import enum

@@ -1,7 +1,5 @@
 """Histories after a crash: every turn whose `add` returned is there, and the lost end is named."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

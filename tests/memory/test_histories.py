@@ -1,7 +1,5 @@
 """Histories keep every turn unchanged under concurrent writes, and name invalid lines of a file."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """A summary replaces older turns, and every turn is loaded or summarized."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

@@ -1,7 +1,5 @@
 """Values with images become JSON data and come back, whatever else they have; observations keep their text."""
 
-from __future__ import annotations
-
 import enum
 import math
 from collections import deque

@@ -1,7 +1,5 @@
 """Replies of users' models are checked, and messages of other libraries are stored as what they are."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A conversation is the sequence of its messages, however much of it was derived of another before."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any

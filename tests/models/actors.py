@@ -1,7 +1,5 @@
 """Fakes of servers and of time for the tests of the models."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

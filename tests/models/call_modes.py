@@ -1,7 +1,5 @@
 """The four modes of calling a wrapped model, a recorder of its reports, and a model that streams."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Replies that attack a client, for each protocol: too long, too deep, too many, compressed, or without an end."""
 
-from __future__ import annotations
-
 import json
 import socket
 import zlib

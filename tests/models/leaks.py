@@ -1,7 +1,5 @@
 """Search an error, its frames and the log for a secret."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import io

@@ -1,7 +1,5 @@
 """Measure a call of a model in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import time

@@ -1,7 +1,5 @@
 """A fake server that refuses parameters as reasoning models do, and writes its reasoning before each answer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Small images for tests."""
 
-from __future__ import annotations
-
 import base64
 
 from graphexec.messages import Image

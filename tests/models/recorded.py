@@ -1,7 +1,5 @@
 """Recorded responses of llama.cpp's server (with shortened ids), and the expected replies."""
 
-from __future__ import annotations
-
 from graphexec.messages import ModelReply, ToolCall, Usage
 
 CHAT = (

@@ -1,7 +1,5 @@
 """Examples of Anthropic's and OpenAI's references, recorded responses of llama.cpp, and the expected replies."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage

@@ -4,8 +4,6 @@ Such a small model forgets formats, invents tools and repeats itself, so the tes
 questions are short: a prompt beyond the context is a `ContextOverflowError`, which ends a run as every `ModelError`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence

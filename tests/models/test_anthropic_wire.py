@@ -1,7 +1,5 @@
 """The bytes of Anthropic's protocol, requests and replies, without a server."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """A model with a cache, and the stores of its replies."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

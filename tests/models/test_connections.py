@@ -1,7 +1,5 @@
 """Connections on real sockets: reuse, failures and closing."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """The clients for Anthropic and OpenAI's Responses API with a scripted server."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from itertools import pairwise

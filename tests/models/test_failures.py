@@ -1,7 +1,5 @@
 """Error responses of a server become typed errors with a remedy."""
 
-from __future__ import annotations
-
 import re
 
 import httpx

@@ -1,7 +1,5 @@
 """A model with fallbacks, and the cost of replies."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A forked process shares no connection, lock and server with its parent."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Images: what each protocol sends for them, and what servers answer that refuse them."""
 
-from __future__ import annotations
-
 import json
 from types import ModuleType
 from typing import Any

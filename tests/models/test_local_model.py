@@ -1,7 +1,5 @@
 """The real server with the small model, in each protocol. The tests assert structure and limits, never words."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

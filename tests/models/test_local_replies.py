@@ -1,7 +1,5 @@
 """A function as a model, and the model with predefined replies."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Models named by a string: what names stand for, what to write instead, addresses, keys, and native tool calls."""
 
-from __future__ import annotations
-
 import re
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of models for their requests: what is sent, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A model with limits on the rate and the concurrency of its calls. No test waits: the clock is a fake."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import deque

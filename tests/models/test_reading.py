@@ -1,7 +1,5 @@
 """How replies are read: the type that a server gives to them, and the cut at stop strings."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Reasoning in replies: kept apart from the answer, streamed, stored, and sent back where its provider needs it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Every kind of agent on servers that refuse parameters as reasoning models do, and that write misleading reasoning."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Refused parameters: what a refusal names, and what a model remembers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The limits of replies: no answer of a server takes more bytes, calls, levels or values than they allow."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator

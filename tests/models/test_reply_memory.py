@@ -1,7 +1,5 @@
 """The memory and the time that hostile replies take, at the default limits, measured in a process of their own."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 

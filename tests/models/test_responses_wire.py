@@ -1,7 +1,5 @@
 """The bytes of OpenAI's Responses protocol, requests and replies, without a server."""
 
-from __future__ import annotations
-
 import json
 from types import MappingProxyType
 from typing import Any

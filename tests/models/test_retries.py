@@ -1,7 +1,5 @@
 """Retries of HTTP calls, and a model with retries. No test waits: the clock is a fake."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator

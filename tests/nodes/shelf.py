@@ -1,7 +1,5 @@
 """A sample of every piece of the shelf, with models and handlers that answer them, and helpers that run them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

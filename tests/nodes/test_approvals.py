@@ -1,7 +1,5 @@
 """`approve_tools`: a person decides about calls before they are made."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

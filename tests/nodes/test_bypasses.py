@@ -1,7 +1,5 @@
 """No piece leads past another one's approval."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

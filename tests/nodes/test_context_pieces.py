@@ -1,7 +1,5 @@
 """Pieces that change what the model is shown: compact, select_tools, todo_list, tell_time and critic."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """`escalate`: a stronger model makes the next decision when the agent is stuck."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Guards decide before a model or a tool is called, and before any part of an answer is given out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

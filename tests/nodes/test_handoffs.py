@@ -1,7 +1,5 @@
 """`handoffs`: agents that hand the conversation over to each other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

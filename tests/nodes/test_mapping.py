@@ -1,7 +1,5 @@
 """`map_agents`: the tasks of a reply are runs of another executor, all at once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

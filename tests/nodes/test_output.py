@@ -1,7 +1,5 @@
 """Answers of a type: an instance or a typed stop, for replies of every kind, within the proved bound."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

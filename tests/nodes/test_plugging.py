@@ -1,7 +1,5 @@
 """Pieces sit on every edge of their class, in the order of the list, and can be taken out again."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, final

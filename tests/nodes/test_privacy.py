@@ -1,7 +1,5 @@
 """No model reads personal data, and tools and people get the values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

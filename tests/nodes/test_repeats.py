@@ -1,7 +1,5 @@
 """`stop_repeats`: an agent that repeats itself is warned, and then stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 

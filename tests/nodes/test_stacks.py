@@ -1,7 +1,5 @@
 """Every piece of the shelf, and stacks of them in every order: proved or refused, resumed, and restored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`sub_agent`: calls that an embedded executor carries out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`limit_tool`, `cache_tools` and `ask_user`: pieces that answer calls in the place of a tool."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

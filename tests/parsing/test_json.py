@@ -1,7 +1,5 @@
 """The reader of JSON: what can only mean one thing is read, also while it streams; all else is refused."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

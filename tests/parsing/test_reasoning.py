@@ -1,7 +1,5 @@
 """Reasoning in tags: it is neither parsed nor shown, from any model and in any pieces; tags in an answer are text."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Generator

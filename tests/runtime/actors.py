@@ -1,7 +1,5 @@
 """Runs, tools and snapshots that the tests of the runtime share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

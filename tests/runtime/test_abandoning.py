@@ -1,7 +1,5 @@
 """Calls whose caller is cancelled end: nested async calls, and whole runs between two effects."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from functools import partial

@@ -1,7 +1,5 @@
 """Each call of a run has an identity that its tool, handler, node, events and span share."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import threading

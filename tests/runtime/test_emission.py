@@ -1,7 +1,5 @@
 """Coroutines that emit items, in sync streams and on an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator

@@ -1,7 +1,5 @@
 """Event loops: none, as under trio, and other ones than the run's. Each gives one clear error, and at once."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

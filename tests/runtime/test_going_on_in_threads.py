@@ -1,7 +1,5 @@
 """An async run whose calls block one after the other goes on in one thread, and is otherwise as if it did not."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Concurrent tools of one step: answered as replies come, kept when another fails, and cut separately."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

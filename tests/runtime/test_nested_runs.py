@@ -1,7 +1,5 @@
 """A nested run, within a call of another run, shares its limits and its time, and is charged to it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import os

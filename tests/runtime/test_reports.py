@@ -1,7 +1,5 @@
 """Reports made while an effect is answered reach observers and streams."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import threading

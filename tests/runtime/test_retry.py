@@ -1,7 +1,5 @@
 """One policy of retries, and the coroutine that follows it. No test waits: sleeping is a list of seconds."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

@@ -3,8 +3,6 @@
 # Functions without annotations are a part of what is tested.
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
 
-from __future__ import annotations
-
 import functools
 import gc
 import operator

@@ -1,7 +1,5 @@
 """A supervised run: control returns at the deadline, nothing is lost, and late code stops."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

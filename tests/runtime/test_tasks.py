@@ -1,7 +1,5 @@
 """Tasks: an interrupt reaches the run, and exceptions of abandoned tasks are ignored."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import Callable

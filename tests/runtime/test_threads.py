@@ -1,7 +1,5 @@
 """The pool of threads: reused, with a cap on abandoned calls; no call continues after an error."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import gc

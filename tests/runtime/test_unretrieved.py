@@ -1,7 +1,5 @@
 """No ending of a run leaves an exception or a coroutine for asyncio to report."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect

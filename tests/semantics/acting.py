@@ -1,7 +1,5 @@
 """A script of turns in the words of several kinds of agent, and an actor that says it and notes what it sees."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import threading

@@ -1,7 +1,5 @@
 """Runs of scripted agents, the endings that a test expects, and LangChain's texts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 The same script is run by a naive interpreter of that table, and through every door of the executor.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Section 6 of docs/semantics.md, quirks of LangChain's executor that are arguably bugs: none of them is here."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import threading

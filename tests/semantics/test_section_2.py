@@ -1,7 +1,5 @@
 """Section 2 of docs/semantics.md, the loop as a transition table: each of its rows."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Literal
 

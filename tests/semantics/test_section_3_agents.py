@@ -1,7 +1,5 @@
 """Section 3.12 of docs/semantics.md: the agents' stop words, scratchpads and parsers, row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

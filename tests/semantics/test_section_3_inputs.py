@@ -1,7 +1,5 @@
 """Sections 3.1 and 3.2 of docs/semantics.md: how an executor is made, what a run is given, and what it returns."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from typing import Any

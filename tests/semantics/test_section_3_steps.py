@@ -1,7 +1,5 @@
 """Sections 3.5 to 3.8 of docs/semantics.md: planning, tools, return_direct, and memory."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence

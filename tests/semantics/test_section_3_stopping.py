@@ -1,7 +1,5 @@
 """Sections 3.3 and 3.4 of docs/semantics.md: limits and stopping, and parse errors."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import time

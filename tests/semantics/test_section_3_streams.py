@@ -1,7 +1,5 @@
 """Sections 3.9 to 3.11 of docs/semantics.md: events, streams, iterating, and batches."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Callable

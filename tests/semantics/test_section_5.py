@@ -1,7 +1,5 @@
 """Section 5 of docs/semantics.md: where LangChain's JavaScript executor differs, and how the same is had here."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

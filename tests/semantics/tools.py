@@ -1,7 +1,5 @@
 """The tools that the reference knows by name, as real ones; half of them are async."""
 
-from __future__ import annotations
-
 from graphexec import tool
 from tests.executor.actors import AnyTool
 

@@ -1,7 +1,5 @@
 """A marked function becomes the tests of its machine; the summary says what is proved, and what no test took."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import subprocess

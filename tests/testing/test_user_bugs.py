@@ -1,7 +1,5 @@
 """Twenty-four bugs of ten kinds that users write, each given to the plugin: its report names the node or the tool."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -1,7 +1,5 @@
 """Machines with endless runs, one for each cause, and similar machines whose runs all end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, final
 

@@ -1,7 +1,5 @@
 """Run SPIN and TLC on a model in a separate folder; if they are missing, the test is skipped with a reason."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import importlib.util

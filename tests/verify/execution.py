@@ -1,7 +1,5 @@
 """Run the table on the real engine: along a witness, or as an adversary chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, cycle, islice
 from typing import Any

@@ -1,7 +1,5 @@
 """Random machines: nodes of every kind with random meters, charges and edges. Their bodies are never called."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping
 from dataclasses import make_dataclass
 from typing import Any, ClassVar, final

@@ -1,7 +1,5 @@
 """Orders that are paid and sent: a machine whose effects charge other meters than model and tool calls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final

@@ -1,7 +1,5 @@
 """Checked certificates of machines and of flows, and changes of them."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -4,8 +4,6 @@ The schema itself is in no Python package. Where an object is written here, noth
 it, which is stricter than the official schema; what is required, and what values may be, is the same.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Machines with proofs, and changes of proofs and traces."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Audits of traces: traces of real runs conform, and changed traces do not."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Traces of batches, with one record for each member, and of nested runs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import deepcopy

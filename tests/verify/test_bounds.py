@@ -1,7 +1,5 @@
 """Bounds of runs: closed forms and numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

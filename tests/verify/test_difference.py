@@ -1,7 +1,5 @@
 """Differences between two machines."""
 
-from __future__ import annotations
-
 import pytest
 
 from graphexec import Limits

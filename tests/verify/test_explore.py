@@ -1,7 +1,5 @@
 """The explorer drives the real engine with every class of reply, and merges equal states."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Flows of machines: the transitions of each kind of node, and the amounts that each spends."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

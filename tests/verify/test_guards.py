@@ -1,7 +1,5 @@
 """GX027: guards that some exits bypass."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import graphexec as gx

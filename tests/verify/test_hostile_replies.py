@@ -1,7 +1,5 @@
 """Random machines with hostile replies: no run exceeds its proved bounds, or raises a foreign error."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Two model checkers that know nothing of the prover come to its verdict and to its bound."""
 
-from __future__ import annotations
-
 import runpy
 from collections.abc import Iterable
 from pathlib import Path

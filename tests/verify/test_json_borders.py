@@ -1,7 +1,5 @@
 """Certificates, traces and reports with integers of any size; JSON that is none of them is our own error."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import replace

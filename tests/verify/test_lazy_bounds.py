@@ -1,7 +1,5 @@
 """The bounds of a proof are computed when they are first read, and are then what they would have been."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Findings and bounds for small flows: the loop that can run forever with its remedy, or the length of runs."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from typing import Any

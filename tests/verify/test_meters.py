@@ -1,7 +1,5 @@
 """Machines whose effects charge other meters than model and tool calls: how they are proved, and reported."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Proofs of runs with nested runs: the charges of tools that run executors are added to the bounds."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping

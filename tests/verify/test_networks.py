@@ -1,7 +1,5 @@
 """Machines as graphs of networkx: attributes, exports, dominators and shortest paths."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

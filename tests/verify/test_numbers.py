@@ -1,7 +1,5 @@
 """The numbers of certificates: proved by potentials, in polynomial time, and refused where they were changed."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

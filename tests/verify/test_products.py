@@ -1,7 +1,5 @@
 """The states of a flow with its counters: the possible steps in each, and the sure ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

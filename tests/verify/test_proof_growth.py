@@ -1,7 +1,5 @@
 """The cost of proofs and checks, in calls of functions, which repeat exactly: it grows as the machine does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The prover's parts by themselves: components, ranks, the checker, certificates, and sums of products of limits."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

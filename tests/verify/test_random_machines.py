@@ -3,8 +3,6 @@
 The prover looks at the table, the explorer drives the engine; neither knows of the other.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Verdicts as text, JSON, SARIF and annotations."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

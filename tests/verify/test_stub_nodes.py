@@ -1,7 +1,5 @@
 """Stub nodes: for all bodies of nodes, the engine follows the table within the limits."""
 
-from __future__ import annotations
-
 import abc
 import enum
 from collections import Counter

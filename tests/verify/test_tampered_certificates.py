@@ -1,7 +1,5 @@
 """Certificates with one part exchanged, and sums that fit: each is refused with a word on what is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Tampered traces: with one part exchanged, left out or moved, each is refused with its fault."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

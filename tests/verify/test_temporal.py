@@ -1,7 +1,5 @@
 """Assertions about the order of events mean what they say of any run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

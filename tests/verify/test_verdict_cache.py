@@ -1,7 +1,5 @@
 """A verdict is found once for a graph and its limits, and a proof once for a table."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor

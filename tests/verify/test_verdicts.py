@@ -1,7 +1,5 @@
 """Verdicts: proofs, refutations, and witnesses that the engine can run."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Traces of real runs, as `graphexec run --json` prints them."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A writer that revises within a budget that each chapter resets, and one that revises forever."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, final
 

@@ -6,8 +6,6 @@ models write. LangChain, of which the file has version 1.0.8 of
 langchain-classic, is needed only to write the file.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import random

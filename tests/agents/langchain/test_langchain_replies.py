@@ -1,7 +1,5 @@
 """Our parsers read what LangChain's parsers read, and in the same way but for the differences that the guide lists."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

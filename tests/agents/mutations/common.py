@@ -1,7 +1,5 @@
 """Tools, inputs and answers of all replies, and the changes that fit every reply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias

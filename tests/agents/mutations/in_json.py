@@ -1,7 +1,5 @@
 """Replies in JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every reader, with the replies that it reads and the changes to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random

@@ -1,7 +1,5 @@
 """Replies in tags, replies of the self-ask agent, and textual calls."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
