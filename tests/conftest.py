@@ -143,7 +143,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Receive from a worker what was left out."""
-    LEFT_OUT.update(Counter(getattr(node, "workeroutput", {}).get("left_out", {})) - LEFT_OUT)
+    left_out: dict[str, int] = getattr(node, "workeroutput", {}).get("left_out", {})
+    LEFT_OUT.update(Counter(left_out) - LEFT_OUT)
 
 
 def pytest_collection_finish() -> None:

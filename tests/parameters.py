@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
@@ -79,7 +79,7 @@ def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test],
 
 
 @contextmanager
-def _fresh(fixtures: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+def _fresh(fixtures: dict[str, Any], number: int) -> Generator[dict[str, Any]]:
     """Give the fixtures of pytest that a case could leave changed for the next one."""
     fresh = dict(fixtures)
     with ExitStack() as stack:

@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 def stack() -> list[Frame]:
     """Return the stack as `inspect.stack` does, but without the source of each line, which takes most of its time."""
     frames: list[Frame] = []
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         frames.append(Frame(frame, frame.f_code.co_filename))
         frame = frame.f_back

@@ -32,13 +32,11 @@ def contents(messages: Sequence[Message]) -> str | None:
     return None if any(one.content == "?" for one in messages) else "|".join(one.content for one in messages)
 
 
-STEPS = st.lists(
-    st.builds(
-        lambda text, seen: AgentStep(AgentAction("t", "x", text), seen),
-        st.text("ab", max_size=1),
-        st.sampled_from("cd?"),
-    )
-)
+def step(text: str, seen: str) -> AgentStep:
+    return AgentStep(AgentAction("t", "x", text), seen)
+
+
+STEPS = st.lists(st.builds(step, st.text("ab", max_size=1), st.sampled_from("cd?")))
 
 
 @pytest.mark.medium
