@@ -248,7 +248,8 @@ def _copy(folder: Path, modules: Sequence[str], tests: Sequence[str]) -> None:
         path.write_text(_undecorated(path.read_text("utf-8")), "utf-8")
     # Fewer examples of each property: what a mutant does, it does nearly always.
     for path in (folder / "tests").rglob("*.py"):
-        path.write_text(re.sub(r"max_examples=\d+", f"max_examples={EXAMPLES}", path.read_text("utf-8")), "utf-8")
+        given = re.sub(r"max_examples=(\d+|examples\([\d_, ]+\))", f"max_examples={EXAMPLES}", path.read_text("utf-8"))
+        path.write_text(given, "utf-8")
     with (folder / "tests/conftest.py").open("a", encoding="utf-8") as conftest:
         conftest.write(HABITS.replace("{examples}", str(EXAMPLES)))
     with (folder / "pyproject.toml").open("a", encoding="utf-8") as configuration:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from graphexec import Agent, AgentExecutor, ParseError, agents, create_react_agent
+from graphexec.agents import react
 from graphexec.agents.langchain import conversational, mrkl
 from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, TRANSLATIONS, Spelling, may_become
 from graphexec.messages import ModelReply
@@ -16,7 +17,7 @@ from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
 from tests.parameters import cases
 
-READERS = [agents.react.read, mrkl.read]
+READERS = [react.read, mrkl.read]
 NAMES = ("weather", "Intermediate Answer")
 
 
@@ -109,7 +110,7 @@ def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
 )
 def test_several_decisions_are_refused(text: str) -> None:
     with pytest.raises(ParseError):
-        agents.react.read(ModelReply(text), NAMES)
+        react.read(ModelReply(text), NAMES)
 
 
 @cases(
@@ -157,7 +158,7 @@ def test_second_known_tool_is_refused(read: Callable[..., agents.Decision], seco
     ],
 )
 def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
-    decision = agents.react.read(ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
+    decision = react.read(ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
     assert meaning_of(decision) == (tool, "x")
 
 

@@ -16,13 +16,15 @@ from graphexec.actions import NO_STEPS
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
 from tests.agents import langchain_shapes as lc
-from tests.executor.actors import echo, run_async, run_sync
+from tests.executor.actors import echo, run_async, run_sync, scripted
 from tests.parameters import cases
 
 RUNS = cases("run", [run_sync, run_async])
 
 
-def executor(chain: Any, config: Any = None, *, stream: bool = True, **settings: Any) -> AgentExecutor:
+def executor(
+    chain: Any, config: Callable[[Any], Any] | dict[str, Any] | None = None, *, stream: bool = True, **settings: Any
+) -> AgentExecutor:
     return AgentExecutor(agent=callable_agent(chain, config=config, stream=stream), tools=[echo], **settings)
 
 
@@ -421,7 +423,7 @@ def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) 
     [
         (lc.Chain, None, "^agent is Chain, a class; make one with create_react_agent, say, or give"),
         (executor(lc.Chain()), None, r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("),
-        (lambda steps, inputs: AgentFinish({}), {"tags": []}, "config is for LangChain's runnables; a function has wh"),
+        (scripted(AgentFinish({})), {"tags": []}, "config is for LangChain's runnables; a function has wh"),
     ],
 )
 def test_invalid_agent_is_refused(agent: Any, config: Any, text: str) -> None:

@@ -235,8 +235,7 @@ def react_without_a_form() -> Recording:
 
 @pytest.mark.full
 @cases(
-    "make, step, text",
-    [(react_without_a_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json")],
+    "make, step, text", [(react_without_a_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json")]
 )
 def test_unparsed_reply_is_shown_where_it_was_parsed(
     pages: Pages, make: Callable[[], Recording], step: int, text: str

@@ -231,8 +231,8 @@ def run_sync(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
 
 
 # The methods that run an executor; `aiter` is `iter` with `async for`.
-WAYS = ["run", "invoke", "batch", "stream", "stream_chunks", "stream_answer", "iter"]
-WAYS += [f"a{way}" for way in WAYS]
+_WAYS = ["run", "invoke", "batch", "stream", "stream_chunks", "stream_answer", "iter"]
+WAYS = [*_WAYS, *(f"a{way}" for way in _WAYS)]
 
 
 def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> Any:

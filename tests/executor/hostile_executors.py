@@ -1,7 +1,7 @@
 """Build the executors of a plan: models, agents, tools, memories, observers, policies and nodes."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -150,7 +150,7 @@ class Builder:
             after = [nodes[name]]
         return executor
 
-    def policy(self, plan: Any) -> Any:
+    def policy(self, plan: Any) -> bool | str | Callable[[Any], Any]:
         return (lambda _: self.world.act(plan)) if isinstance(plan, Act) else plan
 
     async def answer_person(self, question: gx.AskHuman) -> str:

@@ -35,7 +35,7 @@ async def add_one_async(x: int) -> int:
     return x + 1
 
 
-def executor_for(agent: Any, one: Any = add_one, **options: Any) -> gx.AgentExecutor:
+def executor_for(agent: gx.Agent | Callable[[Any, Any], Any], one: Any = add_one, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=agent, tools=[one], max_iterations=3 * STEPS, **options)
 
 
@@ -90,21 +90,22 @@ THOUGHT = Writes("I add.\nAction: add_one\nAction Input: 1")
 
 
 # Measured on 3.11: 73, 74, 92, 155, 156, 151, 99, 762, 551. Work done per call instead of per run would add 100.
+OBSERVERS: list[Callable[[object], None]] = [lambda event: None]
+PER_STEP: list[tuple[Callable[[int], gx.AgentExecutor], Callable[[gx.AgentExecutor], object], int]] = [
+    (deciding, run_sync, 80),
+    (adeciding, run_async, 84),
+    (lambda steps: adeciding(steps, max_execution_time=60.0), run_async, 100),
+    (deciding, partial(run_by, "stream"), 160),
+    (adeciding, partial(run_by, "astream"), 160),
+    (lambda steps: deciding(steps, observers=OBSERVERS), run_sync, 160),
+    (lambda steps: asking(gx.create_tool_calling_agent(Calls(), [add_one]), steps), run_sync, 100),
+    (lambda steps: asking(gx.create_structured_agent(JSON, [add_one]), steps), run_sync, 850),
+    (lambda steps: asking(gx.create_react_agent(THOUGHT, [add_one]), steps), run_sync, 600),
+]
+
+
 @pytest.mark.medium
-@cases(
-    ("make", "run", "most"),
-    [
-        (deciding, run_sync, 80),
-        (adeciding, run_async, 84),
-        (lambda steps: adeciding(steps, max_execution_time=60.0), run_async, 100),
-        (deciding, partial(run_by, "stream"), 160),
-        (adeciding, partial(run_by, "astream"), 160),
-        (lambda steps: deciding(steps, observers=[lambda event: None]), run_sync, 160),
-        (lambda steps: asking(gx.create_tool_calling_agent(Calls(), [add_one]), steps), run_sync, 100),
-        (lambda steps: asking(gx.create_structured_agent(JSON, [add_one]), steps), run_sync, 850),
-        (lambda steps: asking(gx.create_react_agent(THOUGHT, [add_one]), steps), run_sync, 600),
-    ],
-)
+@cases(("make", "run", "most"), PER_STEP)
 def test_calls_per_step(
     make: Callable[[int], gx.AgentExecutor], run: Callable[[gx.AgentExecutor], object], most: int
 ) -> None:

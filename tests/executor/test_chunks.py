@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -207,7 +208,8 @@ def test_every_dispatching_node_emits_each_action(way: str, dispatch: Any, route
     # The same decision again is another step; an unreadable reply has no action.
     turns: Any = [A, A], [], [A, B], [A], answer()
     options: Any = {"handle_parsing_errors": True, "allow_nonterminating": True}
-    executor = make_executor(*turns, handlers={Delegate: lambda asked: asked.action.tool}, **options)
+    handlers: dict[Any, Callable[[Delegate], str]] = {Delegate: lambda asked: asked.action.tool}
+    executor = make_executor(*turns, handlers=handlers, **options)
     chunks = run_by(way, dispatch_with(executor, dispatch, routes))
     assert kinds(chunks) == [*order, "steps", *order, "actions", "steps", "output"]
     announced = [chunk["actions"][0] for chunk in chunks if "actions" in chunk]
@@ -243,7 +245,8 @@ def refuse(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted | ex.Observed]:
     [(approve, gx.on(ex.Acted, ex.dispatch_tools)), (refuse, gx.on(ex.Acted, ex.dispatch_tools) | OBSERVED)],
 )
 def test_approval_emits_only_approved_actions(way: str, guard: Any, routes: Any) -> None:
-    executor = make_executor([A, B], [A], answer(), handlers={gx.AskHuman: lambda asked: "no"})
+    handlers: dict[Any, Callable[[object], str]] = {gx.AskHuman: lambda asked: "no"}
+    executor = make_executor([A, B], [A], answer(), handlers=handlers)
     chunks = run_by(way, executor.splice(gx.edges(guard, routes | LIMIT), after=ex.parse, on=ex.Acted))
     assert kinds(chunks) == [*["actions", "steps"] * 3, "output"]
     assert all(chunk.get("actions", [A]) == [A] for chunk in chunks)

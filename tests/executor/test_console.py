@@ -428,7 +428,8 @@ UNREAD = "   not read, since the model invented it: Observation: "
 STOPPED = "Agent stopped due to iteration limit or time limit."
 HOSTILE = "\x1b[2J\x07gone\rback\tand\non"
 STOP = "Stopped after 1 step: the limit of 1 iteration was reached (1 spent)."
-SAID, YES = [ACT, "-> echo(hi)", "<- hi"], {gx.AskHuman: lambda _: "yes"}
+SAID = [ACT, "-> echo(hi)", "<- hi"]
+YES: dict[Any, Callable[[object], str]] = {gx.AskHuman: lambda _: "yes"}
 WHOLE = printed(*SAID, "hi it is")
 NOT_READ = printed(ACT, "-> echo(hi)", f"{UNREAD}ho", "<- hi", f"{UNREAD}he", "hi it is")
 A, B = act("echo", text="a"), act("fail", text="b")
@@ -472,7 +473,7 @@ def test_run_is_printed_from_start_to_end(make: Callable[[], gx.AgentExecutor], 
 
 
 @cases("verbose", [True, False])
-@cases("run", [actors.run_sync, actors.run_async, lambda executor: list(executor.stream("q"))])
+@cases("run", [actors.run_sync, actors.run_async, functools.partial(run_by, "stream")])
 def test_only_a_verbose_executor_prints_to_stderr(run: Any, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
     run(make_react(ACT, DONE, verbose=verbose))
     assert capsys.readouterr() == ("", WHOLE if verbose else "")

@@ -30,7 +30,8 @@ def make_counter(turns: int = 3, **settings: Any) -> AgentExecutor:
 
 
 def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(**{"agent": scripted(*turns), "tools": [echo, direct], **settings})
+    options: dict[str, Any] = {"agent": scripted(*turns), "tools": [echo, direct], **settings}
+    return AgentExecutor(**options)
 
 
 # What the caller does between two turns, with their number and the run: the changed run, or nothing.
@@ -157,7 +158,7 @@ def test_changed_iteration_has_one_end(how: str) -> None:
     events: list[Any] = []
     turns = make_counter(1, observers=[events.append]).iter("q")
     iterate(turns, how, lambda number, run: Run(run.inputs, Steps(run.steps)))
-    kinds = [type(event) for event in events]
+    kinds: list[type] = [type(event) for event in events]
     assert kinds.count(kernel.Entered) > kinds.count(kernel.Moved)
     assert kinds[-1] is kernel.Done
     assert kernel.Failed not in kinds

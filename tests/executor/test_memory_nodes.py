@@ -149,7 +149,7 @@ GUARDS: dict[str, tuple[Callable[[gx.Graph[Any, Any]], gx.Graph[Any, Any]], str]
 def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: bool) -> None:
     change, output = GUARDS[kind]
     memory = Diary()
-    handlers: Any = {gx.AskHuman: lambda _: "yes"}
+    handlers: dict[Any, Callable[[object], str]] = {gx.AskHuman: lambda _: "yes"}
     executor = make_executor(memory, act("echo", text="a"), answer("x"), handlers=handlers)
     graph = without_memory(executor) if bare else executor.graph
     for _ in range(2):
@@ -375,7 +375,10 @@ async def timeout(call: Awaitable[Any]) -> None:
         await call
 
 
-@cases("cancel", [timeout, lambda call: asyncio.wait_for(call, 0.05)])
+CANCELS: list[Callable[[Awaitable[Any]], Any]] = [timeout, lambda call: asyncio.wait_for(call, 0.05)]
+
+
+@cases("cancel", CANCELS)
 def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any]) -> None:
     held: list[float] = [LONG]
     executor = make_executor(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
@@ -503,7 +506,8 @@ def test_reports_of_a_memory_name_its_effect(how: str) -> None:
 @cases("way", ["stream", "astream"])
 def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
     memory, loads = Diary(), list[int]()
-    executor = executor_of(memory, observers=[lambda event: loads.append(len(memory.loaded))])
+    observers: list[Callable[[object], None]] = [lambda event: loads.append(len(memory.loaded))]
+    executor = executor_of(memory, observers=observers)
     with pytest.raises(InputError, match="pass a dict of inputs by name"):
         getattr(executor, way)(["tea?"])
     run_by(way, executor, "tea?")

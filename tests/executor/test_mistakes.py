@@ -11,7 +11,7 @@ from typing import Any, final
 import pytest
 
 import graphexec as gx
-from graphexec import kernel, memory, models
+from graphexec import agents, kernel, memory, models
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, create_self_ask_agent
 from graphexec.effects import CallModel
@@ -26,7 +26,7 @@ from tests.executor.test_surgery import APPROVED
 from tests.parameters import cases
 
 CREATE: dict[str, Callable[..., gx.Agent]] = {
-    name: getattr(gx.agents, name) for name in gx.agents.__all__ if name.startswith("create_")
+    name: getattr(agents, name) for name in agents.__all__ if name.startswith("create_")
 }
 
 EACH = cases("create", CREATE.values())
@@ -225,7 +225,8 @@ def judge(finish: AgentFinish) -> Verdict:
 
 
 def executor(**options: Any) -> Any:
-    return gx.AgentExecutor(**({"agent": AGENT, "tools": []} | options))
+    options = {"agent": AGENT, "tools": [], **options}
+    return gx.AgentExecutor(**options)
 
 
 def judged() -> Any:
@@ -233,7 +234,8 @@ def judged() -> Any:
 
 
 def trimmed_to(steps: Any) -> object:
-    return executor(agent=scripted(answer()), trim_intermediate_steps=lambda _: steps).run("q")
+    trim: dict[str, Callable[[object], object]] = {"trim_intermediate_steps": lambda _: steps}
+    return executor(agent=scripted(answer()), **trim).run("q")
 
 
 NO_START = "does not start with Ready; make it from executor.graph"

@@ -228,16 +228,16 @@ def leave_iteration(executor: gx.AgentExecutor) -> None:
     gc.collect()
 
 
-@cases(
-    ("leave", "events"),
-    [
-        (close_stream, [Entered, Failed]),
-        (lambda executor: asyncio.run(aclose_stream(executor)), [Entered, Failed]),
-        (leave_iteration, [*TURN, *TURN, Entered, Failed]),
-        # At its end it is done.
-        (lambda executor: close_stream(executor, Done), WHOLE),
-    ],
-)
+LEFT: list[tuple[Callable[[gx.AgentExecutor], None], list[type]]] = [
+    (close_stream, [Entered, Failed]),
+    (lambda executor: asyncio.run(aclose_stream(executor)), [Entered, Failed]),
+    (leave_iteration, [*TURN, *TURN, Entered, Failed]),
+    # At its end it is done.
+    (lambda executor: close_stream(executor, Done), WHOLE),
+]
+
+
+@cases(("leave", "events"), LEFT)
 def test_run_that_is_left_has_one_end(leave: Callable[[gx.AgentExecutor], None], events: list[type]) -> None:
     seen: list[Any] = []
     leave(make_executor(seen.append))

@@ -31,7 +31,9 @@ AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
 EACH = cases("kind", AGENTS)
 
 
-def executor_of(make: Make, model: ScriptedModel, policy: Any = True, **options: Any) -> gx.AgentExecutor:
+def executor_of(
+    make: Make, model: ScriptedModel, policy: bool | str | Callable[[Any], Any] = True, **options: Any
+) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=make(model, [echo]), tools=[echo], handle_parsing_errors=policy, **options)
 
 
@@ -75,7 +77,7 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback
             assert actors.prompt(model.requests[1]).endswith(f"{reply}\nObservation: {step.observation}\nThought: ")
         else:
             *_, assistant, user = actors.messages(model.requests[1])
-            feedback = step.observation if kind == "tool calling" else f"Observation: {step.observation}"
+            feedback = f"{'' if kind == 'tool calling' else 'Observation: '}{step.observation}"
             assert (assistant, user) == (AssistantMessage(reply), UserMessage(feedback))
         model.assert_complete()
 

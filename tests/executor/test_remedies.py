@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 import graphexec
 import graphexec as gx
-from graphexec import models
+from graphexec import errors, models
 from graphexec._mistakes import remedies
 from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.executor.creation import ExecutorOptions
@@ -104,8 +104,8 @@ def failure() -> Exception:
 
 # What the names in the remedies stand for.
 BY_NAME: list[Any] = [BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory, ChatRequest, Acted]
-BY_NAME += [Outcome, models.LocalModel, models.OpenAICompatible, models.retrying, models.with_fallbacks]
-BY_NAME += [approve_tools, output_type, tool_from_schema, function]
+BY_NAME.extend([Outcome, models.LocalModel, models.OpenAICompatible, models.retrying, models.with_fallbacks])
+BY_NAME.extend([approve_tools, output_type, tool_from_schema, function])
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
     # Most remedies show the option alone.
@@ -240,7 +240,7 @@ def test_remedy_names_a_class_that_takes_the_option(option: str, name: str) -> N
 @cases("option", ["examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice"])
 def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path) -> None:
     call: Any = gx.create_agent
-    with pytest.raises(gx.errors.SignatureError) as raised:
+    with pytest.raises(errors.SignatureError) as raised:
         call(MODEL, [echo], **{option: VALUES[option]})
     (code,) = find_calls(str(raised.value))
     assert f"{option}=..." in code
@@ -249,7 +249,7 @@ def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path)
 
 @cases("call", [gx.AgentExecutor, gx.create_agent, models.OpenAICompatible])
 def test_requests_per_minute_belong_to_a_wrapper(call: Callable[..., Any]) -> None:
-    with pytest.raises(gx.errors.SignatureError, match="max_rpm; wrap the model in rate_limited"):
+    with pytest.raises(errors.SignatureError, match="max_rpm; wrap the model in rate_limited"):
         call(max_rpm=3)
 
 

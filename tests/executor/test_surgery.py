@@ -72,8 +72,8 @@ def doubt(finish: gx.AgentFinish) -> gx.AgentFinish | ex.Replied:
 
 
 DEBATED, DOUBTED = gx.edges(debate, LIMITED), gx.edges(doubt, AGAIN)
-SETTINGS = dict.fromkeys(("max_model_calls", "max_tool_calls"), 10) | {"max_execution_time": 60}
-SETTINGS |= {"max_iterations": 5, "max_fan_out": 3}
+_CALLS = dict.fromkeys(("max_model_calls", "max_tool_calls"), 10)
+SETTINGS = {**_CALLS, "max_execution_time": 60, "max_iterations": 5, "max_fan_out": 3}
 
 
 @pytest.mark.medium
@@ -191,7 +191,8 @@ A, B = act("echo", text="a"), act("echo", text="b")
 
 def executor_of(*turns: Any, change: Change | None = None, bound: bool = True, **options: Any) -> gx.AgentExecutor:
     """Return an executor, whose graph is changed before or after it is bound to the agent."""
-    plain = gx.AgentExecutor(**{"agent": scripted(*turns), "tools": [echo], **options})
+    options = {"agent": scripted(*turns), "tools": [echo], **options}
+    plain = gx.AgentExecutor(**options)
     return plain if change is None else plain.with_graph(change(plain.graph if bound else ex.AGENT_EXECUTOR))
 
 
@@ -303,8 +304,8 @@ def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
     def shortened(outcome: Acted | gx.AgentFinish | Ready) -> Acted | gx.AgentFinish | Ready:
         return first_only(outcome) if isinstance(outcome, Acted) else outcome
 
-    options: dict[str, Any] = {"bound": bound, "change": lambda machine: gx.wrap(machine, parse, after=shortened)}
-    result = run_executor(lambda: executor_of([A, B], answer(), handle_parsing_errors=True, **options))
+    wrap: dict[str, Change] = {"change": lambda machine: gx.wrap(machine, parse, after=shortened)}
+    result = run_executor(lambda: executor_of([A, B], answer(), bound=bound, handle_parsing_errors=True, **wrap))
     assert observations(result)[0] == "a"
 
 
@@ -439,7 +440,8 @@ AGENT, OTHER_AGENT = (
 
 
 def outer_executor(**changes: Any) -> gx.AgentExecutor:
-    return executor_of(**{"agent": AGENT, "handlers": {gx.AskHuman: agree}, **changes})
+    changes = {"agent": AGENT, "handlers": {gx.AskHuman: agree}, **changes}
+    return executor_of(**changes)
 
 
 DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {

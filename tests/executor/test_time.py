@@ -449,7 +449,7 @@ COUNTED = ("iterations", "model_calls", "tool_calls", "tokens")
 )
 def test_invalid_limit_is_refused_by_name(option: str, value: object, name: str) -> None:
     limits: dict[str, Any] = {option: value}
-    with pytest.raises(gx.errors.LimitsError, match=name):
+    with pytest.raises(gx.LimitsError, match=name):
         gx.AgentExecutor(agent=scripted(answer()), tools=[], **limits)
 
 

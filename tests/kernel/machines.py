@@ -4,7 +4,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeVar, dataclass_transform, final
 
 import pytest
 
@@ -16,60 +16,60 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
 
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def value(kind: type[T]) -> type[T]:
+    """Make a class one of a machine's values: a final, frozen dataclass."""
+    return final(dataclass(frozen=True)(kind))
+
+
 # ---- inputs of the machines, and their outcome for a limit
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Tick:
     count: int = 0
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Left:
     steps: int
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Topic:
     name: str
     questions: int = 3
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Topics:
     names: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Errand:
     stops: tuple[str, ...] = ()
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Underway:
     stops: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Prompt:
     calls: int = 0
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Trip:
     miles: float
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Stopped:
     """The outcome for a limit: the value of the stopped node, and the limit."""
 
@@ -77,8 +77,7 @@ class Stopped:
     limit: Exhausted
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Halted:
     """The outcome for a limit at a value of any class."""
 
@@ -97,8 +96,7 @@ def machine_of(one: Any) -> Graph[Any, Any]:
 # ---- a clock: an endless loop of two nodes, stopped by its meter
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Tock:
     count: int
 
@@ -122,33 +120,28 @@ CLOCK: Graph[Tick, Stopped] = graph(
 # ---- a diamond: two paths from one node to another, no loop, no effects
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Number:
     value: int
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Even:
     value: int
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Odd:
     value: int
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Sum:
     value: int
     way: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Total:
     text: str
 
@@ -185,10 +178,8 @@ DIAMOND: Graph[Number, Total] = graph(
 # ---- a self-loop: one metered node that leads to itself
 
 
-@final
-@dataclass(frozen=True)
-class Landed:
-    pass
+@value
+class Landed: ...
 
 
 @metered(when_spent=Stopped)
@@ -208,8 +199,7 @@ class Question(Effect[str]):
     text: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Interview:
     answers: tuple[str, ...]
 
@@ -234,8 +224,7 @@ def reporter() -> RunContext:
 # ---- a survey: one node that asks for a batch of tool calls, which have their own reply to being cut
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Survey:
     results: tuple[ToolResult, ...]
 
@@ -299,10 +288,8 @@ class Travel(Effect[float | None]):
         return (reply,)
 
 
-@final
-@dataclass(frozen=True)
-class Arrived:
-    pass
+@value
+class Arrived: ...
 
 
 @charged(when_spent=Stopped, asks=1)
@@ -319,8 +306,7 @@ ROAD: Graph[Trip, Arrived | Stopped] = machine_of(travel)
 # ---- errands: opaque nodes, async def and def
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Home:
     stops: tuple[str, ...]
 
@@ -347,20 +333,16 @@ ERRAND: Graph[Errand, Home | Stopped] = graph(
 # ---- a node that asks until the answer is "yes"
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Asking:
     question: str
 
 
-@final
-@dataclass(frozen=True)
-class Agreed:
-    pass
+@value
+class Agreed: ...
 
 
-@final
-@dataclass(frozen=True)
+@value
 class GaveUp:
     at: Asking
     limit: Exhausted

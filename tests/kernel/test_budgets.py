@@ -3,8 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import graphexec as gx
 from graphexec.effects import agent_limits
@@ -18,30 +17,25 @@ from tests.parameters import cases
 REVISIONS = gx.Budget("revisions", 2)
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Chapters:
     """The number of flaws in each remaining chapter."""
 
     flaws: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Text:
     flaws: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Poor:
     flaws: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
-class Book:
-    pass
+@m.value
+class Book: ...
 
 
 @gx.node

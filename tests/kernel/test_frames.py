@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,12 +17,11 @@ from graphexec.kernel import PendingEffect, rename
 from graphexec.kernel.events import Done
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing import verify_termination
-from tests.kernel.machines import Question, error_message, machine_of, run_machine
+from tests.kernel.machines import Question, error_message, machine_of, run_machine, value
 from tests.parameters import cases, examples
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Job:
     """A list of subjects, and the notes about them so far."""
 
@@ -31,26 +29,22 @@ class Job:
     notes: tuple[str, ...] = ()
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Subject:
     name: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Known:
     fact: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Unknown:
     limit: gx.Exhausted
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Minutes:
     notes: tuple[str, ...]
 
@@ -204,8 +198,7 @@ class TestFrame:
         assert pauses_of(machine, Job(("elms",)))[0].frames == {}
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Filed:
     notes: tuple[str, ...]
 
@@ -290,8 +283,7 @@ class TestNesting:
         assert run_machine(nested, agenda, answering()).outcome == Minutes(("re: a", "re: b", "re: c"))
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Agenda:
     lists: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()

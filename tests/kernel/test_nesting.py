@@ -2,8 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -14,28 +13,24 @@ from tests.kernel import machines as m
 from tests.parameters import cases
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Task:
     """The allowed tries of each remaining task."""
 
     tries: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Trying:
     tries: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Solved:
     left: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Failed:
     at: Task | Trying
     limit: gx.Exhausted

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,29 +16,26 @@ from graphexec.kernel import END, Node, bind, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
+from tests.kernel.machines import value
 from tests.parameters import examples
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Red:
     choices: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Green:
     choices: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Blue:
     choices: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class OutOf:
     at: Red | Green | Blue
     limit: Exhausted

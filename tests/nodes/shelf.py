@@ -6,10 +6,14 @@ from typing import Any
 
 import graphexec.nodes
 from graphexec import AgentExecutor, Answered, AskHuman, Event, Snapshot, create_tool_calling_agent, snapshot_of, tool
+from graphexec.errors import MissingHandlerError
+from graphexec.kernel import PendingEffect, advance
 from graphexec.kernel.effects import members_of
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, Review, ReviewCall
+from graphexec.verify import Certificate
+from tests.executor.actors import snapshot_after
 
 # The iterations of the samples' executors.
 ITERATIONS = 4
@@ -120,6 +124,24 @@ def make_executor(
         nodes=pieces,
         **options,
     )
+
+
+def proof_of(executor: AgentExecutor) -> Certificate:
+    """Return the certificate of an executor that has to have one."""
+    certificate = executor.verify().certificate
+    assert certificate is not None
+    return certificate
+
+
+def pause(executor: AgentExecutor) -> PendingEffect:
+    """Run until a person has to answer, and store the run."""
+    return resume(executor, snapshot_after(MissingHandlerError, lambda: executor.run("hi")).to_json())
+
+
+def resume(executor: AgentExecutor, stored: str) -> PendingEffect:
+    pending = advance(executor.graph, Snapshot.from_json(stored, executor.graph), executor.limits)
+    assert isinstance(pending, PendingEffect)
+    return pending
 
 
 class PauseError(Exception):

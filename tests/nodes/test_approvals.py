@@ -10,9 +10,7 @@ import pytest
 import graphexec as gx
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import MissingHandlerError
 from graphexec.executor import Acted, Observed, Ready, limit_reached
-from graphexec.kernel import PendingEffect, advance
 from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Asked
 from graphexec.kernel.validation import reachable
@@ -22,7 +20,8 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, approve_tools
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
 from graphexec.tools import AnyTool
-from tests.executor.actors import caller_of
+from tests.executor.actors import call, caller_of, messages
+from tests.nodes.shelf import pause, proof_of, resume
 from tests.parameters import cases
 
 Decide = Callable[[ReviewCall], Any]
@@ -91,22 +90,6 @@ def path_of(call: ReviewCall) -> str:
     return str(call.arguments["path"])
 
 
-def pause(scene: Scene) -> PendingEffect:
-    """Run until a person has to answer."""
-    with pytest.raises(MissingHandlerError) as raised:
-        scene.executor.run("hi")
-    snapshot = gx.snapshot_of(raised.value)
-    assert snapshot is not None
-    return resume(scene, snapshot.to_json())
-
-
-def resume(scene: Scene, stored: str) -> PendingEffect:
-    graph = scene.executor.graph
-    pending = advance(graph, gx.Snapshot.from_json(stored, graph), scene.executor.limits)
-    assert isinstance(pending, PendingEffect)
-    return pending
-
-
 def steps_of(steps: Any) -> list[tuple[Any, str]]:
     return [(step.observation, step.status) for step in steps]
 
@@ -131,24 +114,17 @@ class TestDecisions:
         seen: list[ReviewCall] = []
         reply = ModelReply("I clean up.", calls("delete a").tool_calls)
         Scene(reply, nodes=(gate(noting(seen)),)).executor.run("hi")
-        (call,) = seen
-        assert (call.tool, call.arguments, call.allowed) == ("delete", {"path": "a"}, ALL)
-        assert "I clean up." in call.reason
-        assert (call.by, call.problem) == ("approve_tools", "")
+        (asked,) = seen
+        assert (asked.tool, asked.arguments, asked.allowed) == ("delete", A, ALL)
+        assert "I clean up." in asked.reason
+        assert (asked.by, asked.problem) == ("approve_tools", "")
 
     def test_multiple_tools_mixed_responses(self) -> None:
         """LangChain's test_human_in_the_loop_middleware_multiple_tools_mixed_responses: each call has one result."""
-        decisions = {
-            "a": Review("approve"),
-            "b": Review("reject", "No."),
-            "c": Review("respond", "later"),
-            "d": Review("edit", arguments={"path": "e"}),
-        }
-        scene = Scene(
-            calls("delete a", "delete b", "read x", "delete c", "delete d"),
-            nodes=(gate(lambda call: decisions[path_of(call)]),),
-        )
-        result = scene.executor.run("hi")
+        decisions = {"a": Review("approve"), "b": Review("reject", "No."), "c": Review("respond", "later")}
+        decisions["d"] = Review("edit", arguments={"path": "e"})
+        several = calls("delete a", "delete b", "read x", "delete c", "delete d")
+        result = Scene(several, nodes=(gate(lambda asked: decisions[path_of(asked)]),)).executor.run("hi")
         assert steps_of(result.steps) == [
             ("deleted a", "ok"),
             (f"{REJECTED} No.", "rejected"),
@@ -163,18 +139,14 @@ class TestDecisions:
         result = Scene(calls("show a", "delete b"), "all done", nodes=(gate(REJECT),)).executor.run("hi")
         assert result.output == "all done"
         assert [step.status for step in result.steps] == ["ok", "rejected"]
-
-    def test_when_selects_the_calls(self) -> None:
+        # The option `when` selects the calls.
         scene = Scene(calls("delete a", "delete b"), nodes=(gate(REJECT, when=lambda one: one.tool_input == A),))
         assert [step.status for step in scene.executor.run("hi").steps] == ["rejected", "ok"]
         assert scene.files.called == ["delete b"]
 
 
 FINAL = "Final Answer: done"
-STRUCTURED = (
-    '{"action": "delete", "action_input": {"path": "aa"}}',
-    '{"action": "final_answer", "answer": "done"}',
-)
+STRUCTURED = ('{"action": "delete", "action_input": {"path": "aa"}}', '{"action": "final_answer", "answer": "done"}')
 
 
 class TestEdits:
@@ -188,9 +160,7 @@ class TestEdits:
         result = scene.executor.run("hi")
         assert sorted(scene.files.called) == ["delete b", "read x"]
         assert [step.action.tool_input for step in result.steps] == [{"path": "b"}, {"path": "x"}]
-        request = scene.model.requests[-1]
-        assert isinstance(request, ChatRequest)
-        (message,) = [one for one in request.messages if isinstance(one, AssistantMessage)]
+        (message,) = [one for one in messages(scene.model.requests[-1]) if isinstance(one, AssistantMessage)]
         assert [json.loads(call.arguments) for call in message.tool_calls] == [{"path": "b"}, {"path": "x"}]
 
     @cases(
@@ -251,30 +221,30 @@ class TestEdits:
 class TestPauses:
     def test_person_answers_a_stored_run(self) -> None:
         scene = Scene(calls("delete a", "read x", "delete b"), nodes=(gate(),))
-        stored = pause(scene).snapshot.to_json()
+        stored = pause(scene.executor).snapshot.to_json()
         assert scene.files.called == []
 
         tomorrow = Scene(nodes=(gate(),))
-        half = resume(tomorrow, stored).reply_member(1, Review("edit", arguments={"path": "c"})).to_json()
-        whole = resume(tomorrow, half).reply_member(0, Review("reject")).to_json()
+        half = resume(tomorrow.executor, stored).reply_member(1, Review("edit", arguments={"path": "c"})).to_json()
+        whole = resume(tomorrow.executor, half).reply_member(0, Review("reject")).to_json()
         result = tomorrow.executor.run(gx.Snapshot.from_json(whole, tomorrow.executor.graph))
         assert [step.status for step in result.steps] == ["rejected", "ok", "ok"]
         assert sorted(tomorrow.files.called) == ["delete c", "read x"]
 
     def test_invalid_answer_asks_again(self) -> None:
         scene = Scene(calls("delete a"), nodes=(approve_tools({"delete": ["approve"]}),))
-        pending = pause(scene)
+        pending = pause(scene.executor)
         with pytest.raises(gx.InputError, match="reply with a Review"):
             pending.reply(("approve",))
-        again = resume(scene, pending.reply((Review("reject"),)).to_json())
-        (call,) = members_of(again.effect)
-        assert isinstance(call, ReviewCall)
-        assert call.problem == "reject is not allowed for delete; choose approve"
+        again = resume(scene.executor, pending.reply((Review("reject"),)).to_json())
+        (asked,) = members_of(again.effect)
+        assert isinstance(asked, ReviewCall)
+        assert asked.problem == "reject is not allowed for delete; choose approve"
         assert scene.executor.run(again.reply((Review("approve"),))).steps[0].observation == "deleted a"
 
     def test_deadline_runs_nothing(self) -> None:
         scene = Scene(calls("delete a"), nodes=(gate(),), max_execution_time=60)
-        result = scene.executor.run(pause(scene).cut(at=61))
+        result = scene.executor.run(pause(scene.executor).cut(at=61))
         assert result.reason == "seconds"
         assert scene.files.called == []
 
@@ -315,19 +285,17 @@ class TestOrder:
         asked: list[ReviewCall] = []
         inner = Scene(calls("delete a"), nodes=(gate(noting(asked, "reject")),))
         helper = inner.executor.as_tool("helper", "Cleans up.")
-        model = ScriptedModel([ModelReply("", (ToolCall("1", "helper", '{"input": "clean"}'),)), "done"])
+        model = ScriptedModel([call("helper", input="clean"), "done"])
         caller_of(model, helper, nodes=[approve_tools({"helper": ["approve"]}, reviewer=noting(asked))]).run("hi")
         assert [call.tool for call in asked] == ["helper", "delete"]
         assert inner.files.called == []
 
-    def test_two_gates_both_ask(self) -> None:
+    def test_two_gates_both_ask_one_handler(self) -> None:
         asked: list[ReviewCall] = []
         review = noting(asked)
         scene = Scene(calls("delete a"), nodes=(gate(review), gate(review, name="four_eyes")))
         assert scene.executor.run("hi").steps[0].observation == "deleted a"
-        assert [call.by for call in asked] == ["four_eyes", "approve_tools"]
-
-    def test_different_reviewers_need_one_handler(self) -> None:
+        assert [one.by for one in asked] == ["four_eyes", "approve_tools"]
         with pytest.raises(gx.InputError, match="approve_tools and second have different handlers of ReviewCall; pass"):
             Scene(nodes=(gate(APPROVE), gate(REJECT, name="second")))
         by: dict[str, Review] = {"approve_tools": Review("approve"), "second": Review("reject")}
@@ -427,7 +395,7 @@ def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) ->
         (
             approve_tools,
             ({"delete": ["aprove"]},),
-            r"\['aprove'\] for delete; give some of approve, edit, reject, respond",
+            r"\['aprove'\] for delete; give some of approve, edit, reject, resp",
         ),
         (approve_tools, ({"delete": "approve"},), "decisions='approve' for delete; give some of"),
         (approve_tools, ({"delete": []},), r"decisions=\[\] for delete"),
@@ -445,9 +413,7 @@ def test_invalid_gates_and_reviews_are_refused(make: Callable[..., Any], argumen
 
 
 def test_bound_is_one_transition_for_each_iteration() -> None:
-    plain, gated = (Scene(max_iterations=5, nodes=nodes).executor.verify().bounds for nodes in ((), (gate(),)))
-    assert plain is not None
-    assert gated is not None
+    plain, gated = (proof_of(Scene(max_iterations=5, nodes=nodes).executor).bounds for nodes in ((), (gate(),)))
     assert str(plain.transitions) == "4*iterations + 2 = 22 (exact)"
     assert str(gated.transitions) == "5*iterations + 2 = 27 (exact)"
     assert str(gated.model_calls) == str(plain.model_calls) == "iterations = 5 (exact)"

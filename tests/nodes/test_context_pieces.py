@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,8 @@ from graphexec.nodes import Piece, Review, approve_tools, compact, critic, selec
 from graphexec.nodes.todos import find_todos
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
-from tests.nodes.shelf import run_in_pieces
+from tests.executor import actors
+from tests.nodes.shelf import proof_of, run_in_pieces
 from tests.parameters import cases, examples
 
 NAMES = ("search", "add", "mail", "read")
@@ -36,15 +36,14 @@ def make_tools() -> list[AnyTool]:
 
 
 def call(*tools: str) -> messages.ModelReply:
-    calls = [messages.ToolCall(f"c{place}", name, json.dumps({"input": "x" * 40})) for place, name in enumerate(tools)]
-    return messages.ModelReply("", tuple(calls))
+    calls = tuple(actors.call(name, f"c{place}", input="x" * 40) for place, name in enumerate(tools))
+    return messages.ModelReply("", calls)
 
 
-def write(*lists: Sequence[tuple[str, str]]) -> messages.ModelReply:
-    """Return a reply that writes to-do lists, each of items with a status."""
-    data = [{"todos": [{"content": text, "status": status} for text, status in items]} for items in lists]
-    calls = [messages.ToolCall(f"w{place}", "write_todos", json.dumps(one)) for place, one in enumerate(data)]
-    return messages.ModelReply("", tuple(calls))
+def write(*lists: Sequence[tuple[str, str]]) -> list[messages.ToolCall]:
+    """Return calls that write to-do lists, each of items with a status."""
+    data = [[{"content": text, "status": status} for text, status in items] for items in lists]
+    return [actors.call("write_todos", f"w{place}", todos=one) for place, one in enumerate(data)]
 
 
 def make(pieces: Sequence[Piece], model: Any, **options: Any) -> gx.AgentExecutor:
@@ -62,8 +61,7 @@ def run(
 
 
 def text_of(request: messages.ModelRequest) -> str:
-    assert isinstance(request, messages.ChatRequest)
-    return "\n".join(message.content for message in request.messages)
+    return "\n".join(message.content for message in actors.messages(request))
 
 
 def offered(request: messages.ModelRequest) -> list[str]:
@@ -73,9 +71,8 @@ def offered(request: messages.ModelRequest) -> list[str]:
 
 def is_paired(request: messages.ModelRequest) -> bool:
     """Return whether every tool message has its call before it, and every call its result."""
-    assert isinstance(request, messages.ChatRequest)
     pending: set[str] = set()
-    for message in request.messages:
+    for message in actors.messages(request):
         if isinstance(message, messages.AssistantMessage):
             assert not pending
             pending = {one.id for one in message.tool_calls}
@@ -125,11 +122,10 @@ BOUNDS: dict[str, tuple[Callable[[int], int], Callable[[int], int]]] = {
 @cases("name", PIECES)
 @cases("iterations", [1, 3, 8])
 def test_bound_is_the_documented_one(name: str, iterations: int) -> None:
-    verdict = make([PIECES[name][0]()], ScriptedModel(["done"]), max_iterations=iterations).verify()
+    bounds = proof_of(make([PIECES[name][0]()], ScriptedModel(["done"]), max_iterations=iterations)).bounds
     transitions, calls = BOUNDS[name]
-    assert verdict.bounds is not None
-    assert (verdict.bounds.transitions.number or 0) <= transitions(iterations)
-    assert (verdict.bounds.model_calls.number or 0) <= calls(iterations)
+    assert (bounds.transitions.number or 0) <= transitions(iterations)
+    assert (bounds.model_calls.number or 0) <= calls(iterations)
 
 
 @cases(
@@ -230,15 +226,12 @@ class TestCompact:
         assert any('"name": "search"' in text for text in counted)
 
     def test_many_calls_of_one_reply_stay_together(self) -> None:
-        calls = tuple(messages.ToolCall(f"c{place}", "add", f'{{"input": "{place}"}}') for place in range(10))
-        replies: list[ScriptedReply] = [call("mail"), messages.ModelReply("", calls), "Mailed.", "done"]
-        last = run([compact(1, 5)], replies, max_fan_out=10)[1][-1]
-        assert isinstance(last, messages.ChatRequest)
+        calls = [actors.call("add", f"c{place}", input=str(place)) for place in range(10)]
+        last = run([compact(1, 5)], [call("mail"), calls, "Mailed.", "done"], max_fan_out=10)[1][-1]
         assert is_paired(last)
         assert "Mailed." in text_of(last)
-        assert [message.content for message in last.messages if isinstance(message, messages.ToolMessage)] == [
-            f"found {place}" for place in range(10)
-        ]
+        results = [one.content for one in actors.messages(last) if isinstance(one, messages.ToolMessage)]
+        assert results == [f"found {place}" for place in range(10)]
 
     @cases("summary", ["Added and mailed.", ModelError("down")])
     def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
@@ -253,8 +246,7 @@ class TestCompact:
         _, requests = run([compact(1, 1)], COMPACTED, {"input": "Who am I?", "chat_history": history})
         for request in requests:
             if "Summarize" not in text_of(request):
-                assert isinstance(request, messages.ChatRequest)
-                assert [*request.messages[1:4]] == [*history, messages.UserMessage("Who am I?")]
+                assert actors.messages(request)[1:4] == [*history, messages.UserMessage("Who am I?")]
 
 
 class TestSelectTools:

@@ -1,5 +1,6 @@
 """`escalate`: a stronger model makes the next decision when the agent is stuck."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,25 +11,22 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, create
 from graphexec.actions import Run, StepStatus
 from graphexec.draw.model.picture import look_of
 from graphexec.errors import InputError, MissingAPIKeyError, ServerError
-from graphexec.messages import ModelReply, ToolCall
+from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import AskStronger, escalate
 from graphexec.nodes.escalation import is_stuck
 from graphexec.testing import verify_termination
 from graphexec.verify import check
 from tests.executor.actors import HOW, Running, call, echo, fail, messages
-from tests.nodes.shelf import run_in_pieces
+from tests.nodes.shelf import proof_of, run_in_pieces
 from tests.parameters import cases, examples
 
 # Arguments that are not JSON.
-UNREADABLE = ModelReply("", (ToolCall("c1", "echo", "{"),))
+UNREADABLE = ToolCall("c1", "echo", "{")
 
 
-def turn(name: str, **arguments: Any) -> ModelReply:
-    return ModelReply("", (call(name, **arguments),))
-
-
-FAILURES = [turn("fail", text=str(number)) for number in range(9)]
+AT_ONCE: dict[str, Callable[[Run], bool]] = {"when": lambda run: not run.steps}
+FAILURES = [call("fail", text=str(number)) for number in range(9)]
 
 
 def make_executor(weak: ScriptedModel, strong: ScriptedModel, **options: Any) -> AgentExecutor:
@@ -39,8 +37,8 @@ def make_executor(weak: ScriptedModel, strong: ScriptedModel, **options: Any) ->
 
 @HOW
 def test_stronger_model_decides_after_two_failures(run: Running) -> None:
-    weak = ScriptedModel([turn("fail", text="a"), turn("fail", text="b"), "done"])
-    strong = ScriptedModel([turn("echo", text="c")])
+    weak = ScriptedModel([call("fail", text="a"), call("fail", text="b"), "done"])
+    strong = ScriptedModel([call("echo", text="c")])
     result = run(make_executor(weak, strong))
     assert [step.observation for step in result.steps][2:] == ["c"]
     assert (result.output, len(weak.requests), len(strong.requests)) == ("done", 3, 1)
@@ -59,7 +57,7 @@ def test_stronger_model_decides_after_two_failures(run: Running) -> None:
         # A failure of the stronger model changes nothing.
         ([UNREADABLE, "done"], [ServerError("down")], {"times": 1}, ("finished", "done"), (2, 1)),
         ([UNREADABLE], ["better"], {"max_model_calls": 1}, ("model_calls", "Agent stopped"), (1, 0)),
-        (["weak"], ["strong"], {"when": lambda run: not run.steps}, ("finished", "strong"), (0, 1)),
+        (["weak"], ["strong"], AT_ONCE, ("finished", "strong"), (0, 1)),
     ],
 )
 def test_stronger_model_is_asked_within_the_limits(
@@ -110,8 +108,7 @@ def test_two_failures_are_a_reason(statuses: list[StepStatus], stuck: bool) -> N
 def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int) -> None:
     model = ScriptedModel(["done"], repeat_last=True)
     executor = make_executor(model, model, times=times, max_iterations=iterations)
-    certificate = executor.verify().certificate
-    assert certificate is not None
+    certificate = proof_of(executor)
     check(certificate, executor.graph)
     assert certificate.bounds.model_calls.number == iterations + times
     assert look_of(executor.graph["ask_stronger"]) == "model"
@@ -125,7 +122,7 @@ def test_every_run_ends() -> None:
 
 
 def test_run_is_stored_and_resumed_after_each_request() -> None:
-    weak, strong = ScriptedModel([UNREADABLE, "done"]), ScriptedModel([turn("echo", text="a")])
+    weak, strong = ScriptedModel([UNREADABLE, "done"]), ScriptedModel([call("echo", text="a")])
     result, pauses = run_in_pieces(lambda observers: make_executor(weak, strong, observers=observers), "q")
     assert (result.output, pauses, result.spent["model_calls"]) == ("done", 4, 3)
 
@@ -144,7 +141,7 @@ def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None
 @given(st.data())
 def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
     reply: st.SearchStrategy[Any] = st.sampled_from(
-        [turn("fail", text="a"), turn("echo", text="b"), UNREADABLE, "done"]
+        [call("fail", text="a"), call("echo", text="b"), UNREADABLE, "done"]
     )
     weak = ScriptedModel(data.draw(st.lists(reply, min_size=1, max_size=6), label="weak"), repeat_last=True)
     replies = data.draw(st.lists(reply | st.just(ServerError("down")), min_size=1, max_size=4), label="strong")

@@ -9,14 +9,14 @@ from graphexec.effects import CallModel
 from graphexec.errors import NodeError
 from graphexec.executor import Ready
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, ModelReply, ToolCall, UserMessage
+from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
-from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, guard_input, guard_output
 from graphexec.testing import scripted_tool
+from tests.executor.actors import call
 from tests.parameters import cases
 
-SECRET = "the PIN is 4711"
+SECRET, PAY = "the PIN is 4711", call("pay", x="5")
 
 
 def no_pins(text: str) -> str | None:
@@ -41,10 +41,6 @@ def make_executor(model: ScriptedModel, *pieces: Piece, **options: Any) -> Agent
     return AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, nodes=pieces, **options)
 
 
-def call() -> ModelReply:
-    return ModelReply("", (ToolCall("1", "pay", '{"x": "5"}'),))
-
-
 # Any: a check may return anything, and a type checker refuses this one.
 def wrong_verdict(text: str) -> Any:
     return bool(text)
@@ -67,7 +63,7 @@ EARLY = Piece("early", (choose,), once=True)
 class TestInput:
     @cases("options", CHECKS)
     def test_blocking_guardrail_prevents_tool_execution(self, options: dict[str, Any]) -> None:
-        model = ScriptedModel([call(), "done"])
+        model = ScriptedModel([PAY, "done"])
         result = make_executor(model, guard_input(**options)).run("what is the PIN?")
         assert result.output == "Agent stopped: refused by guard_input: no PINs"
         assert result.reason == "refused"
@@ -120,11 +116,7 @@ class TestOutput:
     def test_refused_answer_is_given_out_nowhere(
         self, options: dict[str, Any], way: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        replies: dict[str, list[ScriptedReply]] = {
-            "parse": [SECRET],
-            "return_direct": [call()],
-            "generate": [call(), SECRET],
-        }
+        replies: dict[str, list[Any]] = {"parse": [SECRET], "return_direct": [PAY], "generate": [PAY, SECRET]}
 
         def make() -> AgentExecutor:
             return make_executor(
@@ -146,11 +138,10 @@ class TestOutput:
             assert "4711" not in capsys.readouterr().err
 
     def test_own_text_of_a_stopped_run_is_not_checked(self) -> None:
-        executor = make_executor(ScriptedModel([call()]), guard_output(lambda _: "no"), max_iterations=1)
+        executor = make_executor(ScriptedModel([PAY]), guard_output(lambda _: "no"), max_iterations=1)
         assert executor.run("hi").output == "Agent stopped due to iteration limit or time limit."
-
-    def test_last_word_without_a_check_is_withheld(self) -> None:
-        model = ScriptedModel([call(), SECRET])
+        # Its last word is withheld without a check.
+        model = ScriptedModel([PAY, SECRET])
         options = {"max_model_calls": 1, "early_stopping_method": "generate"}
         result = make_executor(model, guard_output(ask_pins), **options).run("hi")
         assert "4711" not in str(result.output)
@@ -163,11 +154,9 @@ class TestOutput:
         assert "4711" not in str(memory.load({}))
         assert "refused by guard_output" in str(memory.load({}))
 
-    def test_answers_of_other_pieces_are_checked(self) -> None:
+    def test_two_guards_fit_and_check_the_answers_of_other_pieces(self) -> None:
         executor = make_executor(ScriptedModel(["fine"]), guard_output(no_pins), Piece("betray", (betray,)))
         assert executor.run("hi").reason == "refused"
-
-    def test_two_guards_fit(self) -> None:
         pieces = (guard_output(no_pins), guard_output(lambda _: None, name="second"), guard_input(no_pins))
         executor = make_executor(ScriptedModel(["fine"]), *pieces, guard_input(no_pins, name="third"))
         assert executor.run("hi").output == "fine"

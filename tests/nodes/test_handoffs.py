@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, AgentFinish, InputError, node, tool
-from graphexec.messages import ModelReply
+from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import handoffs
 from graphexec.testing import verify_termination
+from tests.executor.actors import call
 from tests.nodes.shelf import run_in_pieces
-from tests.nodes.test_sub_agents import asked, calls, executor_of, models_of, steps_of
+from tests.nodes.test_sub_agents import asked, executor_of, models_of, steps_of
 from tests.parameters import cases
 
 
@@ -20,8 +21,8 @@ def book(what: str) -> str:
     return f"booked {what}"
 
 
-def to(name: str) -> ModelReply:
-    return calls((f"transfer_to_{name}", {}))
+def to(name: str) -> ToolCall:
+    return call(f"transfer_to_{name}")
 
 
 def team(host: Any, members: dict[str, Any], **options: Any) -> AgentExecutor:
@@ -34,8 +35,8 @@ def team(host: Any, members: dict[str, Any], **options: Any) -> AgentExecutor:
 
 def test_basic_swarm() -> None:
     """A member continues from the steps so far, and its answer is that of the run."""
-    flights = [calls(("book", {"what": "flight"})), to("hotels")]
-    executor = team(flights, {"hotels": [calls(("book", {"what": "hotel"})), "all booked"]})
+    flights = [call("book", what="flight"), to("hotels")]
+    executor = team(flights, {"hotels": [call("book", what="hotel"), "all booked"]})
     result = executor.run("trip")
     assert result.output == "all booked"
     assert [(one.action.tool, one.observation) for one in result.steps] == [
@@ -58,7 +59,7 @@ def test_handoffs_go_to_the_host_and_to_members(members: dict[str, Any], output:
 
 
 def test_other_calls_of_a_handoff_are_not_done() -> None:
-    both = calls(("book", {"what": "late"}), ("transfer_to_hotels", {}), ("transfer_to_hotels", {}))
+    both = [call("book", what="late"), call("transfer_to_hotels", "c2"), call("transfer_to_hotels", "c3")]
     assert steps_of(team([both], {"hotels": ["done"]})) == [
         ("book", "rejected", "Not done: the conversation was handed over to hotels."),
         ("transfer_to_hotels", "ok", "Handed over to hotels."),
@@ -75,7 +76,7 @@ def test_ping_pong_ends() -> None:
 
 
 def test_bound_holds() -> None:
-    working = [calls(("book", {"what": "x"}))] * 3
+    working = [call("book", what="x")] * 3
     executor = team([to("hotels")], {"hotels": [*working, to("cars")], "cars": [*working, to("hotels")]})
     assert str(executor.unplug("handoffs").graph) == str(executor_of(["x"], [book]).graph)
     verdict = executor.verify()
@@ -87,7 +88,7 @@ def test_bound_holds() -> None:
 
 @cases("limit", range(1, 6))
 def test_counted_calls_are_asked(limit: int) -> None:
-    executor = team([to("hotels")], {"hotels": [calls(("book", {"what": "x"})), "done"]}, max_model_calls=limit)
+    executor = team([to("hotels")], {"hotels": [call("book", what="x"), "done"]}, max_model_calls=limit)
     result = executor.run("trip")
     assert result.spent.meters["model_calls"] == asked(executor) <= limit
     assert (result.reason == "model_calls") == (limit < 3)
@@ -98,14 +99,14 @@ def test_guard_sees_the_answers_of_members() -> None:
     def withhold(finish: AgentFinish) -> AgentFinish:
         return AgentFinish({"output": "withheld"}, "", finish.run)
 
-    executor = team([to("hotels")], {"hotels": ["the PIN"]}, nodes=[withhold])
-    assert executor.run("trip").output == "withheld"
-    assert "PIN" not in "".join(team([to("hotels")], {"hotels": ["the PIN"]}, nodes=[withhold]).stream_answer("trip"))
+    guarded = [team([to("hotels")], {"hotels": ["the PIN"]}, nodes=[withhold]) for _ in range(2)]
+    assert guarded[0].run("trip").output == "withheld"
+    assert "PIN" not in "".join(guarded[1].stream_answer("trip"))
     assert "".join(team([to("hotels")], {"hotels": ["booked"]}).stream_answer("trip")) == "booked"
 
 
 def test_run_survives_pauses() -> None:
-    host, hotels = ScriptedModel([to("hotels")]), ScriptedModel([calls(("book", {"what": "x"})), "done"])
+    host, hotels = ScriptedModel([to("hotels")]), ScriptedModel([call("book", what="x"), "done"])
     ending, pauses = run_in_pieces(lambda observers: team(host, {"hotels": hotels}, observers=observers), "trip")
     assert ending.output == "done"
     assert pauses == 4

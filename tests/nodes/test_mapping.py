@@ -14,19 +14,19 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agen
 from graphexec.draw.model.picture import picture_of
 from graphexec.draw.runs.recorder import recording_of
 from graphexec.errors import GraphError, InputError, ServerError
-from graphexec.messages import ModelReply, ToolCall
+from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import map_agents
 from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, check
 from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, caller_of, echo
-from tests.nodes.shelf import run_in_pieces
+from tests.nodes.shelf import proof_of, run_in_pieces
 from tests.parameters import cases, examples
 
 
-def call(*tasks: str, call_id: str = "c1") -> ModelReply:
-    return ModelReply("", (ToolCall(call_id, "research_all", json.dumps({"tasks": tasks})),))
+def call(*tasks: str, call_id: str = "c1") -> ToolCall:
+    return ToolCall(call_id, "research_all", json.dumps({"tasks": tasks}))
 
 
 def make_child(**options: Any) -> AgentExecutor:
@@ -73,8 +73,7 @@ def test_all_calls_of_a_reply_run_at_once(run: Running) -> None:
         return AgentFinish({"output": inputs["input"]})
 
     child = AgentExecutor(agent=decide, tools=[])
-    twice = ModelReply("", (*call("a", "b").tool_calls, *call("c", call_id="c2").tool_calls))
-    result = run(make_outer(child, twice))
+    result = run(make_outer(child, [call("a", "b"), call("c", call_id="c2")]))
     assert [step.observation for step in result.steps] == ["Task 1: a\na\n\nTask 2: b\nb", "Task 1: c\nc"]
 
 
@@ -93,8 +92,7 @@ FEWER = "research_all takes at most 2 tasks in one turn; give fewer, and the oth
     ],
 )
 def test_wrong_tasks_are_explained(run: Running, arguments: Any, status: str, says: str, runs: int) -> None:
-    reply = ModelReply("", (ToolCall("c1", "research_all", json.dumps(arguments)),))
-    result = run(make_outer(make_child(), reply, most=2))
+    result = run(make_outer(make_child(), ToolCall("c1", "research_all", json.dumps(arguments)), most=2))
     (step,) = result.steps
     assert (step.status, result.spent["nested_runs"]) == (status, runs)
     assert says in str(step.observation)
@@ -111,8 +109,7 @@ def test_no_run_starts_without_room_for_all(run: Running) -> None:
 @pytest.mark.medium
 def test_bound_grows_by_the_runs() -> None:
     executor = make_outer(make_child(), most=4, max_iterations=5, max_fan_out=2)
-    certificate = executor.verify().certificate
-    assert certificate is not None
+    certificate = proof_of(executor)
     check(certificate, executor.graph)
     assert str(certificate.bounds.model_calls) == "13*iterations = 65 (at most)"
     assert str(certificate.bounds.tool_calls) == "fan_out*iterations + 12*iterations = 70 (at most)"
@@ -123,9 +120,8 @@ def test_bound_grows_by_the_runs() -> None:
 
 def test_run_is_stored_and_resumed_after_each_request() -> None:
     model = ScriptedModel([call("tea", "down"), "done"])
-    result, pauses = run_in_pieces(
-        lambda observers: caller_of(model, nodes=[map_agents(make_child())], observers=observers), "q"
-    )
+    pieces = [map_agents(make_child())]
+    result, pauses = run_in_pieces(lambda observers: caller_of(model, nodes=pieces, observers=observers), "q")
     assert (result.output, pauses) == ("done", 3)
     assert "all of tea" in result.steps[0].observation
     assert result.spent["model_calls"] == 2 + 2 + 2
@@ -134,11 +130,9 @@ def test_run_is_stored_and_resumed_after_each_request() -> None:
 @cases(("limit", "reason"), [(None, "finished"), (5, "model_calls")])
 def test_recorded_run_conforms_to_its_proof(limit: int | None, reason: str) -> None:
     executor = make_outer(make_child(), call("tea", "down", "lost"), max_model_calls=limit)
-    certificate = executor.verify().certificate
-    assert certificate is not None
     result = executor.run("q")
     assert result.reason == reason
-    assert audit([*recording_of(result).records], certificate).violations == ()
+    assert audit([*recording_of(result).records], proof_of(executor)).violations == ()
 
 
 def of_two_inputs() -> AgentExecutor:
@@ -148,6 +142,7 @@ def of_two_inputs() -> AgentExecutor:
 
 # Any: a type checker refuses a model.
 WRONG: Any = ScriptedModel([])
+UNBOUNDED = {"max_iterations": None, "allow_nonterminating": True}
 
 
 @cases(
@@ -157,11 +152,7 @@ WRONG: Any = ScriptedModel([])
         (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),
         (lambda: map_agents(make_child(), most=0), InputError, "map_agents has most="),
         (lambda: map_agents(of_two_inputs()), InputError, "has the inputs topic, reader; pass one whose agent has one"),
-        (
-            lambda: map_agents(make_child(max_iterations=None, allow_nonterminating=True)),
-            UnprovedError,
-            "GX016 at plan",
-        ),
+        (lambda: map_agents(make_child(**UNBOUNDED)), UnprovedError, "GX016 at plan"),
         (lambda: map_agents(WRONG), InputError, "map_agents: the executor is <ScriptedModel"),
         (
             lambda: make_outer(make_child()).plug(map_agents(make_child())),
@@ -194,11 +185,9 @@ def check_calls(data: st.DataObject) -> None:
     limit = data.draw(st.none() | st.integers(1, 40), label="limit")
     model = ScriptedModel([*replies, "done"], repeat_last=True)
     outer = caller_of(model, nodes=[map_agents(child, most=3)], max_iterations=4, max_model_calls=limit)
-    bounds = outer.verify().bounds
-    assert bounds is not None
     result = asyncio.run(outer.arun("q")) if data.draw(st.booleans(), label="async") else outer.run("q")
     assert result.spent["model_calls"] == count[0] + len(model.requests)
-    assert result.spent["model_calls"] <= (bounds.model_calls.number or 0)
+    assert result.spent["model_calls"] <= (proof_of(outer).bounds.model_calls.number or 0)
 
 
 @pytest.mark.medium

@@ -1,5 +1,6 @@
 """Mistakes of newcomers with pieces: each is refused by name, with the remedy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,38 +16,31 @@ def agent(nodes: Any) -> Any:
     return create_agent(ScriptedModel(["hi"]), kind="tool_calling", nodes=nodes)
 
 
-@cases("nodes", [critic(), critic, "critic"])
-def test_nodes_are_a_list(nodes: Any) -> None:
-    with pytest.raises(InputError, match=r"nodes is .*; give a list of pieces: nodes="):
-        agent(nodes)
+@node
+def sign(finish: AgentFinish) -> AgentFinish:
+    return finish
 
 
-def test_executor_is_not_a_piece() -> None:
-    with pytest.raises(InputError, match="is not a piece; pass a piece such as"):
-        agent([agent([])])
+NO_LIST = "nodes is .*; give a list of pieces: nodes="
+# Any: they are invalid on purpose.
+LIST: Any = [agent([])]
+KEYS: Any = {critic: ["approve"]}
+TYPO = guard_input(lambda _: None, inputs=["inptu"])
 
 
-def test_piece_cannot_precede_itself() -> None:
-    @node
-    def sign(finish: AgentFinish) -> AgentFinish:
-        return finish
-
-    with pytest.raises(GraphError, match="sign has before='sign', which is no piece"):
-        agent([Piece("sign", (sign,), before="sign")])
-
-
-def test_members_are_named() -> None:
-    members: Any = [agent([])]
-    with pytest.raises(InputError, match=r"handoffs has members=.*; give a dict of executors by name"):
-        handoffs(members)
-
-
-def test_guard_refuses_missing_inputs() -> None:
-    with pytest.raises(InputError, match="guard_input: the run has no input inptu to check; it has input"):
-        agent([guard_input(lambda _: None, inputs=["inptu"])]).run("hi")
-
-
-def test_approval_names_tools() -> None:
-    gates: Any = {critic: ["approve"]}
-    with pytest.raises(InputError, match=r"approve_tools has the key .*; give the tool's name"):
-        approve_tools(gates)
+@cases(
+    ("mistake", "error", "text"),
+    [
+        (lambda: agent(critic()), InputError, NO_LIST),
+        (lambda: agent(critic), InputError, NO_LIST),
+        (lambda: agent("critic"), InputError, NO_LIST),
+        (lambda: agent(LIST), InputError, "is not a piece; pass a piece such as"),
+        (lambda: agent([Piece("sign", (sign,), before="sign")]), GraphError, "sign has before='sign', which is no pie"),
+        (lambda: handoffs(LIST), InputError, "handoffs has members=.*; give a dict of executors by name"),
+        (lambda: agent([TYPO]).run("hi"), InputError, "guard_input: the run has no input inptu to check; it has input"),
+        (lambda: approve_tools(KEYS), InputError, "approve_tools has the key .*; give the tool's name"),
+    ],
+)
+def test_mistake_is_refused_by_name(mistake: Callable[[], object], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        mistake()

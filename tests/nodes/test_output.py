@@ -17,9 +17,10 @@ import graphexec as gx
 from graphexec.errors import OutputError
 from graphexec.executor import Refused
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage, ToolCall
+from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
 from graphexec.models import ScriptedModel
 from graphexec.nodes import output_type
+from tests.executor.actors import call
 from tests.parameters import cases
 
 
@@ -131,10 +132,9 @@ class TestAnswers:
             """Return a city."""
             return City(name=name, people=2)
 
-        call = ModelReply("", (ToolCall("1", "city", '{"name": "Paris"}'),))
         direct = gx.Tool("city", city, "Return a city.", return_direct=True)
-        executor = gx.create_agent(ScriptedModel([call]), [direct], output_type=City, kind="tool_calling")
-        result = executor.run("Which?")
+        model = ScriptedModel([call("city", name="Paris")])
+        result = gx.create_agent(model, [direct], output_type=City, kind="tool_calling").run("Which?")
         assert result.output == City(name="Paris", people=2)
         assert result.reason == "return_direct"
 

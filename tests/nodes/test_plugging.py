@@ -10,24 +10,25 @@ import graphexec as gx
 from graphexec.actions import Refusal, Run
 from graphexec.effects import ToolResult
 from graphexec.executor import Acted, LimitReached, Observed, Ready, Refused, Replied
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, UserMessage
+from graphexec.messages import ChatRequest, ModelRequest, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import HOMES, Piece
 from graphexec.testing import scripted_tool
 from graphexec.verify import UnprovedError
+from tests.executor import actors
 from tests.parameters import cases
 
 
-def make_executor(*replies: ModelReply | str, **options: object) -> gx.AgentExecutor:
+def make_executor(*replies: ScriptedReply, **options: object) -> gx.AgentExecutor:
     look_up = scripted_tool("look_up", ["found"] * 9)
     model = ScriptedModel(replies or ["done"], repeat_last=True)
     agent = gx.create_tool_calling_agent(model, [look_up])
     return gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)  # type: ignore[arg-type]
 
 
-def call(*arguments: str) -> ModelReply:
-    calls = [ToolCall(f"c{place}", "look_up", f'{{"x": "{one}"}}') for place, one in enumerate(arguments)]
-    return ModelReply("", tuple(calls))
+def call(*arguments: str) -> list[ToolCall]:
+    return [actors.call("look_up", f"c{place}", x=one) for place, one in enumerate(arguments)]
 
 
 @gx.node
@@ -66,6 +67,9 @@ def pass_acted(acted: Acted) -> Acted:
     return acted
 
 
+GATING = Piece("gating", (forbid,), gates=True)
+
+
 def say_yes(_: gx.AskHuman) -> str:
     return "yes"
 
@@ -101,9 +105,9 @@ class TestSeats:
         assert repr(make_executor().seats()) == "no pieces"
 
     def test_pieces_that_act_come_after_those_that_gate(self) -> None:
-        acting, gating = Piece("acting", (pass_acted,), acts=True), Piece("gating", (forbid,), gates=True)
+        acting = Piece("acting", (pass_acted,), acts=True)
         edit = Piece("edit", (dataclasses.replace(pass_acted, name="edit"),))
-        for pieces in ([acting, gating, edit], [edit, gating, acting], [gating, edit, acting]):
+        for pieces in ([acting, GATING, edit], [edit, GATING, acting], [GATING, edit, acting]):
             assert make_executor().plug(*pieces).seats()[Acted] == ("edit", "gating", "acting")
 
     def test_own_outcome_goes_to_the_piece_that_takes_it(self) -> None:
@@ -231,6 +235,9 @@ def return_short(finish: gx.AgentFinish) -> gx.AgentFinish | Short:
     return finish
 
 
+BEFORE = Piece("acting", (pass_acted,), acts=True, before="gating")
+
+
 class TestWrongPieces:
     @cases(
         ("pieces", "error", "text"),
@@ -240,16 +247,8 @@ class TestWrongPieces:
             ([take_short], gx.InputError, "piece take_short takes Short, which has no home; take one of Ready"),
             ([return_short], gx.GraphError, "return_short returns Short, which has no home, and no node of return_sh"),
             ([again], UnprovedError, "again"),
-            (
-                [sign, Piece("doubt", (doubt,), before="sing")],
-                gx.GraphError,
-                r"doubt has before='sing', .* did you mean sign\?",
-            ),
-            (
-                [Piece("acting", (pass_acted,), acts=True, before="gating"), Piece("gating", (forbid,), gates=True)],
-                gx.GraphError,
-                "acting carries out calls, so it sits behind gating",
-            ),
+            ([sign, Piece("doubt", (doubt,), before="sing")], gx.GraphError, r"before='sing', .* did you mean sign\?"),
+            ([BEFORE, GATING], gx.GraphError, "acting carries out calls, so it sits behind gating"),
             ([lengthen], gx.InputError, "lengthen is a function; call it, lengthen"),
             (["critic"], gx.InputError, "'critic' is not a piece; pass a piece"),
             ([Piece], gx.InputError, "is not a piece"),
@@ -265,7 +264,6 @@ class TestWrongPieces:
             reply = yield from gx.ask(gx.AskHuman("ok?"))
             return finish if reply == "yes" else Ready(finish.run)
 
-        reveal = Piece("reveal", (sign,), reveals=True)
         executor, reveal = make_executor(handlers={gx.AskHuman: say_yes}), Piece("reveal", (sign,), reveals=True)
         with pytest.raises(gx.GraphError, match=r"plan may ask a model after reveal, .* put reveal before judge in"):
             executor.plug(judge, reveal)
@@ -281,7 +279,7 @@ class TestOtherParts:
             yield from gx.ask(gx.AskHuman("go on?"))
             return acted
 
-        model = ScriptedModel([ModelReply("", (ToolCall("1", "extra", '{"x": "y"}'),)), "done"])
+        model = ScriptedModel([actors.call("extra", x="y"), "done"])
         piece = Piece("more", (confirm,), tools=(extra,), handlers={gx.AskHuman: say_yes})
         executor = gx.create_agent(model, [], kind="tool_calling", nodes=[piece])
         assert [step.observation for step in executor.run("hi").steps] == ["more"]

@@ -12,11 +12,11 @@ from graphexec import AgentExecutor, InputError, StoppedResponse, create_agent, 
 from graphexec.actions import Refusal
 from graphexec.executor import Ready, Refused
 from graphexec.memory import BufferMemory
-from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall, UserMessage
+from graphexec.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
 from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes.privacy.patterns import PATTERNS
-from tests.executor.actors import caller_of
+from tests.executor.actors import caller_of, messages
 from tests.nodes.shelf import run_in_pieces
 from tests.parameters import cases, examples
 
@@ -39,19 +39,16 @@ class Scene:
             return next(results_left, "sent")
 
         agent = create_tool_calling_agent(self.model, [send])
-        self.executor = AgentExecutor(agent=agent, tools=[send], **{"nodes": [redact_pii()], **options})
+        options = {"nodes": [redact_pii()], **options}
+        self.executor = AgentExecutor(agent=agent, tools=[send], **options)
 
     @property
     def sent(self) -> str:
-        return str([request.messages for request in self.model.requests if isinstance(request, ChatRequest)])
+        return str([messages(request) for request in self.model.requests])
 
 
-def call(to: str) -> ModelReply:
-    return call_with("send", json.dumps({"to": to}))
-
-
-def call_with(name: str, arguments: str) -> ModelReply:
-    return ModelReply("", (ToolCall("1", name, arguments),))
+def call(to: str) -> ToolCall:
+    return ToolCall("1", "send", json.dumps({"to": to}))
 
 
 @node
@@ -110,7 +107,7 @@ class TestBothWays:
             (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "[BADGE_1], B-000, "),
             (Scene("done", nodes=[redact_pii(), Piece("note", (add_note,))]), "hi", "ask [EMAIL]"),
             # The names of unknown tools are hidden, and structured results keep their structure.
-            (Scene(call_with(EMAIL, "{}"), "done"), "hi", "[EMAIL"),
+            (Scene(ToolCall("1", EMAIL, "{}"), "done"), "hi", "[EMAIL"),
             (Scene(call("x"), "done", results=[[{"type": "text", "text": f"Reach me at {EMAIL}"}]]), "hi", STRUCTURED),
             (Scene(call("x"), "x", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "IP: [IP_1]"),
         ],
@@ -153,11 +150,9 @@ class TestBothWays:
 
     def test_arguments_stay_json(self) -> None:
         """A number becomes a string, not a token without quotation marks."""
-        scene = Scene(call_with("send", '{"to": 4111111111111111, "cc": "b"}'), "done")
+        scene = Scene(ToolCall("1", "send", '{"to": 4111111111111111, "cc": "b"}'), "done")
         scene.executor.run("hi")
-        request = scene.model.requests[-1]
-        assert isinstance(request, ChatRequest)
-        message = request.messages[-2]
+        message = messages(scene.model.requests[-1])[-2]
         assert isinstance(message, AssistantMessage)
         (made,) = message.tool_calls
         assert json.loads(made.arguments) == {"to": "[CARD_1]", "cc": "b"}
@@ -173,7 +168,7 @@ class TestBothWays:
     def test_other_pieces_ask_without_the_values(self) -> None:
         """A handoff records calls with the values; no critic and no summary may read them."""
         asked = ScriptedModel(["shorter"], repeat_last=True)
-        member = Scene(call_with("transfer_to_host", "{}"), nodes=[]).executor
+        member = Scene(ToolCall("1", "transfer_to_host", "{}"), nodes=[]).executor
         calls = (ToolCall("1", "send", '{"to": "[EMAIL_1]"}'), ToolCall("2", "transfer_to_other", "{}"))
         pieces = [redact_pii(), critic(model=asked), compact(1, 1), handoffs({"other": member})]
         scene = Scene(ModelReply("", calls), "done", nodes=pieces)

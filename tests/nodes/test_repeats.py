@@ -18,6 +18,7 @@ from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from graphexec.verify import check
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
+from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -71,15 +72,11 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
 @cases(
     ("other", "times"),
     [
-        (
-            gx.AgentStep(
-                gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, a warning"
-            ),
-            2,
-        ),
-        (gx.AgentStep(gx.AgentAction("see", {"at": "a"}), "A"), 1),
-        (gx.AgentStep(gx.AgentAction("look", {"at": "b"}), "A"), 1),
-        (gx.AgentStep(gx.AgentAction("look", {"at": "a"}), "B"), 1),
+        (gx.AgentStep(act("look", at="a"), "A", model_text="A, a warning"), 2),
+        (gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A"), 2),
+        (gx.AgentStep(act("see", at="a"), "A"), 1),
+        (gx.AgentStep(act("look", at="b"), "A"), 1),
+        (gx.AgentStep(act("look", at="a"), "B"), 1),
     ],
 )
 def test_only_tool_input_and_result_are_compared(other: gx.AgentStep, times: int) -> None:
@@ -267,9 +264,7 @@ def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
     assert {edge.source for edge in graph.edges if edge.target == "plan"} == {"stop_repeats"}
     back = {edge.source for edge in plain.graph.edges if edge.target == "plan"}
     assert {edge.source for edge in graph.edges if edge.target == "stop_repeats"} == back
-    certificate, before = graph.verify(plain.limits).certificate, plain.verify().certificate
-    assert certificate is not None
-    assert before is not None
+    certificate, before = proof_of(plain.plug(stop_repeats())), proof_of(plain)
     check(certificate, graph)
     plain_bound = before.bounds.transitions.number
     assert plain_bound is not None

@@ -1,19 +1,18 @@
 """`sub_agent`: calls that an embedded executor carries out."""
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, InputError, ModelError, snapshot_of
-from graphexec.messages import ModelReply, ToolCall
+from graphexec import AgentExecutor, InputError, ModelError
+from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import handoffs, sub_agent
 from graphexec.testing import verify_termination
 from graphexec.tools import AnyTool, tool
-from tests.executor.actors import caller_of
+from tests.executor.actors import call, caller_of, snapshot_after
 from tests.nodes.shelf import run_in_pieces
 from tests.parameters import cases
 
@@ -32,13 +31,11 @@ def note(text: str) -> str:
     return f"noted {text}"
 
 
-def calls(*made: tuple[str, dict[str, Any]]) -> ModelReply:
-    """Return a reply with these calls."""
-    return ModelReply("", tuple(ToolCall(f"c{n}", name, json.dumps(given)) for n, (name, given) in enumerate(made)))
+SEARCH = call("search", query="x")
 
 
-def task(*tasks: str) -> ModelReply:
-    return calls(*(("research", {"task": one}) for one in tasks))
+def task(*tasks: str) -> list[ToolCall]:
+    return [call("research", f"c{number}", task=one) for number, one in enumerate(tasks)]
 
 
 def executor_of(replies: Any, tools: Sequence[AnyTool], **options: Any) -> AgentExecutor:
@@ -69,8 +66,9 @@ def steps_of(executor: AgentExecutor) -> list[tuple[str, str, Any]]:
 
 
 def test_calls_keep_their_order() -> None:
-    outer = [calls(("research", {"task": "elms"}), ("note", {"text": "x"}), ("research", {"task": "oaks"})), "the end"]
-    inner = [calls(("search", {"query": "elm"})), "nothing about elms", "a lot about oaks"]
+    elms, oaks = task("elms", "oaks")
+    outer = [[elms, call("note", "n", text="x"), oaks], "the end"]
+    inner = [call("search", query="elm"), "nothing about elms", "a lot about oaks"]
     executor = make_executor(outer, inner)
     assert steps_of(executor) == [
         ("research", "ok", "nothing about elms"),
@@ -80,7 +78,7 @@ def test_calls_keep_their_order() -> None:
 
 
 def test_bound_is_exact_and_reached() -> None:
-    executor = make_executor([task("a")], [calls(("search", {"query": "x"}))])
+    executor = make_executor([task("a")], [SEARCH])
     verdict = executor.verify()
     assert verdict.proved
     assert "= 17 (exact)" in str(verdict).split("model calls")[1].splitlines()[0]
@@ -92,32 +90,30 @@ NO_TASK = "research was not called: it needs a task, a string."
 
 
 @cases(
-    ("call", "inner", "steps"),
+    ("made", "inner", "steps"),
     [
         (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
-        (calls(("research", {"task": 3})), ["found"], [f"bad_arguments {NO_TASK}"]),
+        (call("research", task=3), ["found"], [f"bad_arguments {NO_TASK}"]),
         # Errors of a tool are observed inside.
-        (task("a"), [calls(("search", {"query": "fire"})), "it burns"], ["ok it burns"]),
+        (task("a"), [call("search", query="fire"), "it burns"], ["ok it burns"]),
     ],
 )
-def test_calls_are_answered(call: ModelReply, inner: list[Any], steps: list[str]) -> None:
-    executor = make_executor([call, "done"], inner, times=2)
+def test_calls_are_answered(made: Any, inner: list[Any], steps: list[str]) -> None:
+    executor = make_executor([made, "done"], inner, times=2)
     assert steps_of(executor) == [("research", *step.split(" ", 1)) for step in steps]
 
 
 def test_stopped_sub_agent_is_an_error() -> None:
-    executor = make_executor([task("a"), "done"], [calls(("search", {"query": "x"}))])
+    executor = make_executor([task("a"), "done"], [SEARCH])
     ((_, status, text),) = steps_of(executor)
     assert status == "error"
-    assert text.startswith(
-        "research has no answer. Stopped after 3 steps: the limit of 3 research.iterations was reached"
-    )
+    assert text.startswith("research has no answer. Stopped after 3 steps: the limit of 3 research.iterations was reac")
 
 
 @cases("limit", range(1, 8))
 def test_counted_calls_are_asked(limit: int) -> None:
     """A limit in the middle stops the run there, and no call goes uncounted."""
-    outer, inner = [task("a", "b"), "done"], [calls(("search", {"query": "x"})), "found"]
+    outer, inner = [task("a", "b"), "done"], [SEARCH, "found"]
     executor = make_executor(outer, inner, limit=limit)
     result = executor.run("q")
     assert result.spent.meters["model_calls"] == asked(executor) <= limit
@@ -125,12 +121,9 @@ def test_counted_calls_are_asked(limit: int) -> None:
 
 
 def test_run_continues_after_a_model_error() -> None:
-    outer, inner = [task("a"), "done"], [calls(("search", {"query": "x"})), ModelError("no network")]
+    outer, inner = [task("a"), "done"], [SEARCH, ModelError("no network")]
     executor = make_executor(outer, inner)
-    with pytest.raises(ModelError) as caught:
-        executor.run("q")
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
+    snapshot = snapshot_after(ModelError, lambda: executor.run("q"))
     assert snapshot.node == "research.plan"
     again = make_executor(["done"], ["found later"])
     stored = type(snapshot).from_json(snapshot.to_json(), again.graph)
@@ -142,7 +135,7 @@ def test_run_continues_after_a_model_error() -> None:
 
 def test_run_survives_pauses() -> None:
     outer: list[ScriptedReply] = [task("a", "b"), "done"]
-    inner: list[ScriptedReply] = [calls(("search", {"query": "x"})), "first", "second"]
+    inner: list[ScriptedReply] = [SEARCH, "first", "second"]
     plain = make_executor(outer, inner).run("q")
     shared = ScriptedModel(outer), ScriptedModel(inner)
     ending, pauses = run_in_pieces(lambda observers: make_executor(*shared, observers=observers), "q")
@@ -152,7 +145,7 @@ def test_run_survives_pauses() -> None:
 
 def test_two_sub_agents_on_one_agent() -> None:
     pieces = [sub_agent(executor_of([name], [search]), name, "Help.") for name in ("one", "two")]
-    outer = [calls(("two", {"task": "x"}), ("one", {"task": "y"})), "done"]
+    outer = [[call("two", task="x"), call("one", "c2", task="y")], "done"]
     executor = executor_of(outer, [note], nodes=pieces, max_iterations=3)
     assert steps_of(executor) == [("two", "ok", "two"), ("one", "ok", "one")]
     assert executor.unplug("one", "two").graph.nodes.keys() == executor_of(outer, [note]).graph.nodes.keys()
@@ -160,7 +153,7 @@ def test_two_sub_agents_on_one_agent() -> None:
 
 def test_nested_sub_agents() -> None:
     deeper = sub_agent(executor_of(["deep"], []), "deeper", "-")
-    inner = executor_of([calls(("deeper", {"task": "x"})), "middle"], [note], nodes=[deeper])
+    inner = executor_of([call("deeper", task="x"), "middle"], [note], nodes=[deeper])
     executor = executor_of([task("a"), "done"], [note], nodes=[sub_agent(inner, "research", "Research.")])
     assert "research.deeper.plan" in executor.graph
     assert [one.signature for one in deeper.tools] == ["deeper(task: string)"]

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.errors import MissingHandlerError
-from graphexec.kernel import PendingEffect, advance
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, limit_tool
+from tests.nodes.shelf import pause, proof_of
 from tests.parameters import cases
 
 
@@ -27,10 +26,6 @@ def call(*several: str) -> ModelReply:
 def script(text: str) -> list[ModelReply]:
     """Return the replies of `name value, name value; ...`; the calls of one reply are separated by commas."""
     return [call(*reply.split(", ")) for reply in text.split("; ")]
-
-
-def call_with(name: str, arguments: str) -> ModelReply:
-    return ModelReply("", (ToolCall("1", name, arguments),))
 
 
 class Scene:
@@ -54,24 +49,11 @@ class Scene:
             return f"about {word}"
 
         self.model = ScriptedModel([*replies, "done"], repeat_last=True)
-        self.executor: gx.AgentExecutor = gx.create_agent(
-            self.model, [search, read], kind="tool_calling", nodes=nodes, **options
-        )
+        options = {"kind": "tool_calling", "nodes": nodes, **options}
+        self.executor: gx.AgentExecutor = gx.create_agent(self.model, [search, read], **options)
 
     def run(self) -> list[tuple[Any, str]]:
         return [(step.observation, step.status) for step in self.executor.run("hi").steps]
-
-
-def pause(scene: Scene) -> PendingEffect:
-    """Run until a person has to answer, and store the run."""
-    with pytest.raises(MissingHandlerError) as raised:
-        scene.executor.run("hi")
-    snapshot = gx.snapshot_of(raised.value)
-    assert snapshot is not None
-    graph = scene.executor.graph
-    pending = advance(graph, gx.Snapshot.from_json(snapshot.to_json(), graph), scene.executor.limits)
-    assert isinstance(pending, PendingEffect)
-    return pending
 
 
 def never_asked(_: object) -> Any:
@@ -108,7 +90,7 @@ REJECT = approve_tools({"ask_user": ["reject"]}, reviewer=lambda _: Review("reje
     ("replies", "nodes", "statuses"),
     [
         (script("search a, search b, search c"), [limit_tool("search", 2)], "ok ok rejected"),
-        ([call_with("search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
+        ([ToolCall("1", "search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
         (script("search a, read b"), [ONE, limit_tool("read", 0, name="limit_read")], "ok rejected"),
         # An approval comes before the question.
         (script("ask_user Which?"), [ask_user(never_asked), REJECT], "rejected"),
@@ -153,7 +135,7 @@ def test_wrong_options_are_refused(refused: Callable[[], object], text: str) -> 
 
 
 def test_only_successes_are_cached_with_their_default_arguments() -> None:
-    scene = Scene(call("search a"), call_with("search", '{"most": 3, "word": "a"}'), nodes=(CACHE,))
+    scene = Scene(call("search a"), ToolCall("1", "search", '{"most": 3, "word": "a"}'), nodes=(CACHE,))
     assert scene.run() == [("1: a", "ok"), ("1: a", "ok")]
     reply = call("search broken", "read x")
     scene = Scene(reply, reply, nodes=(CACHE,))
@@ -163,37 +145,33 @@ def test_only_successes_are_cached_with_their_default_arguments() -> None:
 
 def test_stored_run_keeps_its_results() -> None:
     nodes = CACHE, approve_tools({"read": ["approve"]})
-    pending = pause(Scene(call("search a"), call("search a", "read x"), nodes=nodes))
+    pending = pause(Scene(call("search a"), call("search a", "read x"), nodes=nodes).executor)
     tomorrow = Scene(nodes=nodes)
     stored = gx.Snapshot.from_json(pending.reply((Review("approve"),)).to_json(), tomorrow.executor.graph)
     assert [step.observation for step in tomorrow.executor.run(stored).steps] == ["1: a", "1: a", "about x"]
     assert tomorrow.called == ["read x"]
 
 
-class TestAskUser:
-    def test_question_is_answered(self) -> None:
-        scene = Scene(call("ask_user Which?", "read x"), nodes=(ask_user(shout),))
-        assert scene.run() == [("WHICH?", "ok"), ("about x", "ok")]
-        assert "ask_user" in repr(scene.model.requests[0])
-        # Without a function, the run waits for the answer.
-        scene = Scene(call("ask_user Which?"), nodes=(ask_user(),))
-        pending = pause(scene)
-        assert scene.executor.run(pending.reply(("blue",))).steps[0].observation == "blue"
-
-    def test_call_without_a_question_is_reported(self) -> None:
-        ((text, status),) = Scene(call_with("ask_user", "{}"), nodes=(ask_user(never_asked),)).run()
-        assert status == "bad_arguments"
-        assert "question" in text
+def test_question_is_answered() -> None:
+    scene = Scene(call("ask_user Which?", "read x"), nodes=(ask_user(shout),))
+    assert scene.run() == [("WHICH?", "ok"), ("about x", "ok")]
+    assert "ask_user" in repr(scene.model.requests[0])
+    # Without a function, the run waits for the answer.
+    scene = Scene(call("ask_user Which?"), nodes=(ask_user(),))
+    pending = pause(scene.executor)
+    assert scene.executor.run(pending.reply(("blue",))).steps[0].observation == "blue"
+    # A call without a question is reported.
+    ((text, status),) = Scene(ToolCall("1", "ask_user", "{}"), nodes=(ask_user(never_asked),)).run()
+    assert status == "bad_arguments"
+    assert "question" in text
 
 
 @cases("piece", [ONE, CACHE, ask_user(lambda _: "yes")])
 def test_bound_is_one_transition_for_each_iteration(piece: Piece) -> None:
     scene = Scene(nodes=(), max_iterations=5)
     # The tool of `ask_user` is one that the rules against repetitions know, so they are in both machines.
-    plain = (scene.executor.with_tools([*scene.executor.tools.values(), *piece.tools])).verify().bounds
-    bounds = scene.executor.plug(piece).verify().bounds
-    assert plain is not None
-    assert bounds is not None
+    plain = proof_of(scene.executor.with_tools([*scene.executor.tools.values(), *piece.tools])).bounds
+    bounds = proof_of(scene.executor.plug(piece)).bounds
     assert plain.transitions.value is not None
     assert bounds.transitions.value == plain.transitions.value + 5
     assert str(bounds.model_calls) == str(plain.model_calls)

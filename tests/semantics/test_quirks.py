@@ -4,6 +4,7 @@ import asyncio
 import copy
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -67,9 +68,9 @@ def concluding(steps: Any, inputs: dict[str, Any]) -> Any:
 @cases(
     "run",
     [
-        lambda **options: run_replies(REACT_ACTION, "Final Answer: the last word", **options),
-        lambda **options: run_replies(call("echo", text="a"), "the last word", make=TOOL_CALLING, **options),
-        lambda **options: run_agent(concluding, **options),
+        partial(run_replies, REACT_ACTION, "Final Answer: the last word"),
+        partial(run_replies, call("echo", text="a"), "the last word", make=TOOL_CALLING),
+        partial(run_agent, concluding),
     ],
 )
 def test_q3_generate_works_for_every_agent(run: Callable[..., Any]) -> None:
@@ -111,7 +112,10 @@ def test_q9_one_direct_result_may_be_the_answer() -> None:
     assert (result.outcome.output, finish_of(result).return_direct) == ("42", True)
 
 
-@cases("policy", ["Fix it!", lambda error: "Fix it!"])
+POLICIES: list[str | Callable[[Any], str]] = ["Fix it!", lambda error: "Fix it!"]
+
+
+@cases("policy", POLICIES)
 def test_q11_parse_feedback_reaches_tool_calling_model(policy: Any) -> None:
     model = ScriptedModel([ToolCall("c", "echo", '{"text": '), "done"])
     executor = gx.AgentExecutor(agent=TOOL_CALLING(model, [echo]), tools=[echo], handle_parsing_errors=policy)

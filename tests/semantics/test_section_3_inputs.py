@@ -18,7 +18,8 @@ PROMPT = "{tools}{tool_names}{agent_scratchpad}"
 
 
 def finishing(**options: Any) -> AgentExecutor:
-    return AgentExecutor(**{"agent": scripted(answer()), "tools": [], **options})
+    options = {"agent": scripted(answer()), "tools": [], **options}
+    return AgentExecutor(**options)
 
 
 def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tests.executor.actors import HOW, Running, act, answer, echo, scripted
 from tests.executor.test_time import make_slow_tool
 from tests.parameters import cases
 from tests.semantics import endings
-from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies, unreadable
+from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies
 
 # ---- 3.3 Limits and stopping
 
@@ -153,7 +153,7 @@ def test_stopped_response_function_receives_all_inputs() -> None:
     def decide(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
         return answer(sorted(inputs))
 
-    executor = gx.AgentExecutor(agent=decide, tools=[], **GENERATE | {"max_iterations": 0})
+    executor = gx.AgentExecutor(agent=decide, tools=[], **dict[str, Any](GENERATE, max_iterations=0))
     assert executor.run({"input": "q", "more": 1}).output == '["conclude","input","more"]'
 
 
@@ -210,7 +210,7 @@ LOST = endings.raising(LookupError("of the user"))
         (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),
         # A parse error of the function that trims.
         (
-            lambda: run_agent(scripted(answer()), trim_intermediate_steps=lambda steps: unreadable(steps, {})),
+            lambda: run_agent(scripted(answer()), trim_intermediate_steps=endings.raising(gx.ParseError("no"))),
             gx.ParseError,
             "no",
         ),

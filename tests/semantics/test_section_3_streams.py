@@ -19,7 +19,8 @@ from tests.semantics.endings import STOPPED, A, B, C, noting_tool, run_blocked, 
 
 
 def turns_of(*turns: Any, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=scripted(*turns), **{"tools": [echo], **options})
+    options = {"tools": [echo], **options}
+    return gx.AgentExecutor(agent=scripted(*turns), **options)
 
 
 def two_steps(**options: Any) -> gx.AgentExecutor:
@@ -127,21 +128,21 @@ def test_action_chunks_precede_step_chunks(at_once: int) -> None:
     assert (texts if at_once == 1 else sorted(texts)) == [*"abc"]
 
 
-@cases(
-    ("make", "replies", "expected"),
-    [
-        (
-            gx.create_react_agent,
-            ["I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"],
-            lambda replies: [AssistantMessage(replies[0]), UserMessage("a"), AssistantMessage(replies[1])],
-        ),
-        (
-            gx.create_tool_calling_agent,
-            [call("echo", text="a"), "done"],
-            lambda replies: [AssistantMessage("", (replies[0],)), ToolMessage("c1", "a"), AssistantMessage("done")],
-        ),
-    ],
-)
+MESSAGES: list[tuple[Any, list[Any], Callable[[list[Any]], list[Any]]]] = [
+    (
+        gx.create_react_agent,
+        ["I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"],
+        lambda replies: [AssistantMessage(replies[0]), UserMessage("a"), AssistantMessage(replies[1])],
+    ),
+    (
+        gx.create_tool_calling_agent,
+        [call("echo", text="a"), "done"],
+        lambda replies: [AssistantMessage("", (replies[0],)), ToolMessage("c1", "a"), AssistantMessage("done")],
+    ),
+]
+
+
+@cases(("make", "replies", "expected"), MESSAGES)
 def test_messages_of_actions_steps_and_finish(make: Any, replies: list[Any], expected: Any) -> None:
     chunks = chunks_of(lambda: gx.AgentExecutor(agent=make(ScriptedModel(replies), [echo]), tools=[echo]))
     assert [chunk["messages"] for chunk in chunks] == [[message] for message in expected(replies)]
@@ -186,7 +187,7 @@ def test_steps_can_be_edited_between_iterations() -> None:
         changed = dataclasses.replace(step, observation="edited")
         turns.run = Run(turns.run.inputs, Steps([changed]))
     assert turns.result.output == ["edited"]
-    with pytest.raises(gx.errors.InputError):
+    with pytest.raises(gx.InputError):
         turns.run = Run({})
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ def number() -> int:
 
 
 FAIL = act("fail", text="b")
+POLICIES: dict[str, Callable[[Any], str]] = {"sorry, no b": lambda error: f"sorry, {error}", "": lambda error: ""}
 
 
 @cases(
@@ -58,8 +60,7 @@ FAIL = act("fail", text="b")
         ),
         # An exception reaches the model, as it is or as a policy makes it, which may be empty.
         (FAIL, {}, "fail failed: ValueError: no b", "error"),
-        (FAIL, {"handle_tool_errors": lambda error: f"sorry, {error}"}, "sorry, no b", "error"),
-        (FAIL, {"handle_tool_errors": lambda error: ""}, "", "error"),
+        *((FAIL, {"handle_tool_errors": policy}, text, "error") for text, policy in POLICIES.items()),
         # An observation is any value.
         (act("number"), {"tools": [number]}, 3, "ok"),
     ],

@@ -1,7 +1,6 @@
 """Machines with endless runs, one for each cause, and similar machines whose runs all end."""
 
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import graphexec as gx
 from graphexec.actions import Run
@@ -23,6 +22,7 @@ from graphexec.executor import (
 from graphexec.kernel import ITERATIONS, rename
 from graphexec.messages import CompletionRequest
 from graphexec.verify.proof.flow import flow_of
+from tests.kernel.machines import value
 
 # ---- rows of the agent's machine
 
@@ -37,8 +37,7 @@ _STOPPING: Any = gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
 # ---- parse asks the model again without spending a budget
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Unclear:
     """The reply was unreadable."""
 
@@ -78,26 +77,22 @@ METERED_RETRY = retrying(gx.metered(when_spent=limit_reached)(ask_again))
 # ---- loops over small values
 
 
-@final
-@dataclass(frozen=True)
+@value
 class A:
     """A value."""
 
 
-@final
-@dataclass(frozen=True)
+@value
 class B:
     """Another."""
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Over:
     """The end."""
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Left:
     """A limit is reached."""
 
@@ -171,8 +166,7 @@ GENERATE_ON_ITS_OWN = generating(_reserved, gx.edges(_reserved, _FINISH | _STOP)
 # ---- a person who may grant more without a limit
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Extended:
     """A person allows more."""
 
@@ -201,8 +195,7 @@ PAID_EXTENSION_FLOW = flow_of(PAID_EXTENSION)
 # ---- an agent within an agent
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Task:
     """The task that a parent passes to its child."""
 

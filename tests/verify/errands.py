@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias
 
 import pydantic
 
@@ -16,43 +16,38 @@ from graphexec.kernel import charged, draft, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.verify.explorer.oracle import Replies
+from tests.kernel.machines import value
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Errand:
     done: tuple[str, ...] = ()
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Wanted:
     errand: Errand
     tool: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Urgent:
     errand: Errand
     tool: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Approved:
     errand: Errand
     tool: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Replied:
     text: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Stopped:
     at: Errand | Wanted | Urgent | Approved
     limit: gx.Exhausted
@@ -107,33 +102,26 @@ REPLIES: Replies = {
 # ---- a questionnaire: one node that asks several questions
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Form:
     name: str = "form"
 
 
-@final
-@dataclass(frozen=True)
-class Expected:
-    pass
+@value
+class Expected: ...
 
 
-@final
-@dataclass(frozen=True)
-class Unexpected:
-    pass
+@value
+class Unexpected: ...
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Trying:
     times: int = 0
     notify: Callable[[], None] | None = None
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Unfinished:
     at: Form | Trying
     limit: gx.Exhausted
@@ -229,8 +217,7 @@ class Label(pydantic.BaseModel):
     text: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Parcel:
     contents: Any
 

@@ -1,25 +1,23 @@
 """Orders that are paid and sent: a machine whose effects charge other meters than model and tool calls."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 from graphexec import END, Asks, Effect, Exhausted, Graph, Limits, ask, charged, edges, graph, node, on
 from graphexec.kernel import Meter
+from tests.kernel.machines import value
 
 PAYMENTS, PARCELS, WEIGHT = Meter("payments"), Meter("parcels"), Meter("weight", whole=False)
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Pay(Effect[bool]):
     """A payment; each one counts."""
 
     charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 1}
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Ship(Effect[float]):
     """Send an order in two parcels; the reply reports their weight."""
 
@@ -30,32 +28,23 @@ class Ship(Effect[float]):
         return (reply,)
 
 
-@final
-@dataclass(frozen=True)
-class Order:
-    pass
+@value
+class Order: ...
 
 
-@final
-@dataclass(frozen=True)
-class Paid:
-    pass
+@value
+class Paid: ...
 
 
-@final
-@dataclass(frozen=True)
-class Refused:
-    pass
+@value
+class Refused: ...
 
 
-@final
-@dataclass(frozen=True)
-class Delivered:
-    pass
+@value
+class Delivered: ...
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Cancelled:
     order: Order | Paid | Refused
     limit: Exhausted

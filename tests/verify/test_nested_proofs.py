@@ -3,8 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ import graphexec as gx
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
+from tests.kernel.machines import value
 from tests.parameters import cases, examples
 from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
 
@@ -42,26 +42,22 @@ def delegating(
 PAGES = gx.Meter("pages")
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Fetch(gx.Effect[str]):
     charges: ClassVar[Mapping[gx.Meter, int]] = {PAGES: 1}
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Address:
     number: int
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Missed:
     number: int
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Page:
     text: str
 
@@ -87,8 +83,7 @@ FETCHING: gx.Graph[Address, Page] = gx.graph(
 )
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Survey(gx.Effect[int]):
     charges: ClassVar[Mapping[gx.Meter, int]] = {PAGES: 1}
     measures: ClassVar[tuple[gx.Meter, ...]] = (PAGES,)

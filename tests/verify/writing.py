@@ -1,47 +1,40 @@
 """A writer that revises within a budget that each chapter resets, and one that revises forever."""
 
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from graphexec import END, Budget, Exhausted, Graph, edges, graph, metered, node, on
+from tests.kernel.machines import value
 
 REVISIONS = Budget("revisions", 2)
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Chapter:
     """A chapter to write, with the replies of a critic and an editor, one letter each."""
 
     wishes: str = ""
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Text:
     wishes: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Good:
     wishes: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Poor:
     wishes: str
 
 
-@final
-@dataclass(frozen=True)
-class Book:
-    pass
+@value
+class Book: ...
 
 
-@final
-@dataclass(frozen=True)
+@value
 class GivenUp:
     given: Chapter | Poor
     limit: Exhausted
