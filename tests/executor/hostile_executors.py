@@ -150,8 +150,9 @@ class Builder:
             after = [nodes[name]]
         return executor
 
-    def policy(self, plan: Any) -> bool | str | Callable[[Any], Any]:
-        return (lambda _: self.world.act(plan)) if isinstance(plan, Act) else plan
+    def policy(self, plan: Any) -> Any:
+        function: list[Callable[[object], str]] = [lambda _: self.world.act(plan)]
+        return function[0] if isinstance(plan, Act) else plan
 
     async def answer_person(self, question: gx.AskHuman) -> str:
         await self.world.aact(self.plan.person)
