@@ -87,10 +87,10 @@ class Writes(Calls):
 
 JSON = Writes('{"action": "add_one", "action_input": {"x": 1}}')
 THOUGHT = Writes("I add.\nAction: add_one\nAction Input: 1")
+OBSERVERS: list[Callable[[object], None]] = [lambda event: None]
 
 
 # Measured on 3.11: 73, 74, 92, 155, 156, 151, 99, 762, 551. Work done per call instead of per run would add 100.
-OBSERVERS: list[Callable[[object], None]] = [lambda event: None]
 PER_STEP: list[tuple[Callable[[int], gx.AgentExecutor], Callable[[gx.AgentExecutor], object], int]] = [
     (deciding, run_sync, 80),
     (adeciding, run_async, 84),
