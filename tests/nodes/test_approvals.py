@@ -25,6 +25,7 @@ from tests.nodes.shelf import pause, proof_of, resume
 from tests.parameters import cases
 
 Decide = Callable[[ReviewCall], Any]
+When = Callable[[gx.AgentAction], bool]
 ALL: tuple[ReviewDecision, ...] = ("approve", "edit", "reject", "respond")
 
 
@@ -65,8 +66,8 @@ class Scene:
         self.executor = gx.AgentExecutor(agent=agent, tools=self.files.tools, nodes=nodes, **options)
 
 
-def gate(decide: Decide | None = None, *, name: str = "approve_tools", **options: Any) -> Piece:
-    return approve_tools({"delete": ALL}, reviewer=decide, name=name, **options)
+def gate(decide: Decide | None = None, *, when: When | None = None, name: str = "approve_tools") -> Piece:
+    return approve_tools({"delete": ALL}, when=when, reviewer=decide, name=name)
 
 
 def noting(asked: list[ReviewCall], decision: ReviewDecision = "approve", **more: Any) -> Decide:
@@ -299,7 +300,7 @@ class TestOrder:
         with pytest.raises(gx.InputError, match="approve_tools and second have different handlers of ReviewCall; pass"):
             Scene(nodes=(gate(APPROVE), gate(REJECT, name="second")))
         by: dict[str, Review] = {"approve_tools": Review("approve"), "second": Review("reject")}
-        handlers: Any = {ReviewCall: lambda call: by[call.by]}
+        handlers: dict[Any, Decide] = {ReviewCall: lambda call: by[call.by]}
         scene = Scene(calls("delete a"), nodes=(gate(), gate(name="second")), handlers=handlers)
         assert scene.executor.run("hi").steps[0].status == "rejected"
 
