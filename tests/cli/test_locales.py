@@ -75,9 +75,10 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 }
 
 
-LEAVES: dict[str, Any] = {name: commands.load_command(name) for name in commands.COMMANDS}
-for outer, found in [*LEAVES.items()]:
-    LEAVES |= {f"{outer} {name}": one for name, one in getattr(found, "commands", {}).items()}
+TOP: dict[str, Any] = {name: commands.load_command(name) for name in commands.COMMANDS}
+LEAVES = TOP | {
+    f"{outer} {name}": one for outer, found in TOP.items() for name, one in getattr(found, "commands", {}).items()
+}
 
 
 def formats_of(name: str) -> list[str]:

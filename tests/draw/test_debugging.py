@@ -90,7 +90,10 @@ def test_failed_runs_show_where_and_what_they_received(pages: Pages) -> None:
     assert page.evaluate("location.hash") == "#step=8&call=0"
 
 
-CUT = [({}, "cut after 16 tokens"), ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)")]
+CUT: list[tuple[dict[str, int], str]] = [
+    ({}, "cut after 16 tokens"),
+    ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)"),
+]
 
 
 @pytest.mark.parametrize(("parameters", "cut"), [CUT[0], pytest.param(*CUT[1], marks=pytest.mark.full)])

@@ -184,7 +184,10 @@ def run_stream(forked: Fork) -> gx.Done[Any]:
     return last
 
 
-@cases("run", [Fork.run, lambda forked: asyncio.run(forked.arun()), run_stream])
+RUNS: list[Callable[[Fork], Any]] = [Fork.run, lambda forked: asyncio.run(forked.arun()), run_stream]
+
+
+@cases("run", RUNS)
 def test_fork_runs_in_every_way(run: Callable[[Fork], Any]) -> None:
     recording = recorded(looking("a"), answering("a"))
     whole = record_fork(fork(recording, make(answering("b")), at=3))

@@ -67,17 +67,17 @@ def page_of(result: gx.RunResult, folder: Path) -> str:
     return result.draw(folder / "run.html").read_text()
 
 
+VIEWS: list[tuple[Callable[[gx.RunResult, Path], str], list[str]]] = [
+    (page_of, [f"[image: {LABEL}]", "[image: image/png, 70 bytes]"]),
+    (lambda result, folder: result.draw(folder / "run.svg").read_text(), []),
+    (lambda result, folder: result.draw(folder / "run.md").read_text(), []),
+    (lambda result, _: sequence_mermaid(result), ["[image 1: image/gif"]),
+    (lambda result, _: timeline(result), []),
+]
+
+
 @pytest.mark.medium
-@cases(
-    "show, labels",
-    [
-        (page_of, [f"[image: {LABEL}]", "[image: image/png, 70 bytes]"]),
-        (lambda result, folder: result.draw(folder / "run.svg").read_text(), []),
-        (lambda result, folder: result.draw(folder / "run.md").read_text(), []),
-        (lambda result, _: sequence_mermaid(result), ["[image 1: image/gif"]),
-        (lambda result, _: timeline(result), []),
-    ],
-)
+@cases("show, labels", VIEWS)
 def test_pictures_show_labels(show: Callable[[gx.RunResult, Path], str], labels: list[str], tmp_path: Path) -> None:
     written = show(run(), tmp_path)
     # A page has scripts that know the word.

@@ -483,9 +483,11 @@ def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
     text = page_of(recording)
     # The time is the page's own, to which a busy machine only adds: the fastest of several openings is nearest to it.
     times: list[float] = []
-    while len(times) < OPENINGS and min(times, default=SOON) >= SOON:
+    while True:
         page = pages.text(text)
         times.append(page.evaluate("performance.getEntriesByName('usable')[0].startTime"))
+        if len(times) == OPENINGS or times[-1] < SOON:
+            break
     assert min(times) < SOON, times
     assert shown(page, "#status") == "stopped by iterations"
     assert page.locator("#list .row").count() < 60

@@ -181,7 +181,7 @@ def forgotten() -> Any:
     return done
 
 
-def over(runs: Any, graph: Any = AGENT_EXECUTOR) -> Callable[[Path], object]:
+def over(runs: list[Any] | Callable[[], Any], graph: Any = AGENT_EXECUTOR) -> Callable[[Path], object]:
     return lambda folder: draw(graph, "mermaid", runs=runs() if callable(runs) else runs)
 
 
@@ -193,29 +193,27 @@ def record_twice() -> None:
 
 WRONG: Any = executor([FINISH])
 BLUE: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
+REFUSED: list[tuple[Callable[[Path], object], list[str]]] = [
+    (over(a_run, STRICT_AGENT_EXECUTOR), ["took parse --Ready--> plan, which this machine does not have"]),
+    (over([{"output": 42}]), ["is not a run", "pass the result"]),
+    (over(without_journal), ["has no journal"]),
+    (over(forgotten, SELF_LOOP), ["has no journal"]),
+    (lambda _: without_journal().draw("run.svg"), ["has no journal"]),
+    (lambda _: recording_of(KeyError("x")), ["KeyError did not end a run", "pass an exception that did"]),
+    (lambda _: draw(WRONG, "svg"), ["is not a graph", "write draw(executor.verify(), ...)"]),
+    (lambda _: draw(AGENT_EXECUTOR, "svg", marks=BLUE), ["plan --Replied--> parse", "'blue'", "red, orange, grey"]),
+    (lambda _: Recorder(WRONG), ["is not a graph", "write Recorder(executor.verify())"]),
+    (lambda _: Recorder(WRONG.verify(), limits=gx.Limits()), ["a verdict has limits of its own"]),
+    (lambda _: record_twice(), ["already has the result of a run", "make a Recorder for each run"]),
+    (lambda _: format(AGENT_EXECUTOR, "mermaids"), ["cannot be drawn as mermaids", "did you mean mermaid"]),
+    (lambda _: draw(AGENT_EXECUTOR, "jpeg"), ["cannot be drawn as jpeg", "mermaid, mermaid-state, dot"]),
+    (lambda _: format(AGENT_EXECUTOR, "png"), ["a PNG is binary"]),
+    (lambda folder: AGENT_EXECUTOR.draw(folder / "flow.jpeg"), ["suffix .jpeg of flow.jpeg", "use one of .mmd"]),
+    (lambda folder: AGENT_EXECUTOR.draw(folder / "flow"), ["flow has no suffix", "use one of"]),
+]
 
 
-@cases(
-    "call, facts",
-    [
-        (over(a_run, STRICT_AGENT_EXECUTOR), ["took parse --Ready--> plan, which this machine does not have"]),
-        (over([{"output": 42}]), ["is not a run", "pass the result"]),
-        (over(without_journal), ["has no journal"]),
-        (over(forgotten, SELF_LOOP), ["has no journal"]),
-        (lambda _: without_journal().draw("run.svg"), ["has no journal"]),
-        (lambda _: recording_of(KeyError("x")), ["KeyError did not end a run", "pass an exception that did"]),
-        (lambda _: draw(WRONG, "svg"), ["is not a graph", "write draw(executor.verify(), ...)"]),
-        (lambda _: draw(AGENT_EXECUTOR, "svg", marks=BLUE), ["plan --Replied--> parse", "'blue'", "red, orange, grey"]),
-        (lambda _: Recorder(WRONG), ["is not a graph", "write Recorder(executor.verify())"]),
-        (lambda _: Recorder(WRONG.verify(), limits=gx.Limits()), ["a verdict has limits of its own"]),
-        (lambda _: record_twice(), ["already has the result of a run", "make a Recorder for each run"]),
-        (lambda _: format(AGENT_EXECUTOR, "mermaids"), ["cannot be drawn as mermaids", "did you mean mermaid"]),
-        (lambda _: draw(AGENT_EXECUTOR, "jpeg"), ["cannot be drawn as jpeg", "mermaid, mermaid-state, dot"]),
-        (lambda _: format(AGENT_EXECUTOR, "png"), ["a PNG is binary"]),
-        (lambda folder: AGENT_EXECUTOR.draw(folder / "flow.jpeg"), ["suffix .jpeg of flow.jpeg", "use one of .mmd"]),
-        (lambda folder: AGENT_EXECUTOR.draw(folder / "flow"), ["flow has no suffix", "use one of"]),
-    ],
-)
+@cases("call, facts", REFUSED)
 def test_wrong_call_is_refused(call: Callable[[Path], object], facts: list[str], tmp_path: Path) -> None:
     with pytest.raises(gx.InputError) as refused:
         call(tmp_path)
@@ -359,7 +357,8 @@ def test_questions_and_own_effects_are_recorded() -> None:
         yield from gx.ask(Measure("here"))
         return acted
 
-    plain = react(CALL, FINISH, handlers={gx.AskHuman: lambda asked: "yes", Measure: lambda asked: 21.5})
+    handlers: dict[Any, Callable[[Any], object]] = {gx.AskHuman: lambda asked: "yes", Measure: lambda asked: 21.5}
+    plain = react(CALL, FINISH, handlers=handlers)
     ways = gx.on(machine.Acted, machine.dispatch_tools) | gx.on(machine.LimitReached, machine.stopped_response)
     graph = gx.splice(plain.graph, gx.edges(approve, ways), after=machine.parse, on=machine.Acted)
     result = plain.with_graph(graph).run("?")

@@ -81,18 +81,18 @@ def truncate_file(file: Path) -> None:
     os.truncate(file, 0)
 
 
-@cases(
-    "begun, change, after",
-    [
-        (5, lambda file: file.write_text(AGAIN, encoding="utf-8"), AGAIN),
-        (5, lambda file: file.write_text("".join(AGAIN.splitlines(keepends=True)[:2]), encoding="utf-8"), None),
-        (None, replace_file, RECORDED),
-        (None, truncate_file, ""),
-        # The last run of a file is read.
-        (None, append_run, AGAIN),
-        (None, Path.unlink, RECORDED),
-    ],
-)
+CHANGES: list[tuple[int | None, Callable[[Path], object], str | None]] = [
+    (5, lambda file: file.write_text(AGAIN, encoding="utf-8"), AGAIN),
+    (5, lambda file: file.write_text("".join(AGAIN.splitlines(keepends=True)[:2]), encoding="utf-8"), None),
+    (None, replace_file, RECORDED),
+    (None, truncate_file, ""),
+    # The last run of a file is read.
+    (None, append_run, AGAIN),
+    (None, Path.unlink, RECORDED),
+]
+
+
+@cases("begun, change, after", CHANGES)
 def test_changed_file_is_another_run(
     begun: int | None, change: Callable[[Path], object], after: str | None, tmp_path: Path
 ) -> None:
@@ -143,9 +143,12 @@ def make_pipe(folder: Path) -> Path:
 
 
 IRREGULAR = "[Errno 22] it is not a regular file"
+INVALID: list[tuple[Callable[[Path], Path], str]] = [
+    *((lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR)),
+]
 
 
-@cases("make, error", [(lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR)])
+@cases("make, error", INVALID)
 def test_folder_pipe_and_device_are_invalid(make: Callable[[Path], Path], error: str, tmp_path: Path) -> None:
     """Opening a pipe would wait for its writer, and a device has no end."""
     path = make(tmp_path)

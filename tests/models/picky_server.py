@@ -169,7 +169,13 @@ def _stream_anthropic(reply: str | ToolCall, thoughts: str) -> Iterator[JSON]:
     yield {"type": "message_stop"}
 
 
-_WHOLE: dict[Protocol, Callable[[str | ToolCall, str], JSON]]
-_WHOLE = {"chat": _chat, "responses": _responses, "anthropic": _anthropic}
-_STREAMED: dict[Protocol, Callable[[str | ToolCall, str], Iterator[JSON]]]
-_STREAMED = {"chat": _stream_chat, "responses": _stream_responses, "anthropic": _stream_anthropic}
+_WHOLE: dict[Protocol, Callable[[str | ToolCall, str], JSON]] = {
+    "chat": _chat,
+    "responses": _responses,
+    "anthropic": _anthropic,
+}
+_STREAMED: dict[Protocol, Callable[[str | ToolCall, str], Iterator[JSON]]] = {
+    "chat": _stream_chat,
+    "responses": _stream_responses,
+    "anthropic": _stream_anthropic,
+}

@@ -67,7 +67,7 @@ def test_messages_are_encoded_for_anthropic() -> None:
     systems = (messages.SystemMessage("be brief"), messages.SystemMessage("answer now"))
     request = ChatRequest([systems[0], UserMessage("1 + 1?"), AssistantMessage("Adding.", calls), *results, systems[1]])
     add = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1, "b": 1}}
-    now = {"type": "tool_use", "id": "c2", "name": "now", "input": {}}
+    now: dict[str, Any] = {"type": "tool_use", "id": "c2", "name": "now", "input": {}}
     answers = [
         {"type": "tool_result", "tool_use_id": "c1", "content": "2"},
         {"type": "tool_result", "tool_use_id": "c2"},
@@ -293,7 +293,7 @@ def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:
         "$defs": {"Person": {"type": "object", "properties": {"age": age}, "additionalProperties": True}},
         "oneOf": [{"$ref": "#/$defs/Person", "description": "the one"}, {"type": "array", "items": {"type": "object"}}],
     }
-    items = {"type": "object", "properties": {}} | closed
+    items: dict[str, Any] = {"type": "object", "properties": {}, **closed}
     assert close_schema(schema) == {
         "$defs": {"Person": {"type": "object", "properties": {"age": described}} | closed},
         "anyOf": [{"$ref": "#/$defs/Person"}, {"type": "array", "items": items}],

@@ -28,7 +28,8 @@ from tests.parameters import cases, examples
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
 MakeStore = Callable[[Path], models.CacheStore]
-all_stores = cases("make_store", [lambda _: MemoryCache(), lambda folder: SQLiteCache(folder / "replies.db")])
+STORES: list[MakeStore] = [lambda _: MemoryCache(), lambda folder: SQLiteCache(folder / "replies.db")]
+all_stores = cases("make_store", STORES)
 
 
 @all_stores
@@ -155,8 +156,10 @@ def test_file_keeps_any_reply_which_is_then_free(tmp_path: Path, reply: ModelRep
     assert cached(ScriptedModel([]), SQLiteCache(str(path)), name="a").complete(HELLO) == free
 
 
-BROKEN = ["", "{", "null", "[]", "3", '"text"', '{"content": 3}', '{"usage": {}}', "[" * 100_000]
-BROKEN += ['{"content": "a", "tool_calls": [1]}', '{"content": "a", "finish_reason": "?"}']
+BROKEN = [
+    *("", "{", "null", "[]", "3", '"text"', '{"content": 3}', '{"usage": {}}', "[" * 100_000),
+    *('{"content": "a", "tool_calls": [1]}', '{"content": "a", "finish_reason": "?"}'),
+]
 
 
 @all_modes

@@ -148,8 +148,10 @@ def test_damaged_stream_is_reply_or_model_error(side: Side, position: int, damag
 
 
 KEYS = ["type", "error", "message", "content", "output", "text", "input", "usage", "delta", "index", "response", "item"]
-KINDS = ["message_start", "content_block_start", "content_block_delta", "tool_use", "message_delta", "error"]
-KINDS += ["response.completed", "response.output_item.added", "function_call"]
+KINDS = [
+    *("message_start", "content_block_start", "content_block_delta", "tool_use", "message_delta", "error"),
+    *("response.completed", "response.output_item.added", "function_call"),
+]
 SCALARS = st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(KINDS)
 JSONS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner))
 

@@ -2,6 +2,7 @@
 
 import re
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,7 +59,8 @@ def test_model_of_every_provider_has_its_name(provider: str) -> None:
 
 @cases(("name", "shown"), NAMED.items())
 def test_name_makes_a_model_without_a_socket(monkeypatch: pytest.MonkeyPatch, name: str, shown: str) -> None:
-    monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a model was asked"))
+    refuse: Callable[..., Any] = lambda *_: pytest.fail("a model was asked")  # noqa: E731
+    monkeypatch.setattr(socket, "socket", refuse)
     assert repr(create_model(name)) == shown
 
 

@@ -216,7 +216,7 @@ def test_openai_package_sends_the_same_request() -> None:
     assert ours == server.sent_body
     assert server.requests[0].url.path == f"/v1/{openai_responses.route(REQUEST)}"
     completed = {"id": "msg_1", "status": "completed"}
-    whole = [
+    whole: list[Any] = [
         {**item, **completed, "content": [{**part, "annotations": []} for part in item["content"]]} for item in replies
     ]
     conversation_items().validate_python([*items, *whole])

@@ -1,5 +1,6 @@
 """The options of models for their requests: what is sent, and what is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,10 +64,12 @@ def test_unset_options_are_not_sent(protocol: Protocol) -> None:
 
 def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     process = SimpleNamespace(url="http://127.0.0.1:1", alive=True, close=lambda: None)
+    start: Callable[[Any], Any] = lambda _: process  # noqa: E731
     server = PickyServer("chat", ["a"])
     client = httpx.Client(transport=server.transport)
-    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", lambda _: process)
-    monkeypatch.setattr(httpx, "Client", lambda **_: client)
+    connect: Callable[..., Any] = lambda *_, **__: client  # noqa: E731
+    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", start)
+    monkeypatch.setattr(httpx, "Client", connect)
     weights = tmp_path / "tiny.gguf"
     weights.write_bytes(b"GGUF")
     with LocalModel(weights, top_p=0.9, seed=1, extra_body={"min_p": 0.1}) as model:

@@ -38,8 +38,10 @@ def read(ask: Ask, content_type: str | None, body: bytes) -> ModelReply:
     return ask(scripted_server(lambda _: httpx.Response(200, headers=headers, stream=Pieces(body))))
 
 
-STREAMED = ["text/event-stream", "Text/Event-Stream; Charset=UTF-8", "TEXT/EVENT-STREAM"]
-STREAMED += [" text/event-stream ;charset=utf-8", "text/event-stream;charset=iso-8859-1"]
+STREAMED = [
+    *("text/event-stream", "Text/Event-Stream; Charset=UTF-8", "TEXT/EVENT-STREAM"),
+    *(" text/event-stream ;charset=utf-8", "text/event-stream;charset=iso-8859-1"),
+]
 WRONG = ["application/json", "text/plain", "", "?", None]
 
 

@@ -23,8 +23,8 @@ DOWN = errors.ServerError("503: busy")
 GOOD = httpx.Response(200, content=CHAT)
 
 
-def busy_response(after: str | None = None, status: int = 429) -> httpx.Response:
-    return httpx.Response(status, headers={} if after is None else {"retry-after": after}, content=b"busy")
+def busy_response(after: str | int | None = None, status: int = 429) -> httpx.Response:
+    return httpx.Response(status, headers={} if after is None else {"retry-after": str(after)}, content=b"busy")
 
 
 def busy(seconds: float) -> errors.RateLimitError:
@@ -112,7 +112,7 @@ def test_server_determines_the_wait(ask: Ask, make: Make, failure: Any, wait: fl
 # Above a minute, or beyond the timeout.
 @all_modes
 @cases(("seconds", "timeout", "slept"), [(61, None, []), (7, 10, [7])])
-@cases(("make", "fail"), [(wrapper, busy), (client, lambda seconds: busy_response(str(seconds)))])
+@cases(("make", "fail"), [(wrapper, busy), (client, busy_response)])
 def test_too_long_wait_is_not_started(
     ask: Ask, make: Make, fail: Callable[[int], Any], seconds: int, timeout: float | None, slept: list[float]
 ) -> None:
@@ -202,7 +202,7 @@ def test_stream_respects_its_timeout() -> None:
             time.now += 2
             yield event + b"\n\n"
 
-    slow = [lambda _: sse(pieces())] * 2
+    slow: list[Callable[[Any], httpx.Response]] = [lambda _: sse(pieces())] * 2
     with pytest.raises(errors.ModelTimeoutError, match="within 5 s"):
         stream_blocking(scripted_server(*slow, time=time), timeout=5)
     assert stream_blocking(scripted_server(*slow, time=time), timeout=50) == CHAT_REPLY

@@ -218,7 +218,8 @@ class Addresses(httpcore.NetworkBackend):
 
 def test_addresses_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = [(0, 0, 0, "", (f"10.0.0.{last}", 80)) for last in (1, 2, 2)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+    resolve: Callable[..., Any] = lambda *_, **__: addresses  # noqa: E731
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     network = Addresses()
     attempts = Attempts(Endpoint("tiny", ""), actors.FakeTime().clock, BLOCKING, timeout=8, max_retries=0)
     with pytest.raises(httpcore.ConnectTimeout), attempts.attempt():

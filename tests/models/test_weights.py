@@ -127,9 +127,11 @@ def test_errors_of_pip_and_of_the_cache_have_remedies(
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     """Make packages appear not to be installed."""
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name in packages else find(name, *rest)
-    )
+
+    def find_others(name: str, *rest: Any) -> Any:
+        return None if name in packages else find(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_others)
 
 
 @pytest.mark.medium
@@ -228,7 +230,8 @@ def test_truncated_weights_are_replaced_and_altered_are_refused(index: Path, cac
 
 @cases("download", [True, False])
 def test_altered_weights_are_not_served(cache: Path, monkeypatch: pytest.MonkeyPatch, download: bool) -> None:
-    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", lambda _: pytest.fail("they are served"))
+    refuse: Callable[[Any], Any] = lambda _: pytest.fail("they are served")  # noqa: E731
+    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", refuse)
     cache.mkdir(exist_ok=True)
     (cache / "toy.gguf").write_bytes(BYTES[:-1] + b"x")
     with pytest.raises(WeightsError, match="has been altered"):
@@ -395,7 +398,8 @@ class TestTemplatesWithoutTools:
     def server(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
         with LoopbackServer() as loopback:
             process = SimpleNamespace(alive=True, url=loopback.url.removesuffix("/v1"), close=lambda: None)
-            monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", lambda _: process)
+            start: Callable[[Any], Any] = lambda _: process  # noqa: E731
+            monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", start)
             yield loopback
 
     def test_template_is_checked_once(self, server: LoopbackServer, tmp_path: Path) -> None:

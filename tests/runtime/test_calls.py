@@ -451,6 +451,7 @@ def test_calls_of_one_id_are_equal() -> None:
 @HOW
 def test_span_that_suppresses_an_exception_is_named(run: actors.Running) -> None:
     suppressed = r"around_call suppressed the ValueError of a CallTool at dispatch_tools, .*; let its context manager"
+    around: Callable[[Any], suppress] = lambda _: suppress(ValueError)  # noqa: E731
     with pytest.raises(gx.InputError, match=suppressed) as caught:
-        ids_of(run, STRICT, around_call=lambda _: suppress(ValueError))
+        ids_of(run, STRICT, around_call=around)
     assert isinstance(caught.value.__cause__, ValueError)

@@ -213,7 +213,7 @@ FOREIGN: dict[str, Callable[[asyncio.AbstractEventLoop], Callable[[], Awaitable[
     "lock": make_bound(asyncio.Lock, hold, asyncio.Lock.acquire),
     "semaphore": make_bound(lambda: asyncio.Semaphore(0), asyncio.Semaphore.acquire, asyncio.Semaphore.acquire),
     "event": make_bound(asyncio.Event, asyncio.Event.wait, asyncio.Event.wait),
-    "queue": make_bound(asyncio.Queue, asyncio.Queue.get, asyncio.Queue.get),
+    "queue": make_bound(asyncio.Queue, asyncio.Queue[Any].get, asyncio.Queue[Any].get),
     "condition": make_bound(asyncio.Condition, await_in_condition, await_in_condition),
 }
 

@@ -58,12 +58,12 @@ def throw_into(events: Any) -> weakref.ref[Boom]:
 
 
 def test_observers_see_the_end_of_a_closed_stream() -> None:
-    seen: list[str] = []
-    executor = make_executor(answer(), tools=[], observers=[lambda event: seen.append(type(event).__name__)])
+    seen: list[object] = []
+    executor = make_executor(answer(), tools=[], observers=[seen.append])
     events = executor.stream("q")
     assert any(type(event).__name__ == "Done" for event in events)
     events.close()
-    assert seen[-2:] == ["Moved", "Done"]
+    assert [type(event).__name__ for event in seen[-2:]] == ["Moved", "Done"]
 
 
 def test_abandoned_async_handler_abandons_the_run_within() -> None:

@@ -74,15 +74,15 @@ def test_without_time_nothing_is_begun(seconds: float) -> None:
     assert begun == []
 
 
+WAITING: list[Callable[[Any], object]] = [
+    lambda fail: wait_for(fail, LONG),
+    lambda fail: wait_for_all([fail], None, at_once=1),
+    lambda fail: wait_for_all([fail, fail], LONG, at_once=2),
+]
+
+
 @cases("raised", [TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3)])
-@cases(
-    "waiting",
-    [
-        lambda fail: wait_for(fail, LONG),
-        lambda fail: wait_for_all([fail], None, at_once=1),
-        lambda fail: wait_for_all([fail, fail], LONG, at_once=2),
-    ],
-)
+@cases("waiting", WAITING)
 def test_exception_of_a_call_is_raised(raised: BaseException, waiting: Callable[[Any], object]) -> None:
     def fail() -> None:
         raise raised

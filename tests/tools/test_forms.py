@@ -149,8 +149,9 @@ TWO: Any = two_untyped
     ],
 )
 def test_invalid_tool_is_refused_with_the_remedy(arguments: dict[str, Any], says: str) -> None:
+    arguments = {"name": "find", "description": "Find it.", **arguments}
     with pytest.raises(ToolDefinitionError, match=says):
-        Tool(**{"name": "find", "description": "Find it.", **arguments})
+        Tool(**arguments)
 
 
 class Search(BaseModel):
