@@ -10,24 +10,14 @@ import graphexec as gx
 from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
 from tests.drivers import DriverResult
-from tests.executor.actors import (
-    AnyTool,
-    BlockingModel,
-    Running,
-    act,
-    answer,
-    direct,
-    echo,
-    fail,
-    run_executor,
-    scripted,
-)
+from tests.executor import actors
+from tests.executor.actors import AnyTool, BlockingModel, Running, act, answer, direct, echo, run_executor, scripted
 
 # What a run says that is stopped by its iterations or its time, and what asks it for its last word.
 STOPPED = "Agent stopped due to iteration limit or time limit."
 FINAL = "I now need to return a final answer based on the previous steps:"
 
-TOOLS: list[AnyTool] = [echo, fail, direct]
+TOOLS: list[AnyTool] = [echo, actors.fail, direct]
 A, B, C = (act("echo", text=letter) for letter in "abc")
 
 

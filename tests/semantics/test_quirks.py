@@ -36,9 +36,6 @@ def test_q1_tool_timeout_error_is_not_the_deadline(limit: float | None) -> None:
     result = run_turns(act("connect"), answer(), tools=[connect], max_execution_time=limit)
     assert finish_of(result).output == "done"
     assert observations(result) == ["connect failed: TimeoutError: the socket's"]
-
-
-def test_q1_model_timeout_error_is_raised() -> None:
     with pytest.raises(TimeoutError, match="the model's"):
         run_replies(TimeoutError("the model's"))
 
@@ -101,15 +98,30 @@ def test_q6_stop_keeps_finished_results(run: Running) -> None:
     assert [step.observation for step in result.steps][::2] == ["a", "b"]
 
 
-def test_q7_and_q8_tool_exception_is_an_observation() -> None:
-    result = run_turns([A, act("fail", text="b"), C], answer())
-    assert observations(result) == ["a", "fail failed: ValueError: no b", "c"]
-    assert (statuses(result), finish_of(result).output) == (["ok", "error", "ok"], "done")
+CALLS = [call("echo", "c1", text="a"), call("echo", "c2", text="b")]
+DONE = "<final_answer>done</final_answer>"
+FAIL, DIRECT = act("fail", text="b"), act("direct", text="42")
+HANDLED: dict[str, Any] = {"handle_parsing_errors": True}
 
 
-def test_q9_one_direct_result_may_be_the_answer() -> None:
-    result = run_turns([act("direct", text="42"), A], return_direct="any")
-    assert (result.outcome.output, finish_of(result).return_direct) == ("42", True)
+@cases(
+    ("run", "output", "texts"),
+    [
+        # Q7 and Q8: the exception of a tool is an observation. Q9: one direct result may be the answer.
+        (lambda: run_turns([A, FAIL, C], answer()), "done", ["a", "fail failed: ValueError: no b", "c"]),
+        (lambda: run_turns([DIRECT, A], return_direct="any"), "42", ["42", "a"]),
+        # Q12: a closing tag that was cut off, and Q14: one native call or more.
+        (lambda: run_replies("<tool>echo</tool><tool_input>hello", DONE, make=create_xml_agent), "done", ["hello"]),
+        (lambda: run_replies(CALLS[0], CALLS, "done", make=TOOL_CALLING), "done", ["a", "a", "b"]),
+        # Q18: an empty list of actions is a parse error.
+        (lambda: run_turns([], answer(), **HANDLED), "done", ["Decide on an action, or finish."]),
+    ],
+)
+def test_q7_to_q18_run_goes_on_to_an_answer(run: Callable[[], Any], output: str, texts: list[str]) -> None:
+    result = run()
+    assert (finish_of(result).output, observations(result)) == (output, texts)
+    assert finish_of(result).return_direct == (output == "42")
+    assert [status for status in statuses(result) if status != "ok"] in ([], ["error"], ["parse_error"])
 
 
 POLICIES: list[str | Callable[[Any], str]] = ["Fix it!", lambda error: "Fix it!"]
@@ -123,23 +135,9 @@ def test_q11_parse_feedback_reaches_tool_calling_model(policy: Any) -> None:
     assert actors.messages(model.requests[1])[-1] == UserMessage("Fix it!")
 
 
-def test_q12_xml_agent_handles_truncated_tag() -> None:
-    model = ScriptedModel(["<tool>echo</tool><tool_input>hello", "<final_answer>done</final_answer>"])
-    result = gx.AgentExecutor(agent=create_xml_agent(model, [echo]), tools=[echo]).run("q")
-    assert [step.observation for step in result.steps] == ["hello"]
-    assert (result.output, "</tool_input>" in getattr(model.requests[0], "stop", ())) == ("done", True)
-
-
 def test_q13_xml_parse_error_is_handled() -> None:
-    result = run_replies(
-        "no tags", "<final_answer>done</final_answer>", make=create_xml_agent, handle_parsing_errors=True
-    )
+    result = run_replies("no tags", DONE, make=create_xml_agent, **HANDLED)
     assert (result.outcome.output, statuses(result)) == ("done", ["parse_error"])
-
-
-def test_q14_native_agent_runs_one_or_more_calls() -> None:
-    calls = [call("echo", "c1", text="a"), call("echo", "c2", text="b")]
-    assert observations(run_replies(calls[0], calls, "done", make=TOOL_CALLING)) == ["a", "a", "b"]
 
 
 def test_q15_stream_is_saved_like_a_run() -> None:
@@ -169,20 +167,13 @@ def test_q17_every_door_checks_its_inputs() -> None:
     for door in doors:
         with pytest.raises(InputError, match="the inputs lack input"):
             door({"question": "q"})
-
-
-def test_q17_stopped_response_error_is_raised() -> None:
+    # The error of a stopped response is raised, too.
     agent = gx.create_react_agent(ScriptedModel([ServerError("the model's")]), [])
     executor = gx.AgentExecutor(agent=agent, tools=[], max_iterations=0, **GENERATE)
     with pytest.raises(ServerError, match="the model's"):
         run_replies(ServerError("the model's"), max_iterations=0, **GENERATE)
     with pytest.raises(ServerError, match="the model's"):
         list(executor.stream_chunks("q"))
-
-
-def test_q18_empty_action_list_is_a_parse_error() -> None:
-    result = run_turns([], answer(), handle_parsing_errors=True)
-    assert (observations(result), result.outcome.output) == (["Decide on an action, or finish."], "done")
 
 
 def test_q19_agent_finish_is_not_changed() -> None:
@@ -193,8 +184,7 @@ def test_q19_agent_finish_is_not_changed() -> None:
     list(executor.stream_chunks("q"))
     assert finish == before
 
-
-def test_q19_agent_cannot_change_steps() -> None:
+    # It cannot change the steps.
     def greedy(steps: Any, inputs: dict[str, Any]) -> Any:
         assert not hasattr(steps, "append")
         inputs["input"] = "mine"

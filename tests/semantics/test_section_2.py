@@ -1,16 +1,27 @@
 """Section 2 of docs/semantics.md, the loop as a transition table: each of its rows."""
 
-import dataclasses
 from typing import Any, Literal
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError, create_react_agent, snapshot_of, tool
+from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError, create_react_agent, tool
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock, limit_of
-from tests.executor.actors import HOW, Running, act, answer, echo, fail, observations, scripted, statuses
+from tests.executor.actors import (
+    HOW,
+    Running,
+    act,
+    answer,
+    echo,
+    fail,
+    observations,
+    scripted,
+    snapshot_after,
+    statuses,
+    timed,
+)
 from tests.parameters import cases
 from tests.semantics import endings
 from tests.semantics.endings import STOPPED, A, B, C, finish_of, run_agent, run_turns, stop_of, unreadable
@@ -51,8 +62,7 @@ def test_rows_3_and_4_a_run_within_its_time_plans(spent: float, reason: str, out
         clock.advance(spent)
 
     executor = AgentExecutor(agent=scripted(act("wait"), answer()), tools=[wait], max_execution_time=5)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    result = executor.run("q")
+    result = timed(executor, clock).run("q")
     assert (result.output, result.reason, len(result.steps)) == (output, reason, 1)
 
 
@@ -99,9 +109,8 @@ def test_rows_8_and_9_errors_are_raised(agent: Any, options: Any, error: type[Ex
 @HOW
 def test_row_11_raising_tool_ends_the_run(run: Running) -> None:
     agent = scripted(act("echo", text="before"), [A, act("fail", text="b")])
-    with pytest.raises(ValueError, match="no b") as raised:
-        run(AgentExecutor(agent=agent, tools=[echo, fail], handle_tool_errors="raise"))
-    kept: Any = snapshot_of(raised.value)
+    executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_tool_errors="raise")
+    kept: Any = snapshot_after(ValueError, lambda: run(executor), match="no b")
     assert [step.observation for step in kept.value.run.steps] == ["before"]
 
 
@@ -155,9 +164,7 @@ def test_row_16_memory_is_saved_at_the_end(run: Running) -> None:
 @HOW
 def test_row_17_exception_ends_without_saving_memory(run: Running) -> None:
     memory = BufferMemory()
-    with pytest.raises(ParseError) as raised:
-        run(AgentExecutor(agent=unreadable, tools=[], memory=memory))
-    kept = endings.paused_at(raised.value)
+    kept = snapshot_after(ParseError, lambda: run(AgentExecutor(agent=unreadable, tools=[], memory=memory)))
     assert kept.node == "parse"
     assert memory.load({}) == {"chat_history": ""}
 

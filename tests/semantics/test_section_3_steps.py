@@ -10,7 +10,6 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentStep, create_tool_calling_agent, tool
 from graphexec.actions import Run, Steps
 from graphexec.errors import AgentError
-from graphexec.messages import ModelReply, ToolCall
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
 from tests.executor.test_memory_nodes import Diary
@@ -80,6 +79,7 @@ def test_yielded_chunks_are_added() -> None:
 # ---- 3.6 Tools
 
 
+C_JSON, ALL = '{"text": "c"}', ["error", "ok", "unknown_tool", "bad_arguments"]
 REQUIRED = "echo was not called: text: Field required. Call it as echo(text: string)."
 
 
@@ -91,21 +91,11 @@ REQUIRED = "echo was not called: text: Field required. Call it as echo(text: str
         ([act("nope")], [], ["unknown_tool"], {0: "nope is not a valid tool, try one of []."}),
         ([act("nope")], [echo, fail], ["unknown_tool"], {0: "nope is not a valid tool, try one of [echo, fail]."}),
         # A tool takes its input by name or as a string.
-        (
-            [A, AgentAction("echo", "b"), AgentAction("echo", '{"text": "c"}')],
-            [echo],
-            ["ok"] * 3,
-            dict(enumerate("abc")),
-        ),
+        ([A, *(AgentAction("echo", one) for one in ("b", C_JSON))], [echo], ["ok"] * 3, dict(enumerate("abc"))),
         # Invalid arguments do not call it.
         ([act("echo"), act("echo", text=["a"])], [echo], ["bad_arguments"] * 2, {0: REQUIRED}),
         # One that fails spares the others.
-        (
-            [act("fail", text="x"), A, act("nope"), act("echo")],
-            [echo, fail],
-            ["error", "ok", "unknown_tool", "bad_arguments"],
-            {1: "a"},
-        ),
+        ([act("fail", text="x"), A, act("nope"), act("echo")], [echo, fail], ALL, {1: "a"}),
     ],
 )
 def test_calls_have_these_observations(actions: Any, tools: Any, results: list[str], texts: dict[int, str]) -> None:
@@ -193,13 +183,8 @@ def test_return_direct_needs_a_single_new_step(turns: Any, output: str, is_direc
     result = run_turns(*turns)
     assert (finish_of(result).return_values, finish_of(result).log) == ({"output": output}, "")
     assert (finish_of(result).return_direct, observations(result)) == (is_direct, steps)
-
-
-def test_return_direct_works_for_multi_action_agents() -> None:
+    # Agents of several actions have it, too, and failed calls do not count.
     assert run_replies(call("direct", text="42"), make=create_tool_calling_agent).outcome.output == "42"
-
-
-def test_return_direct_ignores_failed_calls() -> None:
     result = run_turns(act("direct", wrong="42"), answer())
     assert (statuses(result), result.outcome.output) == (["bad_arguments"], "done")
 
@@ -213,10 +198,8 @@ def test_memory_is_loaded_and_saved_once(way: str) -> None:
     actors.run_by(way, AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], memory=memory))
     a = "a" if way.startswith("a") else ""
     assert memory.calls == [f"{a}load", f"{a}save"]
-    assert (memory.loaded, memory.saved) == (
-        [{"input": "q"}],
-        [({"input": "q", "before": "nothing"}, {"output": "42"})],
-    )
+    assert memory.loaded == [{"input": "q"}]
+    assert memory.saved == [({"input": "q", "before": "nothing"}, {"output": "42"})]
 
 
 @HOW
@@ -235,9 +218,7 @@ def test_memory_is_not_given_steps_or_messages() -> None:
     list(executor.stream_chunks("q"))
     executor.invoke("q")
     assert [outputs for _, outputs in memory.saved] == [{"output": "42"}] * 2
-
-
-def test_iterating_twice_is_two_runs_for_the_memory() -> None:
+    # Iterating twice is two runs.
     memory = Diary()
     turns = AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory).iter("q")
     list(turns)
@@ -248,9 +229,7 @@ def test_iterating_twice_is_two_runs_for_the_memory() -> None:
 def test_finish_contains_inputs_and_steps() -> None:
     finish = finish_of(run_turns(A, answer()))
     assert finish.run == Run({"input": "q"}, Steps([AgentStep(A, "a")]))
-
-
-def test_two_native_calls_are_one_iteration() -> None:
-    reply = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'), ToolCall("2", "echo", '{"text": "b"}')))
-    result = run_replies(reply, "done", make=create_tool_calling_agent)
+    # Two native calls are one iteration.
+    calls = [call("echo", "1", text="a"), call("echo", "2", text="b")]
+    result = run_replies(calls, "done", make=create_tool_calling_agent)
     assert (observations(result), result.spent.iterations) == (["a", "b"], 2)

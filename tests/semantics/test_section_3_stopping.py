@@ -1,6 +1,5 @@
 """Sections 3.3 and 3.4 of docs/semantics.md: limits and stopping, and parse errors."""
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -35,10 +34,7 @@ def test_zero_limit_stops_before_the_first_plan(run: Running, limits: Any) -> No
     [
         ({"max_iterations": -1}, LimitsError, "give 0 or more"),
         ({"max_execution_time": -0.5}, LimitsError, "give 0 or more"),
-        *(
-            ({"early_stopping_method": method}, InputError, "give 'force' or 'generate'")
-            for method in ("finish", "", None)
-        ),
+        *(({"early_stopping_method": one}, InputError, "give 'force' or 'generate'") for one in ("finish", "", None)),
     ],
 )
 def test_invalid_limit_is_refused(options: dict[str, Any], error: type[Exception], fact: str) -> None:
@@ -76,8 +72,7 @@ def test_late_finish_wins_over_time_limit(run: Running) -> None:
         return answer("42")
 
     executor = gx.AgentExecutor(agent=decide, tools=[], max_execution_time=5)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    assert run(executor).output == "42"
+    assert run(actors.timed(executor, clock)).output == "42"
 
 
 def test_sync_tool_is_abandoned_at_async_deadline() -> None:
@@ -100,8 +95,7 @@ def test_monotonic_clock_starts_with_the_run() -> None:
     executor = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
     assert executor.run_context.clock is time.monotonic
     clock = FakeClock(1_000_000)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    turns = executor.iter("q")
+    turns = actors.timed(executor, clock).iter("q")
     clock.advance(100)
     list(turns)
     assert turns.result.output == "done"

@@ -13,7 +13,7 @@ from graphexec.effects import CallTool
 from graphexec.messages import AssistantMessage, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
-from tests.executor.actors import HOW, Running, act, answer, call, echo, run_by, scripted
+from tests.executor.actors import HOW, Running, act, answer, call, echo, run_by, scripted, timed
 from tests.parameters import cases
 from tests.semantics.endings import STOPPED, A, B, C, noting_tool, run_blocked, unreadable_once
 
@@ -108,6 +108,10 @@ def test_stream_chunks_omit_the_inputs() -> None:
     *_, last = chunks
     assert last["output"] == "42"
     assert [observation for _, observation in last["intermediate_steps"]] == ["a", "b", "c"]
+    # Added up, they give the actions and the steps.
+    actions, steps = ([one for chunk in chunks for one in chunk.get(name, [])] for name in ("actions", "steps"))
+    assert actions == [step.action for step in steps] == [A, B, C]
+    assert [step.observation for step in steps] == ["a", "b", "c"]
 
 
 def test_parse_error_chunk_has_a_step_and_no_action() -> None:
@@ -156,21 +160,12 @@ def test_stopping_after_action_chunk_prevents_the_tool() -> None:
     assert called == []
 
 
-def test_added_chunks_give_actions_steps_and_output() -> None:
-    chunks = list(two_steps().stream_chunks("q"))
-    actions, steps = ([one for chunk in chunks for one in chunk.get(name, [])] for name in ("actions", "steps"))
-    assert actions == [step.action for step in steps] == [A, B, C]
-    assert [step.observation for step in steps] == ["a", "b", "c"]
-
-
 def test_iter_yields_steps_then_the_result() -> None:
     turns = two_steps().iter("q")
     for yielded in (list(turns), run_by("aiter", two_steps())):
         assert [[observation for _, observation in steps] for steps in yielded] == [["a"], ["b", "c"]]
     assert (turns.result.output, turns.spent.iterations) == ("42", 3)
-
-
-def test_iter_can_be_restarted() -> None:
+    # It can be restarted.
     turns = two_steps().iter("q")
     assert len(list(turns)) == len(list(turns)) == 2
     nothing: Any = turns
@@ -233,9 +228,7 @@ def test_batch_returns_results_and_exceptions_in_order() -> None:
 
 def test_consumer_time_counts_against_the_limit() -> None:
     clock = FakeClock()
-    executor = two_steps(max_execution_time=5)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    chunks = executor.stream_chunks("q")
+    chunks = timed(two_steps(max_execution_time=5), clock).stream_chunks("q")
     next(chunks)
     clock.advance(6)
     *_, last = chunks

@@ -43,7 +43,7 @@ def number() -> int:
     return 3
 
 
-FAIL = act("fail", text="b")
+FAIL, CLOSEST = act("fail", text="b"), "is not a valid tool, try one of [echo]. Did you mean echo?"
 POLICIES: dict[str, Callable[[Any], str]] = {"sorry, no b": lambda error: f"sorry, {error}", "": lambda error: ""}
 
 
@@ -52,12 +52,7 @@ POLICIES: dict[str, Callable[[Any], str]] = {"sorry, no b": lambda error: f"sorr
     [
         (act("ECHO", text="a"), {"tool_lookup": "case_insensitive"}, "a", "ok"),
         # The closest name is suggested.
-        (
-            act("Echo", text="a"),
-            {"tools": [echo]},
-            "Echo is not a valid tool, try one of [echo]. Did you mean echo?",
-            "unknown_tool",
-        ),
+        (act("Echo", text="a"), {"tools": [echo]}, f"Echo {CLOSEST}", "unknown_tool"),
         # An exception reaches the model, as it is or as a policy makes it, which may be empty.
         (FAIL, {}, "fail failed: ValueError: no b", "error"),
         *((FAIL, {"handle_tool_errors": policy}, text, "error") for text, policy in POLICIES.items()),
@@ -103,9 +98,7 @@ def test_time_limit_and_trimming_are_there() -> None:
     executor = AgentExecutor(agent=decide, tools=[echo], trim_intermediate_steps=1, **limits)
     assert executor.run("q").reason == "iterations"
     assert shown == [0, 1, 1]
-
-
-def test_max_iterations_defaults_to_15() -> None:
+    # The default is 15 iterations.
     assert AgentExecutor(agent=scripted(A), tools=[echo]).run("q").spent.iterations == 15
     with pytest.raises(UnprovedError):
         AgentExecutor(agent=scripted(A), tools=[echo], max_iterations=None)
