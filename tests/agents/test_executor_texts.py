@@ -193,9 +193,7 @@ def test_final_parse_error_has_reason_and_model_output() -> None:
     assert str(caught.value) == f"no sense in it{RETRY}"
     assert (caught.value.observation, caught.value.llm_output) == ("Say it again.", "gibberish")
     assert isinstance(caught.value.__cause__, gx.ParseError)
-
-
-def test_empty_list_of_actions_is_named() -> None:
+    # An empty list of actions is named.
     with pytest.raises(gx.ParseError) as caught:
         executor(agent=scripted([])).run("q")
     assert str(caught.value) == f"the agent returned an empty list of actions{RETRY}"
@@ -252,8 +250,6 @@ def test_nodes_use_the_agents_ask_and_read() -> None:
     assert result.output == "42"
     assert [type(one) for one in read] == [ModelReply]
     # The strict machine does not retry parse errors.
-    assert [str(edge) for edge in STRICT_AGENT_EXECUTOR.edges if edge.source == "parse"] == [
-        "parse --Acted--> dispatch_tools",
-        "parse --AgentFinish--> END",
-    ]
+    edges = [str(edge) for edge in STRICT_AGENT_EXECUTOR.edges if edge.source == "parse"]
+    assert edges == ["parse --Acted--> dispatch_tools", "parse --AgentFinish--> END"]
     assert Acted in STRICT_AGENT_EXECUTOR["parse"].returns

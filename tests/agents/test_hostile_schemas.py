@@ -99,6 +99,7 @@ HOSTILE_PATTERNS = {
     "a look ahead before what does not match": "^(?=(a+)+b)a{40}c$",
 }
 
+AAA, NESTED = "a" * 40 + "!", HOSTILE_PATTERNS["repetitions of nothing"]
 REFERENCE = {"$ref": "#/$defs/s0"}
 # A schema, and the definitions that it refers to.
 HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -108,15 +109,9 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         for name, pattern in HOSTILE_PATTERNS.items()
         if name not in ("a long count", "open classes")
     },
-    "a key with a pattern": (
-        {"type": "object", "required": ["a"], "patternProperties": {HOSTILE_PATTERNS["repetitions of nothing"]: {}}},
-        {},
-    ),
-    "a key that does not match": (
-        {"type": "object", "required": ["a" * 40 + "!"], "patternProperties": {"^(a+)+$": {}}},
-        {},
-    ),
-    "an example that does not match": ({"type": "string", "pattern": "^(a+)+$", "examples": ["a" * 40 + "!"]}, {}),
+    "a key with a pattern": ({"type": "object", "required": ["a"], "patternProperties": {NESTED: {}}}, {}),
+    "a key that does not match": ({"type": "object", "required": [AAA], "patternProperties": {"^(a+)+$": {}}}, {}),
+    "an example that does not match": ({"type": "string", "pattern": "^(a+)+$", "examples": [AAA]}, {}),
     "a long string": ({"type": "string", "minLength": 10**9}, {}),
     "many items": ({"type": "array", "minItems": 10**9}, {}),
     "many items of many": ({"type": "array", "minItems": 30, "items": {"type": "array", "minItems": 30}}, {}),
@@ -178,33 +173,31 @@ def test_recursive_schema_has_a_small_value() -> None:
     assert found["node"].keys() == properties.keys()
 
 
-def test_parts_of_a_schema_are_joined() -> None:
+def test_parts_and_branches_of_a_schema_are_joined() -> None:
     parts = [REFERENCE, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]
     first = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
     assert arguments_of(tool_of({"both": {"allOf": parts}}, {"s0": first})) == {"both": {"a": True, "b": 317}}
-
-
-def test_branches_keep_what_stands_beside_them() -> None:
+    # Branches keep what stands beside them.
     beside = {"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}}
     branches = [{"required": ["a"]}, {"required": ["b"]}]
     assert arguments_of(tool_of({"one": {**beside, "anyOf": branches}})) == {"one": {"a": 1}}
-
-
-def test_required_argument_needs_no_schema() -> None:
+    # A required argument needs no schema.
     schema = {"type": "object", "required": ["city"]}
     assert arguments_of(tool_from_schema("act", "Do it.", schema, never_called)) == {"city": "Tartu"}
 
 
+def two_of(patterns: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "patternProperties": patterns, "minProperties": 2}
+
+
+LETTERS_AND_DIGITS = ["c2", "a9", "b6", "cabc29", "abca96", "bcab63"]
 VALUES: list[tuple[dict[str, Any], list[Any]]] = [
     ({"type": "number", "exclusiveMinimum": 0.25, "exclusiveMaximum": 0.75}, [0.5, 0.375, 0.625]),
     ({"type": "integer", "minimum": 3, "maximum": 2}, []),
     ({"type": "integer", "minimum": 5001, "multipleOf": 10}, [5020, 5010, 5020, 5030, 5040, 5050, 5060]),
     ({"type": "string", "pattern": r"(a)\1"}, []),
     ({"type": "string", "pattern": "^ab$", "minLength": 150}, ["ab", "ab", "ab", "ab", "ab", "ab"]),
-    (
-        {"type": "string", "pattern": "^[a-c]+[0-9]{1,2}$", "minLength": 4},
-        ["c2", "a9", "b6", "cabc29", "abca96", "bcab63"],
-    ),
+    ({"type": "string", "pattern": "^[a-c]+[0-9]{1,2}$", "minLength": 4}, LETTERS_AND_DIGITS),
     ({"type": "string", "format": "date", "minLength": 20}, []),
     ({"type": "string", "format": "email", "maxLength": 17}, ["clara@example.org", "amina@example.org"]),
     ({"type": "string", "format": "idn-email"}, ["clara@example.org", "viktor@example.org", "amina@example.org"]),
@@ -216,15 +209,9 @@ VALUES: list[tuple[dict[str, Any], list[Any]]] = [
     ({"type": "array", "items": [{"const": 1}, {"const": 2}]}, [[1, 2], [1, 2, "some x"]]),
     ({"type": "object", "patternProperties": {r"(a)\1": {}}}, []),
     ({"type": "object", "required": ["a"], "properties": {"a": {"enum": [*range(9)]}}}, [{"a": 0}, {"a": 1}]),
-    (
-        {"type": "object", "patternProperties": {"^a$": {}, "^b$": {}}, "minProperties": 2},
-        [{"a": "some x", "b": "another x"}, {}],
-    ),
-    (
-        {"type": "object", "patternProperties": {"^[xy]$": {"type": "integer"}}, "minProperties": 2},
-        [{"x": 317, "y": 523}, {}],
-    ),
-    ({"type": "object", "patternProperties": {"^a$": {"const": 1}}, "minProperties": 2}, [{"a": 1}, {}]),
+    (two_of({"^a$": {}, "^b$": {}}), [{"a": "some x", "b": "another x"}, {}]),
+    (two_of({"^[xy]$": {"type": "integer"}}), [{"x": 317, "y": 523}, {}]),
+    (two_of({"^a$": {"const": 1}}), [{"a": 1}, {}]),
     ({"type": "object", "propertyNames": {"minLength": 4}, "minProperties": 1}, [{"some x": "another x"}, {}]),
     ({"type": "object", "propertyNames": {"enum": [1]}}, [{}]),
     ({"type": "object", "required": ["a"], "additionalProperties": False}, [{"a": "some a"}, {"a": "another a"}]),
@@ -247,9 +234,7 @@ def test_values_are_tried_in_order(schema: dict[str, Any], values: list[Any]) ->
 def test_tool_that_refuses_every_call_has_no_example() -> None:
     made = tool_from_schema("act", "Do it.", {"type": "object", "minProperties": 1}, never_called)
     assert arguments_of(made) is None
-
-
-def test_observation_is_none_of_the_arguments() -> None:
+    # The observation of an example is none of its arguments.
     assert ExampleValues().observation({"amount": 317, "other": 523}) == "461"
 
 

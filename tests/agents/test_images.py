@@ -33,7 +33,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import stop_repeats
 from graphexec.tools import AnyTool
 from graphexec.tools.formatting import format_observation, split_observation
-from tests.executor.actors import caller_of
+from tests.executor.actors import caller_of, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
 from tests.parameters import cases
 
@@ -83,13 +83,8 @@ def requested(model: ScriptedModel) -> list[ChatRequest]:
     return [request for request in model.requests if isinstance(request, ChatRequest)]
 
 
-def snapshot_at_error(made: gx.AgentExecutor, given: Any, error: type[Exception] = ModelError) -> gx.Snapshot:
-    """Return the snapshot of a run that ends by an error."""
-    with pytest.raises(error) as raised:
-        made.run(given)
-    snapshot = gx.snapshot_of(raised.value)
-    assert snapshot is not None
-    return snapshot
+def snapshot_at_error(made: gx.AgentExecutor, given: Any) -> gx.Snapshot:
+    return snapshot_after(ModelError, lambda: made.run(given))
 
 
 @KINDS
@@ -257,11 +252,10 @@ def test_completion_refuses_images_at_the_start(make: Callable[..., gx.Agent]) -
 
 
 def test_completion_refuses_the_image_of_a_tool() -> None:
-    agent = gx.create_react_agent(ScriptedModel([LABEL] * 2), [look], protocol=COMPLETION)
+    agent = gx.create_react_agent(ScriptedModel([LABEL]), [look], protocol=COMPLETION)
     made = gx.AgentExecutor(agent=agent, tools=[look])
-    with pytest.raises(gx.InputError, match=r"the tool look returned an image, .* protocol='chat', or return text"):
-        made.run("Which?")
-    assert len(steps_of(snapshot_at_error(made, "Which?", gx.InputError).value)) == 1
+    says = r"the tool look returned an image, .* protocol='chat', or return text"
+    assert len(steps_of(snapshot_after(gx.InputError, lambda: made.run("Which?"), match=says).value)) == 1
 
 
 @cases("image", [CAT, [CAT], ("see", CAT)])

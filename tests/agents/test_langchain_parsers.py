@@ -23,11 +23,8 @@ from tests.parameters import cases
 Read: TypeAlias = Callable[[ModelReply], Decision]
 CATS, ADD = '{"action": "search", "action_input": "cats"}', '{"action": "add", "action_input": {"a": 1, "b": 2}}'
 ECHO = '{"action": "echo", "action_input": "a"}'
-TAGGED = st.lists(
-    st.sampled_from(
-        ["<tool>", "</tool>", "<tool_input>", "</TOOL_INPUT >", "<b>", "&lt;", "&amp;", "tool>", "lt;", "x"]
-    )
-).map("".join)
+TAGS = ["<tool>", "</tool>", "<tool_input>", "</TOOL_INPUT >", "<b>", "&lt;", "&amp;", "tool>", "lt;", "x"]
+TAGGED = st.lists(st.sampled_from(TAGS)).map("".join)
 
 
 def action(read: Read, text: str) -> AgentAction:
@@ -110,6 +107,7 @@ def rows_of(table: Mapping[Read, Sequence[tuple[Any, ...]]]) -> list[tuple[Any, 
     return [(read, *row) for read, rows in table.items() for row in rows]
 
 
+SAYING = 'say "```" and Final Answer: no'
 MEANINGS: dict[Read, list[tuple[str, Meaning]]] = {
     mrkl.read: [
         # A quotation mark that another does not balance is kept.
@@ -140,10 +138,7 @@ MEANINGS: dict[Read, list[tuple[str, Meaning]]] = {
         ('Action:\n```\n{"action": "f", "action_input": ""}\n```', ("f", "")),
         ('Action:\n```\n{"action": "f", "action_input": 3}\n```', ("f", "3")),
         ('Action:\n```\n{"action": "f", "action_input": ["a"]}\n```', ("f", '["a"]')),
-        (
-            'Action:\n```\n{"action": " f ", "action_input": "say \\"```\\" and Final Answer: no"}\n```',
-            ("f", 'say "```" and Final Answer: no'),
-        ),
+        (f'Action:\n```\n{{"action": " f ", "action_input": {json.dumps(SAYING)}}}\n```', ("f", SAYING)),
         ("Final Answer: 42", ("42",)),
         ("Thought: ok\nfinal answer: 42\n", ("42",)),
         ("Final Answer: write ```python\nx = {}\n```", ("write ```python\nx = {}\n```",)),
@@ -375,11 +370,10 @@ def test_answer_with_action_is_a_parse_error(read: Read, text: str) -> None:
     assert raised.value.llm_output == text
 
 
+HEADS = ["Action:\n```\n", "```json", "Action: ", ""]
 CUTS = [
-    *itertools.product([chat.read], [CATS], ["Action:\n```\n", "```json", "Action: ", ""], range(1, len(CATS))),
-    *itertools.product(
-        [structured_chat.read], [ADD], ["Action:\n```\n", "```json", "Action: ", ""], range(1, len(ADD))
-    ),
+    *itertools.product([chat.read], [CATS], HEADS, range(1, len(CATS))),
+    *itertools.product([structured_chat.read], [ADD], HEADS, range(1, len(ADD))),
     *itertools.product([json_chat.read], [ECHO], ["```json\n", ""], range(len(ECHO))),
 ]
 

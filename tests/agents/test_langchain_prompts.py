@@ -72,27 +72,18 @@ def test_reserved_tool_name_is_refused(make: Make, name: str) -> None:
         make(MODEL, [tool(name=name)(echo.function)])
 
 
+MOOD = r"tool_response has the variable \{mood\}; it can only have \{observation\}"
+
+
 @cases(
     ("make", "tools", "options", "error", "text"),
     [
         (agents.create_self_ask_agent, [], {}, InputError, "is given no tool; give it exactly one tool, named with @"),
         (agents.create_self_ask_agent, [echo], {}, InputError, "is given echo; give it exactly one tool, named with @"),
-        (
-            agents.create_self_ask_agent,
-            [search, echo],
-            {},
-            InputError,
-            "is given Intermediate Answer, echo; give it ex",
-        ),
+        (agents.create_self_ask_agent, [search, echo], {}, InputError, "is given Intermediate Answer, echo; give it"),
         (agents.create_chat_agent, [len], {}, ToolDefinitionError, "len is not a tool"),
         (agents.create_conversational_agent, [], {"ai_prefix": " "}, InputError, "ai_prefix is ' '; give the label"),
-        (
-            agents.create_json_chat_agent,
-            [echo],
-            {"tool_response": "{observation} {mood}"},
-            InputError,
-            r"tool_response has the variable \{mood\}; it can only have \{observation\}",
-        ),
+        (agents.create_json_chat_agent, [echo], {"tool_response": "{observation} {mood}"}, InputError, MOOD),
     ],
 )
 def test_other_mistakes_are_refused(
@@ -192,7 +183,6 @@ def test_chat_request_has_instructions_and_previous_work() -> None:
         f"{reply}\nObservation: a\nThought:"
     )
     assert messages(second) == [head, UserMessage(f"q|{work}")]
-    assert isinstance(second, ChatRequest)
     assert second.stop == ("X",)
 
 
@@ -203,7 +193,6 @@ def test_structured_chat_tool_receives_several_named_inputs() -> None:
         lambda model: agents.create_structured_chat_agent(model, [add]), [blob, finish], [add]
     )
     assert (result.outcome.output, observations(result)) == ("3", [3])
-    assert isinstance(first, ChatRequest)
     assert first.stop == ("\nObservation:",)
     assert "add(a: integer, b: integer) - Add two numbers." in messages(first)[0].content
     assert f"{blob}\nObservation: 3\nThought:" in messages(second)[1].content
@@ -227,7 +216,6 @@ def test_json_conversation_has_all_messages_in_order() -> None:
         AssistantMessage("Hm."),
         UserMessage("Got Again!"),
     ]
-    assert isinstance(requests[-1], ChatRequest)
     assert requests[-1].stop == ("\nObservation:",)
     agent = agents.create_json_chat_agent(MODEL, [echo], prompt="{tools}{tool_names}{mood}", question="{a}{mood}")
     assert agent.input_keys == ("mood", "a")

@@ -16,7 +16,7 @@ from graphexec.actions import NO_STEPS
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
 from tests.agents import langchain_shapes as lc
-from tests.executor.actors import echo, run_async, run_sync, scripted
+from tests.executor.actors import echo, run_async, run_sync, scripted, snapshot_after
 from tests.parameters import cases
 
 RUNS = cases("run", [run_sync, run_async])
@@ -215,11 +215,7 @@ def test_native_tool_call_has_its_id_and_message(content: Any) -> None:
 def store_crashed_run(chain: lc.Chain) -> str:
     """Return the JSON of a run that fails at its second decision."""
     chain.decisions.insert(1, OSError("crash"))
-    with pytest.raises(OSError, match="crash") as raised:
-        executor(chain).run("q")
-    snapshot = graphexec.snapshot_of(raised.value)
-    assert snapshot is not None
-    return snapshot.retried().to_json()
+    return snapshot_after(OSError, lambda: executor(chain).run("q"), match="crash").retried().to_json()
 
 
 class Steady(ToolCalling):
@@ -444,15 +440,13 @@ def test_function_of_a_runnable_decides_without_a_run() -> None:
         only_async(NO_STEPS, {"input": "q"})
 
 
-def test_object_that_can_be_called_is_invoked() -> None:
+def test_callable_object_is_invoked_and_functions_need_no_module() -> None:
     class OldChain(lc.Chain):
         def __call__(self, inputs: Any) -> Any:
             raise AssertionError("LangChain's chains are not agent functions")
 
     assert executor(OldChain(DONE)).run("q").output == "done"
 
-
-def test_functions_without_a_module_are_an_agent_and_a_tool() -> None:
     def decide(steps: Any, inputs: Any) -> AgentFinish:
         return AgentFinish({"output": "done"})
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish, ParseError, create_structured_agent, tool
 from graphexec.agents import WorkedExample
 from graphexec.agents.structured import decision_schema, read
-from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
+from graphexec.messages import AssistantMessage, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
@@ -213,8 +213,7 @@ def test_conversation_is_instructions_examples_question_and_steps() -> None:
     ]
     assert messages(first) == head
     assert messages(second) == [*head, AssistantMessage(ACTION), UserMessage("Observation: hi")]
-    assert isinstance(second, ChatRequest)
-    assert second.schema == decision_schema([echo])
+    assert getattr(second, "schema", None) == decision_schema([echo])
 
 
 def test_instructions_may_have_inputs() -> None:

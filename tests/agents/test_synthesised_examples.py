@@ -125,11 +125,8 @@ def texts(draw: st.DrawFn) -> Any:
     least = draw(st.integers(0, 40))
     most = least + draw(st.integers(0, 3))
     pattern = draw(st.sampled_from(PATTERNS))
-    return draw(
-        st.sampled_from(
-            [Annotated[str, Field(min_length=least, max_length=most)], Annotated[str, Field(pattern=pattern)]]
-        )
-    )
+    sized: Any = Annotated[str, Field(min_length=least, max_length=most)]
+    return draw(st.sampled_from([sized, Annotated[str, Field(pattern=pattern)]]))
 
 
 def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -193,12 +190,8 @@ JSON_SCHEMAS = st.recursive(
 
 @given(st.dictionaries(st.sampled_from("abc"), JSON_SCHEMAS, min_size=1))
 def test_every_call_fits_a_tool_of_a_schema(properties: dict[str, Any]) -> None:
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "$defs": {"Name": {"type": "string", "maxLength": 3}},
-    }
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    schema["$defs"] = {"Name": {"type": "string", "maxLength": 3}}
     made = tool_from_schema("act", "Do it.", schema, never_called)
     for _, arguments in calls_of(made):
         made.read(arguments)
@@ -280,22 +273,18 @@ def test_any_pattern_has_none_or_a_match(pattern: str) -> None:
 
 
 SUM = "Sum of the prices of a basket of item name to price"
-CONVERT, AMOUNT = (
-    "Convert an amount of money from one currency to another",
-    {"amount": 20, "source": "EUR", "target": "USD"},
-)
+CONVERT = "Convert an amount of money from one currency to another"
+AMOUNT = {"amount": 20, "source": "EUR", "target": "USD"}
+PRICE, LAMP = "Return the price of an item in the shop", {"item": "lamp"}
+WEATHER = "Returns the current weather for a given location."
 DATE = "What is today's date and weekday?"
 
 
 @cases(
     ("description", "arguments", "question"),
     [
-        ("Return the price of an item in the shop.", {"item": "lamp"}, "What is the price of lamp in the shop?"),
-        (
-            "Returns the current weather for a given location.",
-            {"location": "Oslo"},
-            "What is the current weather for Oslo?",
-        ),
+        (f"{PRICE}.", LAMP, "What is the price of lamp in the shop?"),
+        (WEATHER, {"location": "Oslo"}, "What is the current weather for Oslo?"),
         ("Calculate an arithmetic expression, such as (2 + 3) * 4.", {"expression": "6 * 7"}, "What is 6 * 7?"),
         ("Find out where a parcel is.", {"parcel_id": "K-52"}, "Where is K-52?"),
         ("Tell which day of the week a date is.", {"day": "2031-05-17"}, "Which day of the week is 2031-05-17?"),
@@ -330,11 +319,7 @@ def test_natural_question_is_the_docstring_with_values(
 @cases(
     ("description", "arguments", "question"),
     [
-        (
-            "Return the price of an item in the shop.",
-            {"item": "lamp"},
-            "Return the price of an item in the shop: item lamp.",
-        ),
+        (f"{PRICE}.", LAMP, f"{PRICE}: item lamp."),
         ("Add two numbers.", {"a": 3, "b": 4}, "Add two numbers: a 3, b 4."),
         (f"{CONVERT}.", AMOUNT, f"{CONVERT}: amount 20, source EUR, target USD."),
         ("Tell today's date and weekday.", {}, DATE),
