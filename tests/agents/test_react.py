@@ -252,7 +252,8 @@ def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:
 @cases(("spaces", "tokens"), [(60_000, 1), (0, 15_000)])
 def test_tokens_at_the_end_are_stripped_in_linear_time(spaces: int, tokens: int) -> None:
     def seconds(times: int) -> float:
-        ending, took = " " * spaces * times + "</s>" * tokens * (1 if spaces else times), []
+        ending = " " * spaces * times + "</s>" * tokens * (1 if spaces else times)
+        took: list[float] = []
         for _ in range(3):
             began = time.process_time()
             assert read_decision(f"Final Answer: 4{ending}").log == "Final Answer: 4"
