@@ -1,7 +1,6 @@
 """The number of effects per visit: the engine enforces `asks=`, and otherwise the limit `fan_out`."""
 
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -16,8 +15,7 @@ from tests.kernel import machines as m
 from tests.parameters import cases
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Plan:
     """The sizes of the batches of each visit; a batch of 1 is a single effect."""
 
@@ -25,8 +23,7 @@ class Plan:
     visits: int = 1
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Fetched:
     replies: int
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -184,8 +184,7 @@ def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> Non
     assert snapshot_error(stored).startswith(f"Exhausted has {name}=")
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Weighed:
     count: int
     weight: float

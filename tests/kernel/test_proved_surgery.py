@@ -1,8 +1,7 @@
 """Surgery keeps a proof of termination: a change that loses it is refused, and the error shows the loop."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import pytest
 
@@ -111,8 +110,7 @@ def test_replacement_must_keep_the_meters() -> None:
     assert result.outcome == m.Stopped(m.Left(2), gx.Exhausted("iterations", 2, 2))
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Fetch(gx.Effect[str]):
     pass
 
@@ -120,8 +118,7 @@ class Fetch(gx.Effect[str]):
 CALLS = gx.Meter("calls")
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Call(gx.Effect[str]):
     charges: ClassVar[Mapping[gx.Meter, int]] = {CALLS: 1}
 

@@ -6,8 +6,7 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,8 +34,7 @@ from tests.verify.traces import proof_of, trace_of
 BOTH: tuple[gx.Graph[Ready, Ending], ...] = (GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR)
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Summary:
     """The last answer of a stopped run."""
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -53,8 +53,7 @@ def test_splice_and_replace_keep_other_edges() -> None:
     assert m.DIAMOND["triple"] is m.triple
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Refused:
     value: int
 

@@ -111,13 +111,7 @@ def limits(draw: st.DrawFn, most: int = 2) -> Limits:
     some = st.sampled_from([None, *range(most + 1)])
     more = st.sampled_from([None, *range(3 * most + 1)])
     return Limits(
-        {
-            MODEL_CALLS: draw(some),
-            TOOL_CALLS: draw(some),
-            TOKENS: draw(some),
-            GOLD: draw(more),
-            SILVER: draw(more),
-        },
+        {MODEL_CALLS: draw(some), TOOL_CALLS: draw(some), TOKENS: draw(some), GOLD: draw(more), SILVER: draw(more)},
         iterations=draw(some),
         seconds=draw(st.sampled_from([None, None, 0.0, 1.0])),
         # A lower limit would make the node impossible to enter.

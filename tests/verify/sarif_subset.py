@@ -59,10 +59,7 @@ _RESULT = _object(
 )
 
 _NOTIFICATION = _object(
-    ["message"],
-    level={"enum": ["none", "note", "warning", "error"]},
-    message=_MESSAGE,
-    locations=_list(_LOCATION),
+    ["message"], level={"enum": ["none", "note", "warning", "error"]}, message=_MESSAGE, locations=_list(_LOCATION)
 )
 
 SCHEMA = _object(

@@ -68,9 +68,7 @@ TWO = flow_with(way("a", "b"), way("b", "a"), end("b"))
 COUNTED = flow_with(way("a", "a", "x"), end("a"), gate("a", "x"), x=None)
 TOOLS = flow_with(way("a", "a", "tool_calls", asks=1, **TOOL), end("a"), within("a", "tool_calls", **TOOL))
 MODELS = flow_with(
-    way("a", "a", "model_calls tokens", asks=1, **MODEL),
-    end("a"),
-    within("a", "model_calls tokens", **MODEL),
+    way("a", "a", "model_calls tokens", asks=1, **MODEL), end("a"), within("a", "model_calls tokens", **MODEL)
 )
 RESETS_ITSELF = flow_with(way("a", "a", "x", "x"), end("a"), gate("a", "x"), x=3)
 RESET_LATER = flow_with(way("s", "a"), way("a", "b", "x"), gate("a", "x"), way("b", "a", "", "x"), end("b"), x=3)
@@ -396,11 +394,7 @@ def test_potential_has_one_slope_for_each_budget(flow: Flow, iterations: int | N
 
 
 CALLING = flow_with(
-    way("a", "b", "iterations", **MODEL),
-    gate("a", "iterations", "s"),
-    way("b", "a", **ANY_TOOLS),
-    end("b"),
-    end("s"),
+    way("a", "b", "iterations", **MODEL), gate("a", "iterations", "s"), way("b", "a", **ANY_TOOLS), end("b"), end("s")
 )
 
 
@@ -422,26 +416,24 @@ CALLING = flow_with(
         (agent_limits(tokens=20), "iterations = 15 (at most)", "fan_out*iterations = 15,000 (exact)"),
         (Limits(iterations=0), "iterations = 0 (exact)", "fan_out*iterations = 0 (exact)"),
         (Limits(iterations=0, fan_out=None), "iterations = 0 (exact)", "no bound"),
+        (
+            Limits(restarts=1),
+            "iterations + restarts = 16 (at most)",
+            "fan_out*iterations + fan_out*restarts = 16,000 (at most)",
+        ),
     ],
 )
 def test_calls_are_bounded_by_smaller_limit(limits: Limits, models: str, tools: str) -> None:
     bounds = only_bounds(CALLING, limits)
     assert (str(bounds.model_calls), str(bounds.tool_calls)) == (models, tools)
+    # Each has a closed form, which has its number as value, or none.
+    for bound in (bounds.model_calls, bounds.tool_calls):
+        assert bound.value == bound.number
+        assert bound.form is not None or bound == Bound(None, None)
 
 
-@cases(
-    ("flow", "limits", "tools"),
-    [
-        (CALLING, Limits(), Bound("fan_out*iterations", 15_000, exact=True, value=15_000)),
-        (CALLING, Limits(fan_out=None), Bound(None, None)),
-        (CALLING, agent_limits(tool_calls=7), Bound("tool_calls", 7, value=7)),
-        (CALLING, Limits(restarts=1), Bound("fan_out*iterations + fan_out*restarts", 16_000, value=16_000)),
-        (CALLING, agent_limits(fan_out=3, tool_calls=50), Bound("fan_out*iterations", 45, exact=False, value=45)),
-        (flow_with(end("a")), Limits(), Bound("0", 0, exact=True, value=0)),
-    ],
-)
-def test_bound_has_form_and_value_or_neither(flow: Flow, limits: Limits, tools: Bound) -> None:
-    assert only_bounds(flow, limits).tool_calls == tools
+def test_bound_on_calls_that_no_node_makes_has_a_form() -> None:
+    assert only_bounds(flow_with(end("a")), Limits()).tool_calls == Bound("0", 0, exact=True, value=0)
 
 
 # ---- the product
@@ -453,10 +445,7 @@ def test_product_state_is_node_and_remaining_budgets() -> None:
     assert (product.begin, product.size()) == (("a", (2,)), 6)
     assert list(product.steps(("a", (2,)))) == [(way("a", "b", "x"), ("b", (1,)))]
     assert list(product.steps(("a", (0,)))) == [(gate("a", "x"), (END.name, (0,)))]
-    assert list(product.steps(("b", (1,)))) == [
-        (way("b", "a", "", "x"), ("a", (2,))),
-        (end("b"), (END.name, (1,))),
-    ]
+    assert list(product.steps(("b", (1,)))) == [(way("b", "a", "", "x"), ("a", (2,))), (end("b"), (END.name, (1,)))]
     assert list(product.steps((END.name, (1,)))) == []
     # Budgets that are not spent, or not limited, are not counted.
     flow = flow_with(way("a", "a", "x y"), end("a"), x=None, y=1, z=4)
@@ -471,9 +460,7 @@ def test_lasso_has_loop_and_path_to_it() -> None:
     assert Product(flow_with(way("a", "b"), end("b")), NO_LIMIT).lasso(10, within=TWO.transitions) is None
     flow = flow_with(end("a"), way("a", "b"), end("b"), way("b", "b"))
     assert Product(flow, NO_LIMIT).lasso(2, within=[way("b", "b")]) == ([way("a", "b")], [way("b", "b")])
-
-
-def test_lasso_search_stops_at_its_state_limit() -> None:
+    # The search stops at its limit on states.
     chain = [way(str(number), str(number + 1)) for number in range(9)]
     flow = flow_with(*chain, way("9", "9"))
     found_far = Product(flow, NO_LIMIT).lasso(20, within=flow.transitions)

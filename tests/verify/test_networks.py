@@ -264,11 +264,7 @@ def test_a_path_around_is_there_unless_dominated(machine: Graph[Any, Any]) -> No
     [
         (dispatch_tools, {}, ["plan --Replied--> parse", "parse --Acted--> dispatch_tools"]),
         (END, {}, ["plan --Replied--> parse", "parse --AgentFinish--> END"]),
-        (
-            StoppedResponse,
-            {},
-            ["plan --LimitReached--> stopped_response", "stopped_response --StoppedResponse--> END"],
-        ),
+        (StoppedResponse, {}, ["plan --LimitReached--> stopped_response", "stopped_response --StoppedResponse--> END"]),
         (plan, {}, []),
         (
             Ready,

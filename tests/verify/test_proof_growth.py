@@ -75,8 +75,7 @@ def check_growth(make: Callable[[int], Flow], count: int) -> None:
 
 @pytest.mark.medium
 @pytest.mark.parametrize(
-    ("make", "count"),
-    [(chain, 300), pytest.param(ring, 1_500, marks=pytest.mark.slow), (loops_in_a_row, 200)],
+    ("make", "count"), [(chain, 300), pytest.param(ring, 1_500, marks=pytest.mark.slow), (loops_in_a_row, 200)]
 )
 def test_cost_is_linear_in_the_machine(make: Callable[[int], Flow], count: int) -> None:
     check_growth(make, count)

@@ -160,10 +160,7 @@ def is_quiet(event: Event[Any]) -> bool:
     return type(event) is Entered
 
 
-@cases(
-    ("names", "given"),
-    [((["a", "b"],), "['a', 'b']"), ((), "nothing")],
-)
+@cases(("names", "given"), [((["a", "b"],), "['a', 'b']"), ((), "nothing")])
 def test_invalid_tool_names_are_refused(names: Any, given: str) -> None:
     with pytest.raises(InputError) as caught:
         temporal.calls_tool(*names)
