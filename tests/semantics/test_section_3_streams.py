@@ -102,9 +102,9 @@ def test_verbose_prints_thoughts_and_observations(run: Running, capsys: pytest.C
 
 def test_stream_chunks_omit_the_inputs() -> None:
     chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True))
-    actions, steps = ["actions", "messages"], ["steps", "messages"]
+    acting, seeing = ["actions", "messages"], ["steps", "messages"]
     end = ["output", "intermediate_steps", "messages"]
-    assert [list(chunk) for chunk in chunks] == [actions, steps, *[actions] * 2, *[steps] * 2, end]
+    assert [list(chunk) for chunk in chunks] == [acting, seeing, *[acting] * 2, *[seeing] * 2, end]
     *_, last = chunks
     assert last["output"] == "42"
     assert [observation for _, observation in last["intermediate_steps"]] == ["a", "b", "c"]
