@@ -166,13 +166,6 @@ GENERATE_ON_ITS_OWN = generating(_reserved, gx.edges(_reserved, _FINISH | _STOP)
 # ---- a person who may grant more without a limit
 
 
-@value
-class Extended:
-    """A person allows more."""
-
-    run: Run
-
-
 @gx.charged(when_spent=limit_reached)
 @gx.node
 def ask_for_more(reached: LimitReached) -> gx.Asks[gx.AskHuman, Ready | LimitReached]:

@@ -59,6 +59,19 @@ def without_the_first(value: Any) -> Any:
     return value[1:]
 
 
+# Any: JSON data.
+def with_cents(meters: Any) -> Any:
+    return {**meters, "cents": meters["tool_calls"]}
+
+
+def with_thirteen(bound: Any) -> Any:
+    return {**bound, "number": 13, "value": 13, "form": "13"}
+
+
+def without_slopes(line: Any) -> Any:
+    return [line[0], []]
+
+
 def one(machine: str, message: str, path: Path, *values: Any) -> list[Tampering]:
     """A change of one place for each of some values."""
     return [Tampering(machine, ((path, value),), message) for value in values]
@@ -95,27 +108,16 @@ NUMBERS = [
     *one("agent", "closed form has the value", (*TRANSITIONS, "value"), less, more, None),
     *one("agent", "it has a value, but no closed form", FORM, None),
     *one("agent", "meters that it bounds are not those", ("bounds", "meters", "model_calls"), GONE),
-    *one(
-        "agent",
-        "meters that it bounds are not those",
-        ("bounds", "meters"),
-        lambda row: {**row, "cents": row["tool_calls"]},
-        {},
-    ),
+    *one("agent", "meters that it bounds are not those", ("bounds", "meters"), with_cents, {}),
     *one("resetting", "bound on transitions is not proved", (*TRANSITIONS, "number"), less, more),
     *one("embedding", "bound on tool calls is not proved", (*TOOLS, "number"), less, more),
-    *one(
-        "agent",
-        "the potential proves 14, but the bound says 13",
-        TRANSITIONS,
-        lambda bound: {**bound, "number": 13, "value": 13, "form": "13"},
-    ),
+    *one("agent", "the potential proves 14, but the bound says 13", TRANSITIONS, with_thirteen),
 ]
 
 POTENTIALS = [
     *one("agent", "no potential", (*TRANSITIONS, "potential"), None),
     *one("agent", "counts more than the potential", (*LINES, "parse", 0), less, 0, -HUGE),
-    *one("agent", "counts more than the potential", (*LINES, "dispatch_tools"), lambda line: [line[0], []], GONE),
+    *one("agent", "counts more than the potential", (*LINES, "dispatch_tools"), without_slopes, GONE),
     *one("agent", "counts more than the potential", (*LINES, "stopped_response", 0), 0),
     *one("agent", "has a negative slope", (*LINES, "plan", 1, 0, 1), -4),
     *one("agent", "counts more than the potential", (*LINES, "plan"), GONE),
