@@ -31,6 +31,9 @@ _CHOICES = frozenset({"not", "oneOf", "if", "contains"})
 _INVALID = ("unterminated character set", "missing )", "unbalanced parenthesis", "nothing to repeat")
 # Characters of an error: its text may quote a long argument.
 _LONGEST, _END = 300, 40
+# Levels of arguments and of schemas. Deeper ones could reach the limit of recursion within rpds, which jsonschema uses
+# and which is written in Rust: it panics with what is no Exception.
+_DEEPEST = 100
 
 
 def tool_from_schema(
@@ -65,6 +68,7 @@ def tool_from_schema(
 
     given = copy_schema(parameters, name)
     try:
+        _check_depth(given)
         validator_class = _check_schema(name, given)
         schema = normalize_schema(given, name)
     except RecursionError:
@@ -241,6 +245,7 @@ def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapte
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
+            _check_depth(arguments)
             found = list(_list_errors(validator, arguments))
         except RecursionError:
             found = [((), "The arguments are nested too deeply")]
@@ -253,6 +258,17 @@ def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapte
         return arguments
 
     return TypeAdapter(Annotated[dict[str, Any], AfterValidator(check)])
+
+
+def _check_depth(data: Any) -> None:
+    """Raise `RecursionError` for data on more levels than `_DEEPEST`."""
+    level = [data]
+    for _ in range(_DEEPEST):
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [one for one in level if isinstance(one, (dict, list))]
+        if not level:
+            return
+    raise RecursionError(f"more than {_DEEPEST} levels")
 
 
 def _list_errors(validator: Any, arguments: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:

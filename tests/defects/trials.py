@@ -35,7 +35,7 @@ PASSED, FAILED = 0, 1
 
 # Seconds for all tests of a trial, and for each. A timeout is an error and does not count as a broken promise, because
 # promises have their own bounds.
-PATIENCE = 120
+PATIENCE = 400
 PATIENCE_FOR_EACH = 90
 
 
