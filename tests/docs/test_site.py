@@ -1,6 +1,7 @@
 """The documentation site builds without a warning, and its generated pages are up to date."""
 
 import dataclasses
+import fcntl
 import importlib.metadata
 import importlib.util
 import inspect
@@ -8,6 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,13 +34,16 @@ def script(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def site() -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if importlib.util.find_spec("zensical") is None:
         pytest.skip("the extra docs is not installed")
     command = [sys.executable, str(DOCS / "website.py"), "build"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return SITE
+    # There is one folder of the site, which two processes of a session must not build or read at once.
+    with (tmp_path_factory.getbasetemp().parent / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        yield SITE
 
 
 def test_navigation_names_every_page() -> None:
