@@ -147,22 +147,26 @@ def test_damaged_stream_is_reply_or_model_error(side: Side, position: int, damag
     check_reply_or_error(lambda: stream_blocking(side.model(sse(body), sse(body), sse(body))))
 
 
-KEYS = ["type", "error", "message", "content", "output", "text", "input", "usage", "delta", "index", "response", "item"]
+KEYS = [
+    *("type", "error", "message", "content", "output", "text", "input", "usage", "delta", "index", "response", "item"),
+    *("code", "choices", "tool_calls", "function", "detail", "n_ctx", "n_prompt_tokens"),
+]
 KINDS = [
     *("message_start", "content_block_start", "content_block_delta", "tool_use", "message_delta", "error"),
     *("response.completed", "response.output_item.added", "function_call"),
 ]
-SCALARS = st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(KINDS)
+SCALARS = st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(KINDS) | st.integers() | st.text()
 JSONS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner))
 
 
 @pytest.mark.medium
 @SIDES
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(100, gate=30))
 @given(body=JSONS)
 def test_any_json_is_reply_or_model_error(side: Side, body: object) -> None:
     answers = [httpx.Response(200, json=body)] * 3
     check_reply_or_error(lambda: call_blocking(side.model(*answers)))
+    check_reply_or_error(lambda: call_blocking(side.model(httpx.Response(400, json=body))))
     events = sse(b"data: " + answers[0].content + b"\n\n")
     check_reply_or_error(lambda: stream_blocking(side.model(*[events] * 3)))
 
