@@ -3,18 +3,17 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from graphexec import END, Done, Exhausted, Limits, Snapshot, advance, begin, charged, edges, graph, on, opaque
+from graphexec import Done, Exhausted, Limits, Snapshot, begin, charged, opaque
 from graphexec.effects import CallTool, ToolResult
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
-from graphexec.runtime import IO, Handler, RunContext, arun, make_run_context, run
+from graphexec.runtime import IO, Handler, RunContext, make_run_context
 from graphexec.runtime.handlers import handlers_for
-from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, run_script
+from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, drive_async, drive_sync, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -22,16 +21,12 @@ TEN = Limits(seconds=10)
 TOO_LATE = "was cut off: the limit of 10 seconds was reached"
 
 
-def asking(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> PendingEffect:
-    state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
-    assert isinstance(state, PendingEffect)
-    return state
+def asking(machine: Any, snapshot: Snapshot, limits: Limits = TEN) -> PendingEffect:
+    return m.pending(machine, m.reload(snapshot, machine), limits)
 
 
-def finish(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
-    state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
-    assert isinstance(state, Done)
-    return state
+def finish(machine: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
+    return m.finish(machine, m.reload(snapshot, machine), limits)
 
 
 # ---- in the engine
@@ -79,9 +74,8 @@ def test_late_reply_counts_but_ends_asking(count: int, outcome: object) -> None:
 
 
 def test_no_second_stops_a_run_at_once() -> None:
-    assert finish(m.CLOCK, begin(m.CLOCK, m.Tick()), Limits(seconds=0)).outcome == m.Stopped(
-        m.Tick(), Exhausted("seconds", 0, 0)
-    )
+    done = finish(m.CLOCK, begin(m.CLOCK, m.Tick()), Limits(seconds=0))
+    assert done.outcome == m.Stopped(m.Tick(), Exhausted("seconds", 0, 0))
 
 
 def test_backward_clock_gives_no_time_back() -> None:
@@ -99,26 +93,21 @@ def test_cut_opaque_node_takes_the_drawn_edge() -> None:
 # ---- in the drivers, with a clock that only handlers advance
 
 
-def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None) -> RunContext:
-    """Questions are answered at once, but each advances the clock."""
-    clock = FakeClock(1000.0)
-
-    def answer(question: m.Question) -> str:
-        if asked is not None:
-            asked.append(question.text)
-        clock.advance(seconds_each)
-        return "fine"
-
-    return RunContext(handlers_for({m.Question: answer}), limits, clock=clock)
-
-
 @cases(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
 def test_clock_is_read_between_effects(seconds_each: float, answers: int) -> None:
     asked: list[str] = []
 
     def script() -> Script[Any, Any]:
         asked.clear()
-        return Script(m.INTERVIEW, m.Topic("tea", 3), ticking(seconds_each, TEN, asked))
+        clock = FakeClock(1000.0)
+
+        def answer(question: m.Question) -> str:
+            asked.append(question.text)
+            clock.advance(seconds_each)
+            return "fine"
+
+        context = RunContext(handlers_for({m.Question: answer}), TEN, clock=clock)
+        return Script(m.INTERVIEW, m.Topic("tea", 3), context)
 
     result = run_script(script)
     assert len(asked) == answers
@@ -202,8 +191,8 @@ def test_an_opaque_node_that_blocks_is_cut(driver: Driver, released: threading.E
         released.wait()
         return m.Home(())
 
-    machine = graph(edges(wait, on(m.Home, END) | on(m.Stopped, END)), start=wait)
-    assert isinstance(driver(Script(machine, m.Errand(), m.without_handlers(Limits(seconds=SOON)))).outcome, m.Stopped)
+    script: Script[Any, Any] = Script(m.machine_of(wait), m.Errand(), m.without_handlers(Limits(seconds=SOON)))
+    assert isinstance(driver(script).outcome, m.Stopped)
 
 
 @cases("driver", ALL_DRIVERS)
@@ -241,12 +230,7 @@ def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> Non
 
     instant = Handler(answer, instant=True)
     made = RunContext({m.Question: instant, CallTool: instant}, Limits(seconds=seconds))
-    runs: list[Callable[[], object]] = [
-        lambda: run(m.INTERVIEW, m.Topic("tea"), made),
-        lambda: run(m.SURVEY, m.Topics(("a", "b")), made),
-        lambda: asyncio.run(arun(m.INTERVIEW, m.Topic("tea"), made)),
-        lambda: asyncio.run(arun(m.SURVEY, m.Topics(("a", "b")), made)),
-    ]
-    for one in runs:
-        one()
+    for drive in (drive_sync, drive_async):
+        drive(Script(m.INTERVIEW, m.Topic("tea"), made))
+        drive(Script(m.SURVEY, m.Topics(("a", "b")), made))
     assert threads == {threading.get_ident()}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from tests.executor.actors import (
     snapshot_after,
     until,
 )
-from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
+from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
 from tests.stopwatch import Stopwatch, eventually
@@ -53,30 +54,19 @@ def works(tool: AnyTool, **options: Any) -> gx.AgentExecutor:
 # ---- control returns
 
 
-async def stubborn(released: threading.Event) -> None:
-    """Ignore every cancellation."""
-    while not released.is_set():
-        try:
-            await until(released)
-        except asyncio.CancelledError:
-            continue
-
-
-def blocking(released: threading.Event, kind: str = "def") -> AnyTool:
-    """Return a tool that ends when it is released."""
-
-    async def awaiting() -> None:
-        await stubborn(released)
-
-    return tool_named("work", awaiting if kind == "async def" else lambda: released.wait(LONG))
-
-
 @pytest.mark.medium
 @HOW
 @cases("kind", ["def", "async def"])
 def test_control_returns_from_a_tool(run: Running, kind: str) -> None:
     released = threading.Event()
-    executor = works(blocking(released, kind), max_execution_time=SECONDS)
+
+    async def stubborn() -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await until(released)
+
+    one = tool_named("work", stubborn if kind == "async def" else lambda: released.wait(LONG))
+    executor = works(one, max_execution_time=SECONDS)
 
     async def timed() -> tuple[Any, Stopwatch]:
         # The event loop waits for a task that ignores its cancellation, so the time is taken within.
@@ -162,14 +152,11 @@ def test_one_thread_or_task_serves_the_run(run: Running) -> None:
     async def adecide(steps: Any, inputs: Any) -> Any:
         return decide(steps, inputs)
 
-    def work() -> None:
-        here()
-
     async def awork() -> None:
         here()
 
-    agent, function = (decide, work) if run is run_sync else (adecide, awork)
-    tools = [tool_named("work", function)]
+    agent = decide if run is run_sync else adecide
+    tools = [tool_named("work", awork if agent is adecide else here)]
     executor = gx.AgentExecutor(agent=agent, tools=tools, max_execution_time=LONG)
     run(executor.with_graph(gx.wrap(executor.graph, parse, after=here)))
     assert (len(places), len(set(places))) == (4 + 3 + 4, 1)
@@ -295,7 +282,7 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
         yield from gx.ask(Question("second"))
         return Interview(())
 
-    machine = gx.graph(gx.edges(think, gx.on(Interview, gx.END) | gx.on(Stopped, gx.END)), start=think)
+    machine = machine_of(think)
 
     def answer(question: Question) -> str:
         begun.append(question.text)
@@ -316,7 +303,7 @@ def test_no_thread_is_an_error_with_a_snapshot(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(threads, "_threads", vars(threads)["_Threads"]())
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    executor = works(blocking(threading.Event()), max_execution_time=LONG)
+    executor = works(tool_named("work", lambda: None), max_execution_time=LONG)
     snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
 
 
