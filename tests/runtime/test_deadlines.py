@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import Done, Exhausted, Limits, Snapshot, begin, charged, opaque
+from graphexec import Exhausted, Limits, charged, opaque
 from graphexec.effects import CallTool, ToolResult
-from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context
 from graphexec.runtime.handlers import handlers_for
@@ -18,50 +17,9 @@ from tests.kernel import machines as m
 from tests.parameters import cases
 
 TEN = Limits(seconds=10)
-TOO_LATE = "was cut off: the limit of 10 seconds was reached"
-
-
-def asking(machine: Any, snapshot: Snapshot, limits: Limits = TEN) -> PendingEffect:
-    return m.pending(machine, m.reload(snapshot, machine), limits)
-
-
-def finish(machine: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
-    return m.finish(machine, m.reload(snapshot, machine), limits)
 
 
 # ---- in the engine
-
-
-def test_call_has_its_deadline() -> None:
-    assert asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).deadline == 10
-    assert asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea")), Limits()).deadline is None
-
-
-def test_cut_effect_takes_the_drawn_edge() -> None:
-    first = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).reply("fine", at=4.0)
-    cut = asking(m.INTERVIEW, first).cut(at=10.5)
-    assert finish(m.INTERVIEW, cut).outcome == m.Stopped(m.Topic("tea"), Exhausted("seconds", 10, 10.5))
-
-
-@cases(
-    ("topics", "at", "answers", "results"),
-    [
-        (("a",), 11.0, (), [("cut", f"a {TOO_LATE} (11 spent).")]),
-        # The finished results are kept in order.
-        (
-            ("a", "b", "c"),
-            10.0,
-            (Cut(), ToolResult("b"), Cut()),
-            [("cut", f"a {TOO_LATE} (10 spent)."), ("ok", "b"), ("cut", f"c {TOO_LATE} (10 spent).")],
-        ),
-        # A batch that has not begun is cut whole.
-        (("a", "b"), 10.0, (), [("cut", f"{name} {TOO_LATE} (10 spent).") for name in "ab"]),
-    ],
-)
-def test_batch_continues_with_its_cut_replies(topics: Any, at: float, answers: Any, results: list[Any]) -> None:
-    state = asking(m.SURVEY, begin(m.SURVEY, m.Topics(topics)))
-    outcome = finish(m.SURVEY, state.cut(at=at, **({"answers": answers} if answers else {}))).outcome
-    assert outcome == m.Survey(tuple(ToolResult(text, status) for status, text in results))
 
 
 STOPPED = m.Stopped(m.Topic("tea", 2), Exhausted("seconds", 10, 99))
@@ -69,25 +27,13 @@ STOPPED = m.Stopped(m.Topic("tea", 2), Exhausted("seconds", 10, 99))
 
 @cases(("count", "outcome"), [(1, m.Interview(("at last",))), (2, STOPPED)])
 def test_late_reply_counts_but_ends_asking(count: int, outcome: object) -> None:
-    late = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea", count))).reply("at last", at=99.0)
-    assert finish(m.INTERVIEW, late).outcome == outcome
+    late = m.pending(m.INTERVIEW, m.Topic("tea", count), TEN).reply("at last", at=99.0)
+    assert m.finish(m.INTERVIEW, m.reload(late, m.INTERVIEW), TEN).outcome == outcome
 
 
 def test_no_second_stops_a_run_at_once() -> None:
-    done = finish(m.CLOCK, begin(m.CLOCK, m.Tick()), Limits(seconds=0))
+    done = m.finish(m.CLOCK, m.Tick(), Limits(seconds=0))
     assert done.outcome == m.Stopped(m.Tick(), Exhausted("seconds", 0, 0))
-
-
-def test_backward_clock_gives_no_time_back() -> None:
-    first = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).reply("one", at=9.0)
-    second = asking(m.INTERVIEW, first).reply("two", at=3.0)
-    assert second.spent.seconds == 9.0
-
-
-def test_cut_opaque_node_takes_the_drawn_edge() -> None:
-    first = asking(m.ERRAND, begin(m.ERRAND, m.Errand())).reply(m.Underway(("left",)), at=1.0)
-    outcome = finish(m.ERRAND, asking(m.ERRAND, first).cut(at=10.0)).outcome
-    assert outcome == m.Stopped(m.Underway(("left",)), Exhausted("seconds", 10, 10))
 
 
 # ---- in the drivers, with a clock that only handlers advance
