@@ -96,6 +96,7 @@ async def await_forever(question: m.Question) -> str:
     return "never"
 
 
+@pytest.mark.medium
 @cases("driver", ALL_DRIVERS)
 @cases("kind", ["def", "async def"])
 def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
@@ -113,6 +114,7 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
     assert result.outcome.limit.reached >= SOON
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("at_once", [1, 2, 64])
 def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, released: threading.Event) -> None:

@@ -421,6 +421,7 @@ def test_the_deadline_cuts_only_open_members(way: str, kind: str) -> None:
     assert statuses == {"quick": "ok", "slow": "cut"}
 
 
+@pytest.mark.medium
 @every_way
 def test_a_cut_in_turn_begins_no_more(way: str) -> None:
     """Cut in the middle of the second of three calls."""

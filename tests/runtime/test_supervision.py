@@ -85,6 +85,7 @@ def test_control_returns_from_a_tool(run: Running, kind: str) -> None:
     assert SECONDS <= watch.elapsed < watch.extend(SECONDS + 1)
 
 
+@pytest.mark.medium
 @HOW
 def test_control_returns_from_a_model(run: Running) -> None:
     model = BlockingModel()
@@ -165,6 +166,7 @@ def test_one_thread_or_task_serves_the_run(run: Running) -> None:
 # ---- late code stops
 
 
+@pytest.mark.medium
 @HOW
 def test_a_late_call_is_followed_by_nothing(run: Running) -> None:
     """A tool that returns after the cut would be followed by a payment."""
@@ -187,6 +189,7 @@ def test_a_late_call_is_followed_by_nothing(run: Running) -> None:
     assert [step.status for step in result.steps] == ["cut"]
 
 
+@pytest.mark.medium
 @HOW
 def test_a_cut_keeps_the_answers_before_it(run: Running) -> None:
     calls, released = list[int](), threading.Event()

@@ -52,6 +52,7 @@ def test_max_iterations_none_needs_another_limit() -> None:
     assert executor.run("q").spent.iterations == 41
 
 
+@pytest.mark.medium
 @HOW
 def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
     released = threading.Event()
