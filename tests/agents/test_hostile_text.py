@@ -30,7 +30,8 @@ def test_any_text_is_decision_or_parse_error(read: Callable[[ModelReply], Decisi
         assert isinstance(decision, AgentFinish) or len(decision) == 1
         raw = decision.log if isinstance(decision, AgentFinish) else decision[0].log
     assert raw in text
-    assert read is not react.read or "\nObservation" not in raw
+    # Without its colon, the word is text.
+    assert read is not react.read or "\nObservation:" not in raw
 
 
 # Each piece is repeated after a beginning that makes a parser examine it.
