@@ -17,7 +17,7 @@ from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_before_awaiting
@@ -214,7 +214,7 @@ class RunContext:
     limits: Limits
     at_once: int = AT_ONCE
     clock: Callable[[], float] = time.monotonic
-    ranks: Ranks | None = None
+    proof: Proof | None = None
     around_call: AroundCall | None = None
     overrides: Handlers = field(default_factory=dict[type[Effect[Any]], Handler])
     may_go_on_in_thread: bool = False

@@ -315,7 +315,7 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     certificate = certificate_of(FETCHING)
     assert not certificate.holds_when_nested
     last = FETCHING.verify().assumptions[-1]
-    assert last == "the run is not nested in a run with a limit that this machine does not have"
+    assert last == "the run is not nested in a run with a limit that this machine does not have (else it is refused)"
     claimed = dataclasses.replace(certificate, holds_when_nested=True)
     refuse(claimed, "fetch --Missed--> try_again does not lower the rank", FETCHING)
 
@@ -329,4 +329,6 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
         return str(executor.with_limits(limits).run("q").steps[0].observation)
 
     assert observed(gx.Limits()) == "it"
-    assert "has a limit that the proof did not include" in observed(gx.Limits({PAGES: 0}))
+    assert "nested in one that limits pages, which may stop it anywhere, and its proof" in observed(
+        gx.Limits({PAGES: 0})
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
@@ -16,13 +16,13 @@ from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
-from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform, answers_cut
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import Node
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import grace_of, make_counters
@@ -130,9 +130,9 @@ class StubStep:
 class StubMachine:
     """A graph with a stub in place of each node, to be run one step at a time."""
 
-    def __init__(self, graph: Graph[Any, Any], limits: Limits, ranks: Ranks | None = None) -> None:
+    def __init__(self, graph: Graph[Any, Any], limits: Limits, proof: Proof | None = None) -> None:
         self._limits = _narrow_fan_out(graph, limits)
-        self._ranks = ranks
+        self._proof = proof
         self._instruction = Instruction(object)
         self._returned = False
         self._spent_amounts = make_counters(self._limits, graph.budgets, grace=grace_of(graph))
@@ -171,7 +171,7 @@ class StubMachine:
         if instruction.pace == "crash":
             return StubStep((), None, snapshot.restarted())
         self._instruction, self._returned = instruction, False
-        execution = Execution(self.graph, snapshot, self._limits, self._ranks)
+        execution = Execution(self.graph, snapshot, self._limits, self._proof)
         path = execution.run(observed=True)
         events: list[Any] = []
         kind: TransitionKind | None = None
@@ -194,6 +194,37 @@ class StubMachine:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
         except UnhandledOutcomeError as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
+        finally:
+            path.close()
+
+    def visits(
+        self, snapshot: Snapshot, choose: Callable[[Sequence[Instruction]], Instruction], outer: OuterRuns | None = None
+    ) -> Iterator[Snapshot]:
+        """Run the engine in one piece, within `outer` runs; yield each entry after the first.
+
+        `choose` selects the instruction for each visit. Raises `CertificateError` where the proof does not hold.
+        """
+        execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
+        path = execution.run(observed=True)
+        answer: Any = None
+
+        def begin_visit() -> None:
+            waiting = [one for one in self.instructions(execution.snapshot()) if not one.pace.startswith("crash")]
+            self._instruction, self._returned = choose(waiting), False
+
+        begin_visit()
+        try:
+            first: Any = next(path)
+            item = first
+            while True:
+                if isinstance(item, Entered) and item is not first:
+                    yield execution.snapshot()
+                    begin_visit()
+                called = not isinstance(item, (Entered, Asked, Answered, Moved))
+                answer = self._answer(item, execution.seconds, execution.deadline) if called else None
+                item = path.send(answer)
+        except StopIteration:
+            return
         finally:
             path.close()
 
@@ -356,7 +387,7 @@ def bare(kind: type) -> Any:
 
 
 def explore_table(
-    graph: Graph[Any, Any], limits: Limits, *, ranks: Ranks | None = None, most_states: int = MOST_STATES
+    graph: Graph[Any, Any], limits: Limits, *, proof: Proof | None = None, most_states: int = MOST_STATES
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
@@ -364,7 +395,7 @@ def explore_table(
     Takes one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
     `CertificateError` if a rank does not fall.
     """
-    machine = StubMachine(graph, limits, ranks)
+    machine = StubMachine(graph, limits, proof)
 
     def expand(snapshot: Snapshot) -> Iterator[tuple[Instruction, Events, Snapshot | Over]]:
         for instruction, step in machine.steps(snapshot):
