@@ -148,7 +148,7 @@ def advance(
 ) -> PendingEffect | Done[F]:
     """Run the machine from `snapshot` to the next effect, or to the end.
 
-    With the `ranks` of a certificate, it raises `CertificateError` at a step that does not lower the rank. It runs the
+    With the `proof` of a verdict, it raises `CertificateError` at a step that this does not allow. It runs the
     pure nodes on the way, and replays the current visit's replies. Raises `UndeclaredOutcomeError`,
     `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared happens, and any exception of a node.
     """

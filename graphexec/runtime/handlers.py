@@ -203,7 +203,7 @@ AroundCall: TypeAlias = Callable[[CallContext[Any]], AbstractContextManager[obje
 class RunContext:
     """The handlers, the limits, the number of effects that run at once, and a clock in seconds.
 
-    With the `ranks` of a proof's certificate, every step must lower its rank (else `CertificateError`). `around_call`
+    With the `proof` of a verdict, a step that this does not allow raises `CertificateError`. `around_call`
     makes a context manager for each call, which is entered in the thread or task that carries out the call: for
     telemetry spans, for example. `overrides` answer the effects of embedded executors before their own handlers do: for
     scripted replies. If an async run `may_go_on_in_thread`, blocking calls in a row are made in one thread, and the

@@ -69,6 +69,8 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
         assert found.longest <= bounds.transitions.number
         if bounds.transitions.exact:
             assert found.longest >= bounds.transitions.number
+        if proof is not None and proof.anywhere:
+            assert explore_table(graph, limits, proof=proof, nested=True).endless is None
         assert found.charges is not None
         assert found.charges.keys() == bounds.meters.keys()
         for name, bound in bounds.meters.items():
@@ -290,19 +292,19 @@ class Refusing:
         self.refusal = Exhausted("depth", 0, 0, outer=True) if way == "depth" else None
         self.seconds = 0.0 if way == "seconds" else None
         self.limits = (way,)
-        self._allowed = rolled.choice([lambda: False, lambda: rolled.random() < 0.5])
+        self._rolled, self._allowed = rolled, rolled.choice([0.0, 0.5])
 
     def charge(
         self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
     ) -> Exhausted | None:
         mine = {*self.limits} & {*amounts, *stops, *reserves}
-        return Exhausted(self.limits[0], 0, 0, outer=True) if mine and not self._allowed() else None
+        return Exhausted(self.limits[0], 0, 0, outer=True) if mine and self._rolled.random() >= self._allowed else None
 
     def settle(self, amounts: Mapping[str, float]) -> None: ...
 
 
 def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int) -> str:
-    """Run a proved machine within runs that refuse, and resumed with other limits: it keeps its bound, or is refused."""
+    """Run a proved machine within others that refuse, and resumed with other limits; return whether it ends."""
     graph, rolled = drawn.graph, random.Random(seed)
     verdict, other = graph.verify(limits), graph.verify(others)
     if verdict.bounds is None:
