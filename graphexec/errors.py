@@ -426,7 +426,7 @@ def format_repr(value: object) -> str:
     several: Any = value
     if type(value) is int:
         return format_integer(value)
-    if type(value) is dict:
+    if isinstance(value, dict):
         return f"{{{', '.join(f'{name!r}: {format_repr(one)}' for name, one in several.items())}}}"
     if type(value) is tuple:
         return f"({', '.join(map(format_repr, several))}{',' * (len(several) == 1)})"

@@ -196,8 +196,7 @@ class AgentExecutor(RunMethods[T_co]):
         if not self._allow_nonterminating:
             verdict.require_proof()
         self._verdict = verdict
-        ranks = verdict.certificate.ranks if verdict.certificate is not None else None
-        self._use(graph, dataclasses.replace(context, ranks=ranks))
+        self._use(graph, dataclasses.replace(context, proof=verdict.proof))
 
     def _copy_with(self, setup: Setup) -> Self:
         """Return a copy of this executor that is made of another setup, within the same limits."""

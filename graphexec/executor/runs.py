@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
+from graphexec.errors import InputError
 from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
@@ -54,15 +56,15 @@ class RunMethods(Generic[T_co]):
         "_memory",
         "_observers",
         "_output",
+        "_run_context",
         "agent",
         "return_intermediate_steps",
-        "run_context",
         "tools",
     )
 
     # Set by `_use`, also in a copy of the executor.
     _graph: Graph[Ready, Ending]
-    run_context: RunContext
+    _run_context: RunContext
     _asks_model: bool
 
     def __init__(
@@ -101,13 +103,30 @@ class RunMethods(Generic[T_co]):
     def _use(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
         """Set the machine that runs, and its handlers and limits."""
         self._graph = graph
-        self.run_context = context
+        self._run_context = context
         self._asks_model = _asks_model(graph.nodes.values())
+
+    @property
+    def run_context(self) -> RunContext:
+        """The handlers, the limits and the proof of each run."""
+        return self._run_context
+
+    def with_context(self, context: RunContext) -> Self:
+        """Return a copy whose runs have another clock, other handlers or `around_call`, such as for tests.
+
+        Raises `InputError` for a context with other limits or another proof than this one's; see `with_limits`.
+        """
+        own = self._run_context
+        if (context.limits, context.proof) != (own.limits, own.proof):
+            raise InputError("the context has other limits or another proof; write executor.with_limits(limits)")
+        changed = copy.copy(self)
+        changed._run_context = context
+        return changed
 
     @property
     def limits(self) -> Limits:
         """The limits of each run."""
-        return self.run_context.limits
+        return self._run_context.limits
 
     @property
     def input_keys(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from graphexec.kernel.events import (
 from graphexec.kernel.graph import Graph, draft, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, rename, reserved
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof, Ranks
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin, replay
 from graphexec.kernel.surgery import bind, drop_edge, embed, replace, splice, wrap
@@ -52,6 +52,7 @@ __all__ = [
     "Node",
     "PendingEffect",
     "Perform",
+    "Proof",
     "Ranks",
     "Reported",
     "Snapshot",

@@ -7,14 +7,14 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from graphexec.errors import CertificateError, InputError, SnapshotError
+from graphexec.errors import CertificateError, InputError, SnapshotError, an
 from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
 from graphexec.kernel.program import (
     Charge,
-    Ranks,
+    Proof,
     Step,
     Tariff,
     compile_program,
@@ -47,11 +47,12 @@ class Counters:
         "_nested_charges",
         "_outer",
         "_outer_seconds",
-        "_ranks",
+        "_proof",
         "_restarts",
         "_simple",
         "_spent",
         "_step",
+        "_steps_left",
         "program",
         "seconds",
         "timed",
@@ -60,7 +61,7 @@ class Counters:
     _step: Step
 
     def __init__(
-        self, graph: Graph[Any, Any], spent: Spent, limits: Limits, ranks: Ranks | None, outer: OuterRuns | None
+        self, graph: Graph[Any, Any], spent: Spent, limits: Limits, proof: Proof | None, outer: OuterRuns | None
     ) -> None:
         # Those of its program are equal, but they may have `1` for `1.0`.
         self._limits = limits
@@ -94,8 +95,36 @@ class Counters:
         self.timed = limits.seconds is not None or self._outer_seconds is not None
         # Whether only the limits of its own meters can refuse a charge.
         self._simple = not self.timed and self._blocked is None and outer is None
-        self._ranks = ranks
-        self._lines = None if ranks is None else program.linear_ranks(ranks)
+        self._proof = proof
+        self._lines = None if proof is None or proof.ranks is None else program.linear_ranks(proof.ranks)
+        # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
+        counted = None if proof is None or (proof.ranks is not None and outer is None) else proof.steps
+        self._steps_left = None if counted is None else counted() + 1
+        if proof is not None and (proof.ranks is None or not proof.anywhere):
+            self._require_circumstances(proof)
+
+    def _require_circumstances(self, proof: Proof) -> None:
+        """Raise `CertificateError` if the run begins where its proof does not hold."""
+        program, outer, known = self.program, self._outer, (*self.program.meters, "seconds")
+        if outer is not None and not proof.anywhere:
+            blocked = () if outer.refusal is None else (outer.refusal.limit,)
+            others = [name for name in outer.limits if name in known]
+            if proof.ranks is not None:
+                others = [name for name in others if program.caps.get(name, self._limits.seconds) is None]
+            if blocked or others:
+                raise CertificateError(
+                    f"this run is nested in one that limits {' and '.join((*blocked, *others))}, which may stop it "
+                    f"anywhere, and its proof does not include that; give it a limit of its own on seconds, and verify "
+                    f"it again"
+                )
+        if proof.ranks is None:
+            for name, count in zip(program.names[: program.first_meter], self._counts, strict=False):
+                limit = program.caps[name]
+                if limit is not None and count > limit:
+                    raise CertificateError(
+                        f"the snapshot has spent {count:g} {name}, and the proof is only for runs within the limit of "
+                        f"{limit:g}; resume it with a limit of {count:g} or more"
+                    )
 
     def spent(self) -> Spent:
         """Return what the run has spent so far."""
@@ -200,12 +229,8 @@ class Counters:
             self.seconds = at
         # Annotated here and below, because pyright has narrowed the answer to an unknown type.
         kind: type[Any] = type(answer)  # pyright: ignore[reportUnknownVariableType]
-        if kind is ChargedReply:
-            self.charge(answer.charged)
-            answer = answer.reply
-            kind = type(answer)  # pyright: ignore[reportUnknownVariableType]
-        if kind is Exhausted:
-            raise invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
+        if kind is Exhausted or kind is ChargedReply:
+            raise invalid_answer(self._step, effect, f"{an(kind.__name__)}, which only the engine creates")
         if kind is Cut:
             return self._reply_to_cut(effect)
         # An opaque node (`async def` or `@opaque`) is itself one effect, whose reply is the node's outcome.
@@ -231,13 +256,23 @@ class Counters:
         return None
 
     def _rank(self, node: str) -> Any:
-        """Return the rank at the entry of a node: a number if ranks are linear, or else a tuple of numbers."""
-        assert self._ranks is not None, "only a run with ranks computes one"
+        """Return the rank at the entry of a node: a number, or a tuple of numbers for ranks that are not linear."""
+        assert self._proof is not None, "only a run with a proof computes one"
         if self._lines is not None:
             height, slope, most = self._lines[node]
             return height + slope * max(0, most - self._counts[0])
+        if self._steps_left is not None:
+            self._steps_left -= 1
+            if not self._steps_left:
+                raise CertificateError(
+                    f"the run goes on to {node} after the last step that its certificate allows; the certificate "
+                    f"belongs to another machine or to other limits, or an outer run stops it where it loops; prove "
+                    f"this machine again, with these limits and the outer ones"
+                )
+        if self._proof.ranks is None:
+            return self._steps_left
         value: list[float] = []
-        for component, budgets in self._ranks[node]:
+        for component, budgets in self._proof.ranks[node]:
             value.append(component)
             value.extend([self._remaining(name) for name in budgets])
         return tuple(value)

@@ -52,6 +52,8 @@ class Effect(Generic[R_co]):
         # Any: a subclass may define a property or a field under this name.
         charges, measures = (getattr(cls, name) for name in _CLASS_WIDE)
         check_class_wide(cls, isinstance(charges, Mapping), isinstance(measures, (tuple, list)))
+        # A proof is made of them, so nobody changes them afterwards.
+        cls.charges, cls.measures = MappingProxyType(dict(cls.charges)), tuple(cls.measures)
         for meter, amount in cls.charges.items():
             if not is_whole(amount) or amount < 1 or not meter.whole:
                 raise NodeError(
@@ -126,10 +128,23 @@ class NestingEffect(Effect[R_co]):
     __slots__ = ()
     reserves: ClassVar[Mapping[Meter, int | None]] = MappingProxyType({})
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.reserves = MappingProxyType(dict(cls.reserves))
+
 
 def reserves_of(kind: type[Effect[Any]]) -> Mapping[Meter, int | None]:
     """Return the most that the nested run of such an effect charges, by meter; `None` for one without a bound."""
     return kind.reserves if issubclass(kind, NestingEffect) else {}
+
+
+# What one effect of a class costs: its charges, measures and reserves.
+Cost: TypeAlias = tuple[Mapping[Meter, int], tuple[Meter, ...], Mapping[Meter, int | None]]
+
+
+def cost_of(kind: type[Effect[Any]]) -> Cost:
+    """Return what such an effect costs."""
+    return kind.charges, kind.measures, reserves_of(kind)
 
 
 class Askable(Protocol[E_co, R_co]):
@@ -425,6 +440,11 @@ class OuterRuns(Protocol):
     @property
     def refusal(self) -> Exhausted | None:
         """The limit that forbids the nested run altogether, such as the limit on depth; `None` if it may run."""
+        ...
+
+    @property
+    def limits(self) -> Collection[str]:
+        """The names of the limits that they have, by which they may refuse something to the nested run."""
         ...
 
     def charge(

@@ -34,7 +34,7 @@ from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered,
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
-from graphexec.kernel.program import HIGHEST, Ranks, Step, Tariff, read_request, undeclared_outcome, unfrozen
+from graphexec.kernel.program import HIGHEST, Proof, Step, Tariff, read_request, undeclared_outcome, unfrozen
 from graphexec.kernel.snapshot import (
     NO_FRAMES,
     PAID,
@@ -91,14 +91,14 @@ class Execution(Counters):
         graph: Graph[Any, Any],
         snapshot: Snapshot,
         limits: Limits,
-        ranks: Ranks | None = None,
+        proof: Proof | None = None,
         *,
         scope: RunScope | None = None,
         outer: OuterRuns | None = None,
     ) -> None:
         self.graph = graph
         self.scope = DetachedScope(snapshot.run_id) if scope is None else scope
-        super().__init__(graph, snapshot.spent, limits, ranks, outer)
+        super().__init__(graph, snapshot.spent, limits, proof, outer)
         if snapshot.node not in self.program.steps:
             raise SnapshotError(
                 f"the snapshot is at {snapshot.node}, which is not a node of this graph; resume it with its own graph"
@@ -152,16 +152,19 @@ class Execution(Counters):
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
-        ranked, lines, counts = self._ranks is not None, self._lines, self._counts
+        proof, counts = self._proof, self._counts
+        # Where steps are counted, too, `_rank` does both.
+        lines = self._lines if self._steps_left is None else None
         # The `CallContext` of the events that concern no effect.
         run_call: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
         known: Mapping[str, object] = NO_FRAMES
         # A run that is resumed inside a node no longer knows its rank at the entry.
         # Any: a number where the ranks are linear, or else a tuple of numbers.
         rank: Any
-        previous_rank: Any = HIGHEST if lines is None else math.inf
-        if ranked and not self._entered:
-            previous_rank = self._rank(step.name)
+        previous_rank: Any = HIGHEST if proof is not None and proof.ranks and self._lines is None else math.inf
+        if proof is not None:
+            rank = self._rank(step.name)
+            previous_rank = previous_rank if self._entered else rank
         while True:
             outcome: Any = None
             exhausted = None
@@ -216,7 +219,7 @@ class Execution(Counters):
                 for slot in step.resets.get(kind, ()):
                     counts[slot] = 0
                 self._spent = None
-            if ranked:
+            if proof is not None:
                 if lines is not None:
                     # `_rank` written out here: the call would take three times as long. Slot 0 counts the iterations.
                     height, slope, iterations = lines[next_step.name]

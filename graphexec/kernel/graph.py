@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import GRAPH_ATTRIBUTES, RUNNING_GRAPH
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
-from graphexec.kernel.effects import O, reserves_of
+from graphexec.kernel.effects import O, cost_of
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, require_node
 from graphexec.kernel.subgraphs import inline_subgraphs
@@ -128,7 +128,18 @@ class Graph(Generic[S_contra, F_co]):
     machine (or `mermaid-state`, `dot`, `svg`, `html`, `markdown`, `text`); `f"{machine}"` lists its edges.
     """
 
-    __slots__ = ("__weakref__", "_checked", "budgets", "edges", "faults", "meters", "nodes", "outcomes", "start")
+    __slots__ = (
+        "__weakref__",
+        "_checked",
+        "_costs",
+        "budgets",
+        "edges",
+        "faults",
+        "meters",
+        "nodes",
+        "outcomes",
+        "start",
+    )
 
     def __init__(
         self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, faults: Sequence[Fault] = ()
@@ -145,14 +156,27 @@ class Graph(Generic[S_contra, F_co]):
         own = [one for node in self.nodes.values() for one in node.meters if one.name != ITERATIONS.name]
         self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
+        self._costs = {effect: cost_of(effect) for effect in effects}
         self.meters: Mapping[str, Meter] = MappingProxyType(
-            {
-                meter.name: meter
-                for effect in effects
-                for meter in (*effect.charges, *effect.measures, *reserves_of(effect))
-            }
+            {meter.name: meter for cost in self._costs.values() for part in cost for meter in part}
         )
         self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "_checked" and hasattr(self, name):
+            raise AttributeError(
+                f"a graph is immutable, so its {name} cannot be set; make another one with replace, splice or wrap"
+            )
+        super().__setattr__(name, value)
+
+    def require_costs(self) -> None:
+        """Raise `NodeError` if an effect costs something else than when the graph was made."""
+        for effect, cost in self._costs.items():
+            if cost_of(effect) != cost:
+                raise NodeError(
+                    f"what a {effect.__name__} charges, measures or reserves was changed after the graph was made; "
+                    f"write one class of effects for each cost"
+                )
 
     def find_faults(self) -> list[Fault]:
         """Return every fault of the table; only a draft has any."""
@@ -278,8 +302,7 @@ class Graph(Generic[S_contra, F_co]):
         verdict = self.verify(limits)
         if not allow_nonterminating:
             verdict.require_proof()
-        ranks = None if verdict.certificate is None else verdict.certificate.ranks
-        return make_run_context(handlers or {}, limits=verdict.limits, ranks=ranks)
+        return make_run_context(handlers or {}, limits=verdict.limits, proof=verdict.proof)
 
     def draw(
         self,

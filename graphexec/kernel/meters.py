@@ -267,12 +267,13 @@ class Limits:
             _invalid(name, limit, whole=name not in units, unit=units.get(name, "")) for name, limit in limits.items()
         ]
         own = _limits_of_budgets(budgets or {}, faults)
-        # `dataclasses.replace` passes the stored mapping again. `Counts` are spent amounts, and not limits.
-        if isinstance(meters, FrozenMapping) and not isinstance(meters, Counts):
+        # Any: users without a type checker pass other values.
+        given: Any = meters or {}
+        # `dataclasses.replace` passes the stored mapping again.
+        if isinstance(meters, FrozenMapping) and type(given) is FrozenMapping:
             amounts = meters
+            faults += [_invalid(name, limit, whole=isinstance(limit, int)) for name, limit in amounts.items()]
         else:
-            # Any: users without a type checker pass other values.
-            given: Any = meters or {}
             amounts = _limits_of_meters(given, faults)
         if reported := [fault for fault in faults if fault]:
             raise LimitsError("; ".join(reported))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import MISSING, field, fields, make_dataclass
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, final
@@ -34,6 +34,23 @@ T = TypeVar("T")
 Level: TypeAlias = tuple[int, tuple[str, ...]]
 Rank: TypeAlias = tuple[Level, ...]
 Ranks: TypeAlias = Mapping[str, Rank]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the engine holds a run to, from a certificate: something that falls at each step.
+
+    That is the rank of the node; where a search of the states proved that runs end, and in a nested run, which an outer
+    run may stop anywhere, it is the rest of the `steps` that a run takes at most. Without ranks, a run must begin
+    within its limits. If the proof does not hold `anywhere`, no outer run may have a limit that the run itself does not
+    have; without ranks, none that could refuse it anything.
+    """
+
+    ranks: Ranks | None
+    steps: Callable[[], int] | None = None
+    anywhere: bool = True
+
 
 # Greater than the value of every rank.
 HIGHEST: tuple[float, ...] = (math.inf,)
@@ -225,6 +242,7 @@ class Program:
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
         check_meters(graph, limits)
+        graph.require_costs()
         self.limits = limits
         self._linear_ranks: tuple[Ranks | None, Mapping[str, Line] | None] = None, None
         self.budgets = tuple(graph.budgets)

@@ -145,7 +145,7 @@ def _digits(integer: int) -> str:
 def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
     """Return data with a marked string for each long integer, and append the integers to `integers`."""
     kind = _class_of(data)
-    if kind is dict:
+    if issubclass(kind, dict):
         return {name: _mark_integers(one, mark, integers) for name, one in data.items()}
     if kind in (list, tuple):
         return [_mark_integers(one, mark, integers) for one in data]

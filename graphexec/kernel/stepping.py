@@ -28,7 +28,7 @@ from graphexec.kernel.events import (
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import read_reply, reply_classes
 from graphexec.kernel.snapshot import Snapshot
 
@@ -144,15 +144,15 @@ def begin(graph: Graph[S, Any], value: S) -> Snapshot:
 
 
 def advance(
-    graph: Graph[Any, F], snapshot: Snapshot, limits: Limits, *, ranks: Ranks | None = None
+    graph: Graph[Any, F], snapshot: Snapshot, limits: Limits, *, proof: Proof | None = None
 ) -> PendingEffect | Done[F]:
     """Run the machine from `snapshot` to the next effect, or to the end.
 
-    With the `ranks` of a certificate, it raises `CertificateError` at a step that does not lower the rank. It runs the
+    With the `proof` of a verdict, it raises `CertificateError` at a step that this does not allow. It runs the
     pure nodes on the way, and replays the current visit's replies. Raises `UndeclaredOutcomeError`,
     `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared happens, and any exception of a node.
     """
-    execution = Execution(graph, snapshot, limits, ranks)
+    execution = Execution(graph, snapshot, limits, proof)
     path = execution.run()
     try:
         item: CallContext[Any] | Batch = next(path)
@@ -188,7 +188,7 @@ def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[An
                 answer = next(replies, None)
                 if answer is None:
                     return
-                restore_charges(item, answer[0])
+                answer = (restore_charges(execution, item, answer[0]), *answer[1:])
     except StopIteration as end:
         if until is None:
             yield Done(end.value, execution.snapshot(), journal, call=execution.call())
@@ -213,10 +213,14 @@ def _is_beyond(event: Entered | Asked | Answered | Moved, execution: Execution, 
     return reached and not (isinstance(event, Entered) and until.entered)
 
 
-def restore_charges(asked: CallContext[Any] | Batch, answer: object) -> None:
-    """Set the recorded charges of the call's nested runs again."""
+def restore_charges(execution: Execution, asked: CallContext[Any] | Batch, answer: object) -> object:
+    """Charge what the recorded call's nested runs charged; return the answer without it."""
     if isinstance(asked, Batch):
         if isinstance(answer, MemberReply):
-            restore_charges(asked.calls[answer.member], answer.reply)
+            call = asked.calls[answer.member]
+            return MemberReply(answer.member, restore_charges(execution, call, answer.reply))
     elif isinstance(answer, ChargedReply):
         asked.charged = answer.charged
+        execution.charge(answer.charged)
+        return answer.reply
+    return answer

@@ -281,6 +281,15 @@ class Nesting:
             else self.charge({"nested_runs": 1}, (), {})
         )
 
+    @property
+    def limits(self) -> Collection[str]:
+        """The names of the limits that the runs around this one have."""
+        names = ["seconds"] if self.seconds is not None else []
+        for call in _outwards(self._host):
+            program = scope_of(call).execution.program
+            names += [name for name in program.meters if program.caps[name] is not None]
+        return dict.fromkeys(names)
+
     def charge(
         self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
     ) -> Exhausted | None:

@@ -17,7 +17,7 @@ from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_before_awaiting
@@ -203,7 +203,7 @@ AroundCall: TypeAlias = Callable[[CallContext[Any]], AbstractContextManager[obje
 class RunContext:
     """The handlers, the limits, the number of effects that run at once, and a clock in seconds.
 
-    With the `ranks` of a proof's certificate, every step must lower its rank (else `CertificateError`). `around_call`
+    With the `proof` of a verdict, a step that this does not allow raises `CertificateError`. `around_call`
     makes a context manager for each call, which is entered in the thread or task that carries out the call: for
     telemetry spans, for example. `overrides` answer the effects of embedded executors before their own handlers do: for
     scripted replies. If an async run `may_go_on_in_thread`, blocking calls in a row are made in one thread, and the
@@ -214,7 +214,7 @@ class RunContext:
     limits: Limits
     at_once: int = AT_ONCE
     clock: Callable[[], float] = time.monotonic
-    ranks: Ranks | None = None
+    proof: Proof | None = None
     around_call: AroundCall | None = None
     overrides: Handlers = field(default_factory=dict[type[Effect[Any]], Handler])
     may_go_on_in_thread: bool = False

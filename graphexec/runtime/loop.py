@@ -116,7 +116,7 @@ class RunLoop(CallAnswering):
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
         self.scope = Scope(run_id, options.context, run_context.clock, host, run_context.limits.depth)
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
-        self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, outer=outer)
+        self.execution = Execution(graph, start, run_context.limits, run_context.proof, scope=self.scope, outer=outer)
         # The handlers of nodes that belong to embedded executors, by the node's name.
         program = self.execution.program
         self.worlds = run_context.handlers_of(program.worlds) if program.worlds else NO_WORLDS

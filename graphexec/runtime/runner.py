@@ -10,7 +10,7 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, NO_OPTIONS, HandlerLike, RunContext, RunOptions, handlers_for
@@ -30,10 +30,10 @@ def make_run_context(
     limits: Limits | None = None,
     at_once: int = AT_ONCE,
     clock: Callable[[], float] = time.monotonic,
-    ranks: Ranks | None = None,
+    proof: Proof | None = None,
 ) -> RunContext:
     """Make a context from functions: `make_run_context({AskHuman: lambda asked: input(asked.question)})`."""
-    return RunContext(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
+    return RunContext(handlers_for(answers), limits or Limits(), at_once, clock, proof)
 
 
 def run(

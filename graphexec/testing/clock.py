@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import dataclasses
 import gc
 import inspect
@@ -109,9 +108,7 @@ def loop_time() -> float:
 
 def on_loop_time(executor: AgentExecutor, clock: Callable[[], float] = loop_time) -> AgentExecutor:
     """Return a copy of the executor whose time limit uses the running event loop's clock (or `clock`)."""
-    timed = copy.copy(executor)
-    timed.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    return timed
+    return executor.with_context(dataclasses.replace(executor.run_context, clock=clock))
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):

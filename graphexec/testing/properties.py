@@ -151,7 +151,7 @@ def check_table_runs(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHA
     limits = small(graph, limits, most)
     verdict = require_proof(graph, limits)
     assert verdict.certificate is not None, "a proved machine has a certificate"
-    return _check_bound(explore_table(graph, limits, ranks=verdict.certificate.ranks), verdict)
+    return _check_bound(explore_table(graph, limits, proof=verdict.proof), verdict)
 
 
 def check_all_runs(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
@@ -252,7 +252,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
     __tracebackhide__ = True
     certificate = require_proof(trial.graph, limits).certificate
     assert certificate is not None, "a proved machine has a certificate"
-    report = run_report_async(trial, attack, limits, certificate.ranks)
+    report = run_report_async(trial, attack, limits, certificate.proof)
     if report is None:
         # It waits for a reply that never comes, and has no time limit.
         return

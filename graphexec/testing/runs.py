@@ -15,7 +15,7 @@ from graphexec.kernel.effects import All
 from graphexec.kernel.events import Asked, Done, Entered, Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
 from graphexec.runtime.handlers import handler_of
@@ -82,12 +82,12 @@ class RunReport:
         )
 
 
-def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
+def run_report_async(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport | None:
     """Report one async run under a virtual clock, or return `None` if it waits endlessly without a time limit."""
     trial.watchdog.script = attack.describe()
     clock = VirtualClock()
     adversary = Adversary(attack, trial.oracle)
-    run_context = dataclasses.replace(adversary.run_context(trial.graph, limits, clock), ranks=ranks)
+    run_context = dataclasses.replace(adversary.run_context(trial.graph, limits, clock), proof=proof)
     events: list[Event[Any]] = []
     counter = AskCounter(trial.graph)
 

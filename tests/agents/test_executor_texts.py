@@ -57,12 +57,12 @@ def test_tools_and_concurrency_are_as_passed() -> None:
 def test_allow_nonterminating_is_kept_in_copies() -> None:
     forever = executor(max_iterations=None, allow_nonterminating=True)
     assert not forever.verify().proved
-    assert forever.run_context.ranks is None
+    assert forever.run_context.proof is None
     assert not forever.with_limits(Limits(iterations=None)).verify().proved
     assert not forever.with_graph(forever.graph).verify().proved
     bounded = forever.with_limits(Limits(iterations=3))
     assert bounded.verify().proved
-    assert bounded.run_context.ranks is not None
+    assert bounded.run_context.proof is not None
     assert bounded.run_context.limits == bounded.limits == Limits(iterations=3)
     # Without it, an unproved machine is rejected with its verdict.
     with pytest.raises(UnprovedError) as caught:
@@ -81,7 +81,7 @@ def test_each_machine_needs_its_own_proof() -> None:
     other = one.with_graph(gx.replace(one.graph, rename(hurry, "stopped_response")))
     certificate = other.verify().certificate
     assert certificate is not None
-    assert other.run_context.ranks == certificate.ranks
+    assert other.run_context.proof == certificate.proof
     assert other.run("q").output == "hurried"
     assert one.run("q").output == "Agent stopped due to iteration limit or time limit."
 

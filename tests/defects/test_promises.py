@@ -137,7 +137,7 @@ def test_runs_of_one_executor_are_independent(turns: tuple[Turn, ...], given: Se
     expected = interpret(turns, given)
     assume(expected.end != "parse error")
     executor = make_executor(turns, given, flavour)
-    executor.run_context = bounded_world(executor.run_context)
+    executor = executor.with_context(bounded_world(executor.run_context))
     # First one after the other, then two interleaved event by event.
     results = [executor.run("q"), executor.run("q")]
     assert [make_outcome(result.ending, result) for result in results] == [expected, expected]

@@ -116,8 +116,7 @@ def waiting_executor(turns: tuple[Turn, ...], limit: float | None, clock: Virtua
         return answer()
 
     executor = AgentExecutor(agent=decide, tools=[wait], max_execution_time=limit)
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    return executor
+    return executor.with_context(dataclasses.replace(executor.run_context, clock=clock))
 
 
 # More examples than elsewhere, because many numbers together determine which call is cut off.

@@ -100,7 +100,7 @@ def test_each_machine_is_proved_and_reaches_its_bound(name: str, iterations: int
     assert verdict.proved, verdict
     assert verdict.certificate is not None
     check(verdict.certificate, machine)
-    found = explore_table(machine, limits, ranks=verdict.certificate.ranks)
+    found = explore_table(machine, limits, proof=verdict.proof)
     bounds = verdict.certificate.bounds
     assert bounds.transitions.exact
     assert found.longest == bounds.transitions.number == bounds.transitions.value

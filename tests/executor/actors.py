@@ -283,8 +283,7 @@ def reply_of(handler: Handler, effect: Effect[Any]) -> Any:
 
 def timed(executor: AgentExecutor, clock: Callable[[], float]) -> AgentExecutor:
     """Return the executor, whose runs take the time of this clock."""
-    executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    return executor
+    return executor.with_context(dataclasses.replace(executor.run_context, clock=clock))
 
 
 def replayed(result: Any) -> Spent:

@@ -254,7 +254,7 @@ class Stuck:
 def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
     executor = make_executor(gx.create_react_agent(model, [echo]), max_iterations=15, max_execution_time=5)
-    timed(executor, model.clock)
+    executor = timed(executor, model.clock)
 
     async def arun() -> Any:
         try:

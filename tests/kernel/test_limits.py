@@ -244,6 +244,7 @@ class Outer:
 
     seconds: float
     refusal: Exhausted | None = None
+    limits: Collection[str] = ()
 
     def charge(
         self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]

@@ -10,7 +10,7 @@ import pytest
 import graphexec as gx
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import CertificateError
-from graphexec.kernel import Ranks
+from graphexec.kernel import Proof, Ranks
 from graphexec.kernel.program import Rank
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
@@ -20,7 +20,7 @@ from tests.parameters import cases
 
 
 def with_ranks(ranks: Ranks, **limits: Any) -> RunContext:
-    return RunContext({}, agent_limits(**limits), ranks=ranks)
+    return RunContext({}, agent_limits(**limits), proof=Proof(ranks))
 
 
 def rank_error(machine: gx.Graph[Any, Any], value: object, within: RunContext) -> str:
@@ -86,7 +86,7 @@ def test_falling_rank_changes_nothing(
 
 def test_no_step_follows_a_rank_error() -> None:
     with pytest.raises(CertificateError, match="the rank does not fall from halve"):
-        gx.advance(m.DIAMOND, gx.begin(m.DIAMOND, m.Number(4)), gx.Limits(), ranks={**WAY, "join": ((4, ()),)})
+        gx.advance(m.DIAMOND, gx.begin(m.DIAMOND, m.Number(4)), gx.Limits(), proof=Proof({**WAY, "join": ((4, ()),)}))
     within = with_ranks({**WAY, "halve": ((3, ()),)})
     events = stream(m.DIAMOND, m.Number(4), within)
     assert [type(next(events)).__name__ for _ in range(2)] == ["Entered", "Moved"]
@@ -214,7 +214,7 @@ def thinking(counted: str, usages: Sequence[Usage], **limits: Any) -> RunContext
     context = make_run_context(
         {CallModel: answer, CallTool: lambda call: ToolResult("")}, limits=agent_limits(**limits)
     )
-    return RunContext(context.handlers, context.limits, ranks={"think": ((1, (counted,)),)})
+    return RunContext(context.handlers, context.limits, proof=Proof({"think": ((1, (counted,)),)}))
 
 
 PAID = gx.Snapshot("think", m.Prompt(0), spent=gx.Spent(meters={"prompt_tokens": 5, "tokens": 5}))

@@ -324,7 +324,7 @@ def test_generate_costs_one_more_model_call(machine: Any, limits: gx.Limits, cal
     if form:
         assert (bounds.model_calls.form, bounds.model_calls.exact, bounds.transitions.exact) == (form, True, True)
     check(certificate, machine)
-    found = explore_table(machine, limits, ranks=certificate.ranks)
+    found = explore_table(machine, limits, proof=certificate.proof)
     assert found.endless is None
     assert (found.longest, found.model_calls) == (bounds.transitions.number, calls)
     assert Certificate.from_json(certificate.to_json()) == certificate
@@ -449,7 +449,7 @@ def test_explorer_knows_the_grace() -> None:
         DrawnNode((DrawnEdge("Red", None),)),
     )
     certificate = proof(machine, FIVE_SECONDS)
-    found = explore_table(machine, FIVE_SECONDS, ranks=certificate.ranks)
+    found = explore_table(machine, FIVE_SECONDS, proof=certificate.proof)
     assert found.longest == certificate.bounds.transitions.number == 5
 
 
@@ -461,7 +461,7 @@ def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
     certificate = proof(machine, limits)
     check(certificate, machine)
     assert certificate.bounds.model_calls.number == 1 + restarts
-    assert explore_table(machine, limits, ranks=certificate.ranks).model_calls == 1 + restarts
+    assert explore_table(machine, limits, proof=certificate.proof).model_calls == 1 + restarts
     limits = agent_limits(iterations=3, model_calls=0, restarts=restarts)
     both, reached = proof(GENERATING_AGENT_EXECUTOR, limits), explore_table(GENERATING_AGENT_EXECUTOR, limits)
     assert both.bounds.model_calls.number == reached.model_calls == 1 + restarts

@@ -255,8 +255,7 @@ class Actor:
             return_intermediate_steps=given.with_steps,
             tool_concurrency=given.at_once,
         )
-        executor.run_context = dataclasses.replace(executor.run_context, clock=self.clock)
-        return executor
+        return executor.with_context(dataclasses.replace(executor.run_context, clock=self.clock))
 
     def _noting(self, one: AnyTool) -> Callable[..., Any]:
         def noting(number: int) -> Any:

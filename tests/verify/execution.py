@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, cycle, islice
 from typing import Any
 
-from graphexec.kernel import Edge, Graph, Limits, Ranks, Snapshot
+from graphexec.kernel import Edge, Graph, Limits, Proof, Snapshot
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.stub_nodes import Instruction, StubMachine, StubStep
 from graphexec.verify.proof.findings import Witness
@@ -75,11 +75,11 @@ def adversary(
     choose: Callable[[Sequence[Instruction]], Instruction],
     most: int,
     *,
-    ranks: Ranks | None = None,
+    proof: Proof | None = None,
 ) -> tuple[Edge, ...]:
     """Return the edges of a run of stub nodes, whose instructions `choose` selects, up to `most` transitions."""
     edges = {(edge.source, edge.outcome): edge for edge in graph.edges}
-    machine = StubMachine(graph, limits, ranks)
+    machine = StubMachine(graph, limits, proof)
     snapshot: Snapshot | Over = machine.start_run()
     trace: list[Edge] = []
     while len(trace) < most and not isinstance(snapshot, Over):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
+from graphexec.errors import CertificateError
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
@@ -315,7 +316,7 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     certificate = certificate_of(FETCHING)
     assert not certificate.holds_when_nested
     last = FETCHING.verify().assumptions[-1]
-    assert last == "the run is not nested in a run with a limit that this machine does not have"
+    assert last == "the run is not nested in a run with a limit that this machine does not have (else it is refused)"
     claimed = dataclasses.replace(certificate, holds_when_nested=True)
     refuse(claimed, "fetch --Missed--> try_again does not lower the rank", FETCHING)
 
@@ -329,4 +330,66 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
         return str(executor.with_limits(limits).run("q").steps[0].observation)
 
     assert observed(gx.Limits()) == "it"
-    assert "has a limit that the proof did not include" in observed(gx.Limits({PAGES: 0}))
+    assert "nested in one that limits pages, which may stop it anywhere, and its proof" in observed(
+        gx.Limits({PAGES: 0})
+    )
+
+
+# ---- a machine whose end only a search of its states proves
+
+
+@value
+class Todo: ...
+
+
+@value
+class Worked: ...
+
+
+def again(todo: Todo, exhausted: gx.Exhausted) -> Todo:
+    """A loop, if a limit may stop the node before anything was spent."""
+    return todo
+
+
+@gx.metered(when_spent=again)
+@gx.node
+def work(todo: Todo) -> Worked:
+    return Worked()
+
+
+WORKING = gx.graph(gx.edges(work, gx.on(Worked, gx.END) | gx.on(Todo, work)), start=work)
+
+
+@cases("limits", [{"depth": 0}, {"nested_runs": 0}, {"seconds": 60}])
+@cases("is_async", [False, True])
+def test_proof_by_states_does_not_hold_within_limits(limits: dict[str, Any], is_async: bool) -> None:
+    @gx.tool
+    async def look() -> str:
+        """Look."""
+        WORKING.run(Todo())
+        return "ended"
+
+    executor = gx.AgentExecutor(agent=scripted(act("look"), answer()), tools=[look])
+    bounded = executor.with_limits(dataclasses.replace(executor.limits, **limits))
+    result = asyncio.run(bounded.arun("q")) if is_async else bounded.run("q")
+    assert "its proof does not include that" in str(result.steps[0].observation)
+    assert WORKING.run(Todo()).outcome == Worked()
+
+
+@cases(
+    ("spent", "fact"),
+    [
+        (1, "the run goes on to work after the last step that its certificate allows"),
+        (2, "the snapshot has spent 2 iterations, and the proof is only for runs within the limit of 1"),
+    ],
+)
+def test_proof_by_states_does_not_hold_after_more_was_spent(spent: int, fact: str) -> None:
+    """A gate that a run within these limits never meets leads back to itself."""
+    within = gx.Limits(iterations=1)
+    assert str(bounds_of(WORKING, within).transitions) == "1 (exact)"
+    snapshot = gx.Snapshot("work", Todo(), spent=gx.Spent(iterations=spent))
+    with pytest.raises(CertificateError, match=fact):
+        WORKING.run(snapshot, limits=within)
+    with pytest.raises(CertificateError, match=fact):
+        gx.advance(WORKING, snapshot, within, proof=certificate_of(WORKING, within).proof)
+    assert WORKING.run(snapshot, limits=gx.Limits(iterations=3)).outcome == Worked()

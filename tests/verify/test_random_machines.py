@@ -6,18 +6,21 @@ The prover looks at the table, the explorer drives the engine; neither knows of 
 import dataclasses
 import random
 from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 
 import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from graphexec import Limits
+from graphexec import Exhausted, Limits
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
+from graphexec.errors import CertificateError
 from graphexec.kernel.meters import FrozenMapping
 from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
-from graphexec.verify.explorer.stub_nodes import explore_table
+from graphexec.verify.explorer.stub_nodes import StubMachine, explore_table
 from tests.parameters import examples
 from tests.verify.execution import adversary, execute
 
@@ -56,16 +59,18 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
     verdict = graph.verify(limits)
     if verdict.certificate is not None:
         check(verdict.certificate, graph)
-        ranks, bounds = verdict.certificate.ranks, verdict.certificate.bounds
+        proof, bounds = verdict.proof, verdict.certificate.bounds
         assert bounds.transitions.number is not None
         # A proof for these limits alone has no closed form.
         assert bounds.transitions.value is None or bounds.transitions.number <= bounds.transitions.value
-        found = explore_table(graph, limits, ranks=ranks)
+        found = explore_table(graph, limits, proof=proof)
         assert found.endless is None
         assert found.longest is not None
         assert found.longest <= bounds.transitions.number
         if bounds.transitions.exact:
             assert found.longest >= bounds.transitions.number
+        if proof is not None and proof.anywhere:
+            assert explore_table(graph, limits, proof=proof, nested=True).endless is None
         assert found.charges is not None
         assert found.charges.keys() == bounds.meters.keys()
         for name, bound in bounds.meters.items():
@@ -73,7 +78,7 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
             assert bound.number is None or reached <= bound.number, name
             assert not bound.exact or reached == bound.number, name
         rolled = random.Random(seed)
-        run = adversary(graph, limits, rolled.choice, STEPS, ranks=ranks)
+        run = adversary(graph, limits, rolled.choice, STEPS, proof=proof)
         assert len(run) <= bounds.transitions.number
     for finding in verdict.findings:
         if finding.severity == "error" and finding.code != "GX004":
@@ -277,6 +282,78 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
             # The budgets of an embedded machine have dots in their names.
             named = {name.replace(".", "_"): limit for name, limit in other.limits.items()}
             assert reached <= eval(bound.form.replace(".", "_"), {"__builtins__": {}}, named), bound.form
+
+
+class Refusing:
+    """Outer runs that refuse a charge whenever they like: at once, at their deadline, or for a limit of their own."""
+
+    def __init__(self, rolled: random.Random, meters: Iterable[str]) -> None:
+        way = rolled.choice(["depth", "seconds", *meters])
+        self.refusal = Exhausted("depth", 0, 0, outer=True) if way == "depth" else None
+        self.seconds = 0.0 if way == "seconds" else None
+        self.limits = (way,)
+        self._rolled, self._allowed = rolled, rolled.choice([0.0, 0.5])
+
+    def charge(
+        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
+    ) -> Exhausted | None:
+        mine = {*self.limits} & {*amounts, *stops, *reserves}
+        return Exhausted(self.limits[0], 0, 0, outer=True) if mine and self._rolled.random() >= self._allowed else None
+
+    def settle(self, amounts: Mapping[str, float]) -> None: ...
+
+
+def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int) -> str:
+    """Run a proved machine within others that refuse, and resumed with other limits; return whether it ends."""
+    graph, rolled = drawn.graph, random.Random(seed)
+    verdict, other = graph.verify(limits), graph.verify(others)
+    if verdict.bounds is None:
+        return "not proved"
+    machine, most = StubMachine(graph, limits, verdict.proof), verdict.bounds.transitions.number
+    assert most is not None
+    how = "ends"
+    for _ in range(3):
+        try:
+            visits = machine.visits(machine.start_run(), rolled.choice, Refusing(rolled, graph.meters))
+            assert sum(1 for _ in islice(visits, int(most) + 1)) < most
+        except CertificateError:
+            how = "is refused"
+    places = [machine.start_run(), *islice(machine.visits(machine.start_run(), rolled.choice), rolled.randint(0, 6))]
+    if other.bounds is not None:
+        resumed, begun = StubMachine(graph, others, other.proof), len(places) - 1
+        more = other.bounds.transitions.number
+        assert more is not None
+        try:
+            visits = resumed.visits(places[-1], rolled.choice)
+            assert begun + sum(1 for _ in islice(visits, int(most + more) + 1)) < most + more
+        except CertificateError:
+            how = "is refused"
+    return how
+
+
+# Any limit that stops its only node leads back to it.
+AGAIN = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=0),))
+
+
+@FREELY
+@example(drawn=AGAIN, limits=Limits(), others=Limits(iterations=1), seed=0)
+@given(drawn=drawn_graphs(), limits=some_limits(), others=some_limits(), seed=st.integers(0, 99))
+def test_bound_holds_outside_of_the_proof(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int) -> None:
+    event(count_elsewhere(drawn, limits, others, seed))
+
+
+@pytest.mark.slow
+def test_bounds_hold_outside_of_the_proof() -> None:
+    """30,000 of these machines kept their bounds."""
+    ways: Counter[str] = Counter()
+
+    @settings(FREELY, max_examples=examples(3_000, 500))
+    @given(drawn=drawn_graphs(most=6), limits=some_limits(), others=some_limits(), seed=st.integers(0, 99))
+    def each(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int) -> None:
+        ways[count_elsewhere(drawn, limits, others, seed)] += 1
+
+    each()
+    assert min(ways["ends"], ways["is refused"]) > ways.total() // 20, ways
 
 
 @pytest.mark.slow

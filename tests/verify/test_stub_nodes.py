@@ -332,8 +332,8 @@ def check(machine: Graph[Any, Any], limits: Limits) -> None:
     verdict = verify(machine, limits)
     found = explore_table(machine, limits)
     if verdict.certificate is not None:
-        ranks, bounds = verdict.certificate.ranks, verdict.certificate.bounds
-        assert explore_table(machine, limits, ranks=ranks) == found
+        proof, bounds = verdict.proof, verdict.certificate.bounds
+        assert explore_table(machine, limits, proof=proof) == found
         assert found.longest is not None
         assert found.charges is not None
         assert found.charges.keys() == bounds.meters.keys()

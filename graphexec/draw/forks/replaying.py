@@ -83,8 +83,10 @@ class _Replay:
                 except StopIteration:
                     raise self._divergence("it ends") from None
                 if isinstance(item, (CallContext, Batch)):
-                    answer = self._answer(item)  # pyright: ignore[reportUnknownArgumentType] - narrowed
-                    self._entries.append(answer)
+                    asked: CallContext[Any] | Batch = item  # pyright: ignore[reportUnknownVariableType] - narrowed
+                    entry = self._answer(asked)
+                    self._entries.append(entry)
+                    answer = (restore_charges(self._execution, asked, entry[0]), *entry[1:])
                 else:
                     answer = None
                     self._take_event(item)
@@ -131,7 +133,6 @@ class _Replay:
         within = record.get("within")
         reply = reply if isinstance(reply, ChargedReply) or not within else ChargedReply(reply, within)
         answer = MemberReply(member, reply) if isinstance(asked, Batch) else reply
-        restore_charges(asked, answer)
         return answer, self._now, record["replies"][0]["seconds"]
 
     def _divergence(self, here: str) -> InputError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import itertools
 import random
@@ -193,15 +192,11 @@ class Rehearsal:
             with self.trial.watchdog.around_call(call), contextlib.nullcontext() if around is None else around(call):
                 yield
 
-        changed = copy.copy(self.machine)
-        changed.run_context = dataclasses.replace(
-            own,
-            handlers=handlers,
-            limits=self.trial.limits,
-            clock=clock,
-            around_call=around_call,
-            overrides=overrides,
+        changed = self.machine.with_limits(self.trial.limits)
+        context = dataclasses.replace(
+            changed.run_context, handlers=handlers, clock=clock, around_call=around_call, overrides=overrides
         )
+        changed = changed.with_context(context)
         return Player(self.trial.graph, start, scripted, changed, self.context)
 
     def _stand_ins(self, own: Handlers, scripted: Handlers) -> dict[type[Effect[Any]], Handler]:

@@ -18,7 +18,7 @@ from graphexec.kernel.validation import faults_of
 from graphexec.verify.checker.numbers import unproved_end, unproved_numbers
 from graphexec.verify.checker.potentials import is_possible
 from graphexec.verify.proof.certificate import Certificate
-from graphexec.verify.proof.flow import Transition, flow_of, nested_runs_of
+from graphexec.verify.proof.flow import Transition, flow_of, may_stop_anywhere, nested_runs_of
 
 
 def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
@@ -92,8 +92,8 @@ def _not_falling(certificate: Certificate) -> Iterator[str]:
     if certificate.ranks is None:
         if fault := unproved_end(certificate):
             yield fault
-        if certificate.holds_when_nested:
-            yield "it claims to hold within other runs, but has no ranks"
+        if certificate.holds_when_nested and not may_stop_anywhere(certificate.limits):
+            yield "it claims to hold within other runs, but has neither ranks nor a limit that may stop a run anywhere"
         return
     following: dict[str, list[Transition]] = defaultdict(list)
     for one in certificate.flow.variants:

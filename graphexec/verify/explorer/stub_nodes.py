@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
@@ -16,13 +16,13 @@ from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
-from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform, answers_cut
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import Node
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import grace_of, make_counters
@@ -99,8 +99,34 @@ WIDEST = 8
 _Left: TypeAlias = Mapping[Meter, float]
 
 # When the effects of a visit are answered: in time, after the deadline, or not at all, because the deadline cuts them.
-# Or the run crashes, before the node is entered or while it waits for its effects, and is resumed.
-Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting"]
+# Or the run crashes, before the node is entered or while it waits for its effects, and is resumed. Or an outer run
+# refuses the effects, or blocks all that costs something.
+Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting", "refused", "blocked"]
+
+
+class _Refusing:
+    """Outer runs that refuse an effect or, with a `refusal`, all that costs something."""
+
+    seconds: float | None = None
+    limits: Collection[str] = ()
+
+    def __init__(self, refusal: Exhausted | None) -> None:
+        self.refusal = refusal
+
+    def charge(
+        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
+    ) -> Exhausted | None:
+        """Refuse the charge."""
+        return Exhausted(next(iter((*amounts, *stops, *reserves)), "depth"), 0, 0, outer=True)
+
+    def settle(self, amounts: Mapping[str, float]) -> None:
+        """Ignore what a reply reported."""
+
+
+_OUTER: Mapping[Pace, OuterRuns] = {
+    "refused": _Refusing(None),
+    "blocked": _Refusing(Exhausted("depth", 0, 0, outer=True)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +156,12 @@ class StubStep:
 class StubMachine:
     """A graph with a stub in place of each node, to be run one step at a time."""
 
-    def __init__(self, graph: Graph[Any, Any], limits: Limits, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self, graph: Graph[Any, Any], limits: Limits, proof: Proof | None = None, *, nested: bool = False
+    ) -> None:
+        self._nested = nested
         self._limits = _narrow_fan_out(graph, limits)
-        self._ranks = ranks
+        self._proof = proof
         self._instruction = Instruction(object)
         self._returned = False
         self._spent_amounts = make_counters(self._limits, graph.budgets, grace=grace_of(graph))
@@ -153,6 +182,9 @@ class StubMachine:
         for asks in self._asks(node, left):
             for outcome in node.returns:
                 yield Instruction(outcome, asks)
+            if self._nested:
+                yield Instruction(node.returns[0], asks, "blocked")
+                yield Instruction(node.returns[0], asks, "refused")
             if len(asks) > 1:
                 yield from self._one_by_one(node, asks, left)
             waits = bool(asks) or node.kind == "opaque"
@@ -171,7 +203,8 @@ class StubMachine:
         if instruction.pace == "crash":
             return StubStep((), None, snapshot.restarted())
         self._instruction, self._returned = instruction, False
-        execution = Execution(self.graph, snapshot, self._limits, self._ranks)
+        outer = _OUTER.get(instruction.pace)
+        execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
         path = execution.run(observed=True)
         events: list[Any] = []
         kind: TransitionKind | None = None
@@ -194,6 +227,38 @@ class StubMachine:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
         except UnhandledOutcomeError as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
+        finally:
+            path.close()
+
+    def visits(
+        self, snapshot: Snapshot, choose: Callable[[Sequence[Instruction]], Instruction], outer: OuterRuns | None = None
+    ) -> Iterator[Snapshot]:
+        """Run the engine in one piece, within `outer` runs; yield each entry after the first.
+
+        `choose` selects the instruction for each visit. Raises `CertificateError` where the proof does not hold.
+        """
+        execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
+        # Any: an event, a call or a batch.
+        path: Generator[Any, Any, Any] = execution.run(observed=True)
+        item: Any
+
+        def begin_visit() -> None:
+            waiting = [one for one in self.instructions(execution.snapshot()) if not one.pace.startswith("crash")]
+            self._instruction, self._returned = choose(waiting), False
+
+        begin_visit()
+        try:
+            first = item = next(path)
+            while True:
+                answer: Any = None
+                if not isinstance(item, (Entered, Asked, Answered, Moved)):
+                    answer = self._answer(item, execution.seconds, execution.deadline)
+                elif type(item) is Entered and item is not first:
+                    yield execution.snapshot()
+                    begin_visit()
+                item = path.send(answer)
+        except StopIteration:
+            return
         finally:
             path.close()
 
@@ -289,7 +354,7 @@ class StubMachine:
             at = deadline or 0.0
             return Cut(), at, at - now
         # Late means just after the run's deadline: a node with a grace period may still ask then.
-        at = now if pace == "in time" else max(now, float(self._limits.seconds or 0))
+        at = now if pace != "late" else max(now, float(self._limits.seconds or 0))
         if isinstance(asked, Batch):
             return (None,) * len(asked.calls), at, at - now
         return (self._return_result(None) if isinstance(asked.effect, Perform) else None), at, at - now
@@ -356,15 +421,21 @@ def bare(kind: type) -> Any:
 
 
 def explore_table(
-    graph: Graph[Any, Any], limits: Limits, *, ranks: Ranks | None = None, most_states: int = MOST_STATES
+    graph: Graph[Any, Any],
+    limits: Limits,
+    *,
+    proof: Proof | None = None,
+    nested: bool = False,
+    most_states: int = MOST_STATES,
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
-    A visit asks for up to 8 effects that no limit on a meter counts. With `ranks`, the engine checks that they fall.
-    Takes one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
-    `CertificateError` if a rank does not fall.
+    A visit asks for up to 8 effects that no limit on a meter counts. With a `proof`, the engine holds the runs to it.
+    If they are `nested`, an outer run may refuse any effect, or block all that costs something, at any visit. Takes one
+    step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
+    `CertificateError` for a run that is not within its proof.
     """
-    machine = StubMachine(graph, limits, ranks)
+    machine = StubMachine(graph, limits, proof, nested=nested)
 
     def expand(snapshot: Snapshot) -> Iterator[tuple[Instruction, Events, Snapshot | Over]]:
         for instruction, step in machine.steps(snapshot):

@@ -11,7 +11,7 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import CertificateError, format_number, format_value, repr_fields
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import is_number, is_whole
-from graphexec.kernel.program import Ranks
+from graphexec.kernel.program import Proof, Ranks
 from graphexec.verify.proof.flow import Flow, Transition
 
 # The version of the JSON form. It changes when an old checker could misread the new form. Version 1 (graphexec 0.1)
@@ -19,6 +19,31 @@ from graphexec.verify.proof.flow import Flow, Transition
 VERSION = 3
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+
+# Any: it takes the place of several methods.
+def _refuse(*_: object, **__: object) -> Any:
+    raise TypeError("a certificate is immutable; prove the machine again, or use dataclasses.replace")
+
+
+_refusing: Any = _refuse
+
+
+class _FrozenDict(dict[K, T]):
+    """A dict that nobody changes: certificates are cached, and shared by all executors with one table."""
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refusing
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (dict(self),)
+
+
+def _freeze(record: object, *names: str) -> None:
+    for name in names:
+        if (mapping := getattr(record, name)) is not None:
+            object.__setattr__(record, name, _FrozenDict(mapping))
+
 
 # The potential of a node: a number, and for each budget a factor for the amount that is left of it.
 Line: TypeAlias = tuple[int, tuple[tuple[str, int], ...]]
@@ -38,6 +63,9 @@ class Potential:
     limit: tuple[str, int] | None = None
     counters: tuple[str, ...] = ()
     states: tuple[tuple[str, tuple[int, ...], int], ...] = ()
+
+    def __post_init__(self) -> None:
+        _freeze(self, "lines")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +161,9 @@ class Bounds(_LazyFields):
     nested_runs: Bound = Bound(None, None)
     alone: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
 
+    def __post_init__(self) -> None:
+        _freeze(self, "meters", "alone")
+
     @property
     def model_calls(self) -> Bound:
         """The bound on model calls."""
@@ -166,8 +197,19 @@ class Certificate:
     nested: NestedRuns | None = None
     holds_when_nested: bool = False
 
+    def __post_init__(self) -> None:
+        _freeze(self, "limits", "ranks")
+
     def __repr__(self) -> str:
         return repr_fields(self)
+
+    @property
+    def proof(self) -> Proof:
+        """What the engine holds each run to."""
+        return Proof(self.ranks, self._count_steps, self.holds_when_nested)
+
+    def _count_steps(self) -> int:
+        return int(self.bounds.transitions.number or 0)
 
     @property
     def digest(self) -> str:

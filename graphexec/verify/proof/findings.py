@@ -12,6 +12,7 @@ from graphexec.errors import Fault, GraphError, GraphexecError, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits
+from graphexec.kernel.program import Proof
 from graphexec.verify.proof.certificate import Bounds, Certificate
 from graphexec.verify.proof.flow import Transition
 
@@ -133,6 +134,11 @@ class Verdict:
     def bounds(self) -> Bounds | None:
         """The bounds that hold for every run, if the verdict is `proved`."""
         return None if self.certificate is None else self.certificate.bounds
+
+    @property
+    def proof(self) -> Proof | None:
+        """What the engine holds each run to, if the verdict is `proved`."""
+        return None if self.certificate is None else self.certificate.proof
 
     @property
     def why(self) -> str:

@@ -223,6 +223,11 @@ def is_enabled(transition: Transition, known: Mapping[str, float | None]) -> boo
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
 
 
+def may_stop_anywhere(known: Mapping[str, float | None]) -> bool:
+    """Return whether the limits `known` may stop a run at any node that costs something, as an outer run may."""
+    return known.get("seconds") is not None or known.get("restarts") is not None
+
+
 def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     """Return the transitions that some run within these limits may take, in the order of the table."""
     known, caps = limits_of(flow, limits), caps_of(flow, limits)

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from graphexec.kernel.meters import Limits
-from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, is_enabled, is_timely, limits_of
+from graphexec.verify.proof.flow import (
+    Charges,
+    Flow,
+    Transition,
+    caps_of,
+    is_enabled,
+    is_timely,
+    limits_of,
+    may_stop_anywhere,
+)
 
 
 class Counted(NamedTuple):
@@ -227,7 +236,7 @@ def _needs_of_next(spending: _Spending, place: Mapping[str, int]) -> _Needs:
 
 def _needs_at_least(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
     """Return the condition under which a transition may be possible: for a `gate` a counter at 0, otherwise none."""
-    if one.kind != "gate" or limits["seconds"] is not None or limits["restarts"] is not None:
+    if one.kind != "gate" or may_stop_anywhere(limits):
         return None
     return tuple((place[name], 1) for name in one.causes if name in place)
 

@@ -31,6 +31,7 @@ from graphexec.verify.proof.flow import (
     flow_of,
     is_enabled,
     limits_of,
+    may_stop_anywhere,
     nested_runs_of,
     possible_transitions,
 )
@@ -138,7 +139,7 @@ def prove_flow(
         return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
     if ends_by_states(flow, limits):
         bounds = Bounds.lazy(partial(bounds_by_states, flow, limits, nested))
-        return Certificate(flow, all_limits, None, bounds, nested), ()
+        return Certificate(flow, all_limits, None, bounds, nested, may_stop_anywhere(all_limits)), ()
     return None, tuple(finding for core in found for finding in find_loops(flow, core, limits))
 
 
@@ -227,6 +228,8 @@ def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]
         )
     elif limits.restarts:
         yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
+    if certificate.ranks is None:
+        yield "the run begins within these limits: a snapshot that has spent more is refused"
     # Any effect may start a nested run in its handler.
     if any(transition.effect_charges for transition in flow.transitions):
         yield from _list_nesting_assumptions(certificate, limits)
@@ -251,7 +254,8 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
             f"not the model calls of a memory; limits on {names} would include them"
         )
     if not certificate.holds_when_nested:
-        yield "the run is not nested in a run with a limit that this machine does not have"
+        has = "could refuse it anything" if certificate.ranks is None else "this machine does not have"
+        yield f"the run is not nested in a run with a limit that {has} (else it is refused)"
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
             "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine "

@@ -1,0 +1,121 @@
+"""What a proof was made of cannot be changed afterwards, and the engine's own answers are not taken from handlers."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+import graphexec as gx
+from graphexec.errors import InputError, NodeError
+from graphexec.kernel import Budget, Limits, Meter, charged
+from graphexec.kernel.events import ChargedReply, Cut
+from graphexec.kernel.meters import FrozenMapping
+from graphexec.models import ScriptedModel
+from tests.kernel.machines import value
+from tests.parameters import cases
+
+PAGES = Meter("pages")
+
+
+@value
+class Url:
+    address: str = "a"
+
+
+@value
+class Page:
+    text: str
+
+
+@value
+class Missed:
+    url: Url
+    limit: gx.Exhausted
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetch(gx.Effect[str]):
+    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+    address: str
+
+
+@charged(when_spent=Missed, asks=1)
+@gx.node
+def fetch(url: Url) -> gx.Asks[Fetch, Page]:
+    text = yield from gx.ask(Fetch(url.address))
+    return Page(text)
+
+
+MACHINE = gx.graph(gx.edges(fetch, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=fetch)
+LIMITS = Limits({PAGES: 2})
+# Any: changes that type checkers refuse.
+PROOF: Any = MACHINE.verify(LIMITS).certificate
+MADE: Any = MACHINE
+KIND: Any = Fetch
+EXECUTOR: Any = gx.create_agent(ScriptedModel(["done"]), [])
+
+
+class Lying(FrozenMapping[float]):
+    def __getitem__(self, name: str) -> float:
+        return 10.0**9
+
+
+@cases(
+    "change",
+    [
+        lambda: KIND.charges.pop(PAGES),
+        lambda: KIND.charges.update({PAGES: 0}),
+        lambda: setattr(EXECUTOR, "run_context", EXECUTOR.run_context),
+        lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, proof=None)),
+        lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, limits=Limits(iterations=99))),
+        lambda: PROOF.ranks.update(fetch=((9, ()),)),
+        PROOF.limits.clear,
+        lambda: PROOF.bounds.meters.pop("pages"),
+        PROOF.bounds.transitions.potential.lines.clear,
+        lambda: setattr(PROOF, "ranks", {}),
+        lambda: setattr(MADE, "edges", ()),
+        lambda: setattr(MADE, "start", "elsewhere"),
+        lambda: MADE.nodes.pop("fetch"),
+        lambda: setattr(MADE["fetch"], "function", print),
+        lambda: setattr(PAGES, "name", "others"),
+        lambda: setattr(Budget("revisions", 3), "limit", 9),
+        lambda: Limits(Lying(("pages",), (1,))),
+        lambda: Limits(FrozenMapping(("pages",), (-1,))),
+    ],
+)
+def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -> None:
+    with pytest.raises((AttributeError, TypeError, InputError, gx.LimitsError)):
+        change()
+    assert MACHINE.run(Url(), handlers={Fetch: lambda effect: "text"}, limits=LIMITS).spent["pages"] == 1
+
+
+@cases("charges", [{}, {PAGES: 2}, {Meter("others"): 1}])
+def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Look(gx.Effect[str]):
+        charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+
+    @charged(when_spent=Missed, asks=1)
+    @gx.node
+    def look(url: Url) -> gx.Asks[Look, Page]:
+        return Page((yield from gx.ask(Look())))
+
+    machine = gx.graph(gx.edges(look, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=look)
+    monkeypatch.setattr(Look, "charges", charges)
+    with pytest.raises(NodeError, match="what a Look charges, measures or reserves was changed after the graph"):
+        machine.run(Url(), handlers={Look: lambda effect: "text"}, limits=LIMITS)
+
+
+@cases(
+    ("answer", "fact"),
+    [
+        (ChargedReply("text", {"pages": -5}), "a ChargedReply, which only the engine creates"),
+        (ChargedReply("text", {}), "a ChargedReply, which only the engine creates"),
+        (gx.Exhausted("pages", 1, 1), "an Exhausted, which only the engine creates"),
+        (Cut(), "a Cut, but the run has no deadline"),
+    ],
+)
+def test_answers_of_the_engine_are_not_taken_from_handlers(answer: object, fact: str) -> None:
+    with pytest.raises(InputError, match=fact):
+        MACHINE.run(Url(), handlers={Fetch: lambda effect: answer}, limits=LIMITS)
