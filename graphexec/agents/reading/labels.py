@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import final
 
-from graphexec._parsing import INVISIBLE, compile_lazily
+from graphexec._parsing import INVISIBLE, compile_lazily, match_end
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
@@ -71,6 +71,10 @@ def _begin_line(words: str, colon: str) -> str:
     return rf"{_LINE}(?i:{words}){_CLOSED}{_NUMBER}{_CLOSED}{colon}"
 
 
+# Characters. No label is longer, with what may stand before it and between its words.
+_LONGEST = 400
+
+
 @final
 class LabelPattern:
     """The pattern of a label. It is compiled and searched only for texts that have the first word of a wording."""
@@ -97,7 +101,7 @@ class LabelPattern:
 
     def match(self, text: str, start: int = 0) -> re.Match[str] | None:
         """Return the match that begins at `start`."""
-        return self._pattern.match(text, start) if self._may_match(text) else None
+        return self._pattern.match(text, start) if self._may_match(text[start : start + _LONGEST]) else None
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         """Return the matches in order."""
@@ -154,13 +158,6 @@ def may_become(label: Label, line: str) -> bool:
         word.startswith(begun) or (begun.startswith(word) and match_end(_AFTER(), begun, len(word)) == len(begun))
         for word in label.words
     )
-
-
-def match_end(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
-    """Return the end of the match at `start` of a pattern that matches the empty string, too."""
-    found = pattern.match(text, start)
-    assert found is not None, "the pattern matches the empty string"
-    return found.end()
 
 
 def read_text_after(text: str, label: re.Match[str], end: int | None = None) -> str:
