@@ -63,6 +63,8 @@ _JSON = compile_lazily(
 _CALL_TAG = compile_lazily(r"<(?:function=|invoke\s|(?P<argument>parameter))[^<>\n]{1,99}>|</parameter>", re.IGNORECASE)
 # After these tags, the next one is not in quotes, and tags in content are text, so that the search is linear.
 _MAX_TAGS = 20
+# After these blocks of reasoning, all is content.
+_MAX_BLOCKS = 1_000
 
 
 class Parts(NamedTuple):
@@ -202,7 +204,7 @@ class ReasoningSplitter:
         inner = self._take_until(tag.start())
         self.blocks.append((self._begun, self._position))
         self._take_until(tag.end())
-        self._state = "between"
+        self._end_block()
         return inner, True
 
     def _take_content(self, *, last: bool) -> tuple[str, bool]:
@@ -231,9 +233,14 @@ class ReasoningSplitter:
                 self._state = "answer"
             self._opened = len(before)
         elif self._opened is None or "\n" in before[self._opened :]:
-            self._state = "between"
             self.restarts += 1
             self.blocks.append((self._begun, self._begun + len(before)))
+            self._end_block()
+
+    def _end_block(self) -> None:
+        self._state = "between"
+        if len(self.blocks) == _MAX_BLOCKS:
+            self._state, self._begun = "answer", self._position
 
     def _is_quoted(self, tag: re.Match[str], *, last: bool) -> bool | None:
         """Return whether a tag in the waiting text is in quotes or in code; `None` if that takes more text."""

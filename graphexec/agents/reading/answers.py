@@ -13,6 +13,7 @@ from graphexec.agents.reading.json_text import find_regions, is_answer, is_decis
 from graphexec.agents.reading.labels import OBSERVATION, Label, find_open_emphasis, may_become
 from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
+from graphexec.messages.replies import LONG
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]
@@ -147,8 +148,8 @@ def _find_last_line(text: str) -> str:
 
 
 # Characters. The beginning of a decision is usually shorter, and is looked at after every piece; a longer one is looked
-# at whenever it has grown by an eighth, and a long text whenever it has doubled, which keeps the time linear.
-_SHORT, _LONG = 200, 20_000
+# at whenever it has grown by an eighth, and then doubled, which keeps the time linear.
+_SHORT, _MEDIUM = 200, 20_000
 
 
 def make_json_reader(names: Sequence[str]) -> AnswerReader:
@@ -169,12 +170,14 @@ def make_json_reader(names: Sequence[str]) -> AnswerReader:
             return string.take(piece)
         pieces.append(piece)
         received += len(piece)
-        if received < next_look:
+        # The answer in a text that takes long to read comes in one piece.
+        ended = received > LONG
+        if ended or received < next_look:
             return ""
         beginning = "".join(pieces)
         pieces[:] = [beginning]
         length = len(beginning)
-        next_look = 0 if length < _SHORT else length * 9 // 8 if length < _LONG else length * 2
+        next_look = 0 if length < _SHORT else length * 9 // 8 if length < _MEDIUM else length * 2
         first = next((one for one in find_regions(beginning) if is_decision(one)), None)
         if first is None:
             return ""
