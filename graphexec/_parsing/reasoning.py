@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from graphexec._parsing import INVISIBLE, compile_lazily
+from graphexec._parsing import INVISIBLE, compile_lazily, match_end
 from graphexec._parsing.json import ends_in_string, find_end
 
 # `<think>`: DeepSeek R1, Qwen 3 and most others; `<seed:think>`: Seed-OSS; `[THINK]`: Magistral.
@@ -32,6 +32,7 @@ _WHITESPACE = rf"(?:\s|{INVISIBLE}){{0,40}}+"
 _BEFORE = rf"{_WHITESPACE}(?:(?:{'|'.join(map(re.escape, _ROLES))}){_WHITESPACE})?+"
 _FIRST = compile_lazily(rf"{_BEFORE}{_OPENING}", re.IGNORECASE)
 _BEGINNING = compile_lazily(_BEFORE, re.IGNORECASE)
+_SPACE = compile_lazily(r"\s*+")
 _END = compile_lazily(_CLOSING, re.IGNORECASE)
 _TAG = compile_lazily(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
 # The beginning of a tag at the end of the received text.
@@ -62,6 +63,8 @@ _JSON = compile_lazily(
 _CALL_TAG = compile_lazily(r"<(?:function=|invoke\s|(?P<argument>parameter))[^<>\n]{1,99}>|</parameter>", re.IGNORECASE)
 # After these tags, the next one is not in quotes, and tags in content are text, so that the search is linear.
 _MAX_TAGS = 20
+# After these blocks of reasoning, all is content.
+_MAX_BLOCKS = 1_000
 
 
 class Parts(NamedTuple):
@@ -93,7 +96,7 @@ class ReasoningSplitter:
     """
 
     __slots__ = (
-        *("_before", "_begun", "_end", "_line", "_opened", "_quoted", "_state", "_tags", "_waiting", "blocks"),
+        *("_at", "_before", "_begun", "_end", "_line", "_opened", "_quoted", "_state", "_tags", "_text", "blocks"),
         "restarts",
     )
 
@@ -104,7 +107,9 @@ class ReasoningSplitter:
         self._state: str = "start"
         # The position at which the reasoning or the content begins, and that of the end of all received text.
         self._begun = self._end = 0
-        self._waiting = ""
+        # The received text, of which the part from `_at` on is waiting.
+        self._text = ""
+        self._at = 0
         # The line before the waiting text, the tags in content so far, and those in quotes in this block of reasoning.
         self._line = ""
         self._tags = self._quoted = 0
@@ -117,7 +122,8 @@ class ReasoningSplitter:
 
         The beginning of what may be a tag is held back, and a tag that may be in quotes.
         """
-        self._waiting += piece
+        self._text = self._text[self._at :] + piece
+        self._at = 0
         self._end += len(piece)
         return self._advance(last=False)
 
@@ -133,12 +139,17 @@ class ReasoningSplitter:
     @property
     def content_start(self) -> int:
         """The position at which the content begins; before that, the first one at which it may begin."""
-        return self._begun if self.in_content else self._end - len(self._waiting)
+        return self._begun if self.in_content else self._position
 
     @property
     def waiting_text(self) -> str:
         """The content that is held back so far."""
-        return self._waiting if self.in_content else ""
+        return self._text[self._at :] if self.in_content else ""
+
+    @property
+    def _position(self) -> int:
+        """The position at which the waiting text begins."""
+        return self._end - len(self._text) + self._at
 
     def _advance(self, *, last: bool) -> tuple[str, str]:
         reasoning: list[str] = []
@@ -151,9 +162,11 @@ class ReasoningSplitter:
             elif self._state == "content":
                 restarts = self.restarts
                 text, more = self._take_content(last=last)
-                content = [*content, text] if self.restarts == restarts else []
+                content.append(text)
+                if self.restarts != restarts:
+                    content.clear()
             elif self._state == "answer":
-                content.append(self._take_waiting(len(self._waiting)))
+                content.append(self._take_until(len(self._text)))
                 more = False
             else:
                 more = self._begin(last=last)
@@ -162,23 +175,23 @@ class ReasoningSplitter:
     def _begin(self, *, last: bool) -> bool:
         """Find out what the waiting text begins with. Return false if that takes more text."""
         if self._state == "between":
-            self._waiting = self._waiting.lstrip()
-        if found := _FIRST().match(self._waiting):
-            self._take_waiting(found.end())
+            self._at = match_end(_SPACE(), self._text, self._at)
+        if found := _FIRST().match(self._text, self._at):
+            self._take_until(found.end())
             self._state, self._quoted = "reasoning", 0
         else:
-            begun = _BEGINNING().sub("", self._waiting, count=1)
-            lowered = begun[: _LONGEST_ROLE + 1].lower()
+            begun = match_end(_BEGINNING(), self._text, self._at)
+            lowered = self._text[begun : begun + _LONGEST_ROLE + 1].lower()
             may_be_role = any(role.startswith(lowered) for role in _ROLES)
-            if (may_be_role or _TAG_BEGUN().match(begun)) and not last:
+            if (may_be_role or _TAG_BEGUN().match(self._text, begun)) and not last:
                 return False
             self._state, self._before, self._opened = "content", [], None
-        self._begun = self._end - len(self._waiting)
+        self._begun = self._position
         self._line = ""
         return True
 
     def _take_reasoning(self, *, last: bool) -> tuple[str, bool]:
-        tag = _END().search(self._waiting)
+        tag = _END().search(self._text, self._at)
         quoted = False if tag is None or self._quoted == _MAX_TAGS else self._is_quoted(tag, last=last)
         if tag is None or quoted is None:
             text = self._release(tag, last=last)
@@ -187,26 +200,26 @@ class ReasoningSplitter:
             return text, False
         self._quoted += 1
         if quoted:
-            return self._take_waiting(tag.end()), True
-        inner = self._take_waiting(tag.start())
-        self.blocks.append((self._begun, self._end - len(self._waiting)))
-        self._take_waiting(len(tag[0]))
-        self._state = "between"
+            return self._take_until(tag.end()), True
+        inner = self._take_until(tag.start())
+        self.blocks.append((self._begun, self._position))
+        self._take_until(tag.end())
+        self._end_block()
         return inner, True
 
     def _take_content(self, *, last: bool) -> tuple[str, bool]:
-        tag = _TAG().search(self._waiting)
+        tag = _TAG().search(self._text, self._at)
         quoted = None if tag is None else self._is_quoted(tag, last=last)
         if tag is None or quoted is None:
             text = self._release(tag, last=last)
             self._before.append(text)
             return text, False
-        text = self._take_waiting(tag.end())
+        text = self._take_until(tag.end())
         self._before = ["".join((*self._before, text))]
         self._tags += 1
         if not quoted:
             self._look_at(tag, self._before[0].removesuffix(tag[0]))
-        if self._tags == _MAX_TAGS and self._state == "content":
+        if self._tags >= _MAX_TAGS and self._state == "content":
             self._state = "answer"
         return text, True
 
@@ -216,18 +229,23 @@ class ReasoningSplitter:
             return
         if tag["opening"]:
             begins_line = not before.rpartition("\n")[2].strip()
-            if begins_line or self._waiting[:1] in {"", "\n"}:
+            if begins_line or self._text[self._at : self._at + 1] in {"", "\n"}:
                 self._state = "answer"
             self._opened = len(before)
         elif self._opened is None or "\n" in before[self._opened :]:
-            self._state = "between"
             self.restarts += 1
             self.blocks.append((self._begun, self._begun + len(before)))
+            self._end_block()
+
+    def _end_block(self) -> None:
+        self._state = "between"
+        if len(self.blocks) == _MAX_BLOCKS:
+            self._state, self._begun = "answer", self._position
 
     def _is_quoted(self, tag: re.Match[str], *, last: bool) -> bool | None:
         """Return whether a tag in the waiting text is in quotes or in code; `None` if that takes more text."""
-        after = self._waiting[tag.end() : tag.end() + _REACH_AFTER]
-        line = _cut_to_line(self._line + self._waiting[: tag.start()])
+        after = self._text[tag.end() : tag.end() + _REACH_AFTER]
+        line = _cut_to_line(self._line + self._text[self._at : tag.start()])
         may_be_quoted = _OPENING_QUOTE().search(line) is not None
         complete = last or "\n" in after or len(after) >= (_REACH_AFTER if may_be_quoted else 1)
         if not complete:
@@ -239,11 +257,12 @@ class ReasoningSplitter:
 
     def _release(self, tag: re.Match[str] | None, *, last: bool) -> str:
         """Return the waiting text up to a tag, or to the beginning of what may be a tag, unless it is the last."""
-        begun = None if last else tag or _TAG_BEGUN().search(self._waiting, max(0, len(self._waiting) - _LONGEST_TAG))
-        return self._take_waiting(begun.start() if begun else len(self._waiting))
+        end = len(self._text)
+        begun = None if last else tag or _TAG_BEGUN().search(self._text, max(self._at, end - _LONGEST_TAG))
+        return self._take_until(begun.start() if begun else end)
 
-    def _take_waiting(self, end: int) -> str:
-        text, self._waiting = self._waiting[:end], self._waiting[end:]
+    def _take_until(self, end: int) -> str:
+        text, self._at = self._text[self._at : end], end
         self._line = _cut_to_line(self._line + text)
         return text
 

@@ -104,7 +104,9 @@ def executor_effect(executor: AgentExecutor, nested: AgentExecutor, name: str) -
 
         def keep_state(event: Event[Any]) -> None:
             if isinstance(event, (Asked, Answered)) and event.call is not None:
-                call.nested = NestedRun(scope_of(event.call).execution.snapshot())
+                scope = scope_of(event.call)
+                began = scope.began if scope.clock is scope_of(call).clock else None
+                call.nested = NestedRun(scope.execution.snapshot(), began)
 
         try:
             result = await nested.follow_nested(given, io, call, keep_state)

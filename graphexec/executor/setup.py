@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphexec.agents import Agent, RuleName
 from graphexec.agents.agent import validate_rules
-from graphexec.effects import CallTool
+from graphexec.effects import CallModel, CallTool
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.as_tool import nested_runs
-from graphexec.executor.handlers import Binding, make_handlers, with_attempts
+from graphexec.executor.handlers import Binding, make_handlers, reading_ahead, with_attempts
 from graphexec.executor.inputs import make_input_keys
 from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
@@ -24,7 +24,7 @@ from graphexec.executor.table import Policies, Ready
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.surgery import bind, unbind
-from graphexec.runtime.handlers import HandlerLike, Handlers, handlers_for
+from graphexec.runtime.handlers import HandlerLike, Handlers, answering, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup, make_tool_handler
 from graphexec.tools.options import ErrorPolicy
@@ -182,6 +182,8 @@ class Setup:
             max_tool_input=options.max_tool_input,
         )
         answers |= self.own_handlers
+        if CallModel in self.own_handlers:
+            answers[CallModel] = reading_ahead(answering(answers[CallModel]), self.agent_with_tools.read)
         return handlers_for(with_attempts(answers))
 
     @cached_property

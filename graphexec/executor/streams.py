@@ -34,6 +34,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ReplyDelta, ToolMessage, UserMessage
+from graphexec.messages.replies import LONG
 from graphexec.tools.formatting import format_observation
 
 # Any: the values of a chunk have several types.
@@ -279,7 +280,7 @@ class AnswerExtractor:
         self._graph = graph
         self._nodes = _answering_nodes(graph)
         # The pieces since the last discard.
-        self._emitted = ""
+        self._emitted: list[str] = []
         self._read: AnswerReader | None = None
 
     def extract(self, event: Event[Ending]) -> Sequence[str]:
@@ -294,20 +295,26 @@ class AnswerExtractor:
             case Answered():
                 self._read = None
             case Reported(_, ModelEffect(), ReplyDelta(content)) if self._read is not None:
+                if len(content) > LONG:
+                    # It would take long to read: the answer comes in one piece.
+                    self._read = None
+                    return ()
                 return self._emit(self._read(content))
             case Done(ending):
                 answer = format_observation(ending.answer if isinstance(ending, AgentFinish) else ending.output)
-                if answer.startswith(self._emitted):
-                    return self._emit(answer[len(self._emitted) :])
+                if answer.startswith(emitted := "".join(self._emitted)):
+                    return self._emit(answer[len(emitted) :])
                 return [*self._discard(), *self._emit(answer)]
             case _:
                 pass
         return ()
 
     def _emit(self, piece: str) -> Sequence[str]:
-        self._emitted += piece
-        return [piece] if piece else ()
+        if not piece:
+            return ()
+        self._emitted.append(piece)
+        return [piece]
 
     def _discard(self) -> Sequence[str]:
-        discarded, self._emitted = self._emitted, ""
+        discarded, self._emitted = self._emitted, []
         return [AnswerDiscarded("\n")] if discarded else ()

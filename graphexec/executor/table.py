@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeAlias, final
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
 from graphexec.agents import Agent, Decision
 from graphexec.agents.prompt import format_observation
+from graphexec.agents.reading.ahead import READ_AHEAD, read_reply
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.kernel.effects import Asks, ask_all
@@ -278,7 +279,7 @@ def read_once(agent: Agent, run: Run, reply: ModelReply | Decided) -> Decision:
     found: tuple[int, object, object, Decision] | None = memo.get(read_once)
     if found is not None and found[0] == count and found[1] is reply and found[2] is agent.read:
         return found[3]
-    decision = agent.read(reply)
+    decision = read_reply(agent.read, reply) if READ_AHEAD else agent.read(reply)
     memo[read_once] = count, reply, agent.read, decision
     return decision
 
@@ -288,7 +289,10 @@ _UnfrozenActed = unfrozen(Acted)
 
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     # Without rules no other node has read it.
-    decision = read_once(agent, replied.run, replied.reply) if agent.rules else agent.read(replied.reply)
+    if agent.rules:
+        decision = read_once(agent, replied.run, replied.reply)
+    else:
+        decision = read_reply(agent.read, replied.reply) if READ_AHEAD else agent.read(replied.reply)
     if type(decision) is not tuple and isinstance(decision, AgentFinish):
         # A copy with the run: the agent's own object stays unchanged.
         return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)
@@ -398,7 +402,7 @@ def generate_response(
         return _make_stopped_response(reached)
     reply: ModelReply | Decided = yield policies.request(agent, reached.run, conclude)
     try:
-        decision = agent.read(reply)
+        decision = read_reply(agent.read, reply)
     except ParseError as error:
         text = error.llm_output if error.prose else ""
     else:

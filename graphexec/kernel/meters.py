@@ -331,9 +331,10 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Spent:
-    """The spending of a run so far, counted as in `Limits`; `seconds` is the run's clock at the last reply.
+    """The spending of a run so far, counted as in `Limits`.
 
-    `spent[METER]` is the amount that effects have consumed of a meter. A budget that an edge resets starts again at 0.
+    `seconds` is the run's clock at the last reply, or when an exception ended the run. `spent[METER]` is the amount
+    that effects have consumed of a meter. A budget that an edge resets starts again at 0.
 
     Raises `SnapshotError` for counts that are negative, not finite or not whole.
     """

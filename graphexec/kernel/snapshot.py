@@ -65,6 +65,8 @@ class NestedRun:
 
     # Any JSON value, if it is not a snapshot.
     state: Snapshot | Mapping[str, Any]
+    # What the clock showed at second 0 of the run, while the run goes on.
+    began: float | None = field(default=None, compare=False, repr=False)
 
     def read(self, graph: Graph[Any, Any]) -> Snapshot:
         """Return the snapshot of a run of `graph`. Raises `SnapshotError` as `Snapshot.from_json` does."""
@@ -80,6 +82,15 @@ class NestedRun:
             return self.state.spent[meter]
         count: float = self.state["spent"]["meters"].get(meter, 0)
         return count
+
+    def until(self, clock: float) -> NestedRun:
+        """Return the run, and those within it, with the time that they have taken when the clock shows this."""
+        state = self.state
+        if self.began is None or not isinstance(state, Snapshot):
+            return self
+        spent = dataclasses.replace(state.spent, seconds=max(state.spent.seconds, clock - self.began))
+        states = tuple(one.until(clock) if isinstance(one, NestedRun) else one for one in state.open)
+        return NestedRun(dataclasses.replace(state, spent=spent, open=states))
 
     def restarted(self) -> NestedRun:
         """Return the run for a resume after a crash, which spends one of its `restarts`, too."""
@@ -113,7 +124,7 @@ def begin_again(calls: Sequence[CallContext[Any]], states: list[object]) -> None
     """Give each call the run that it has begun; the state of the call is then that it is charged."""
     for member, state in enumerate(states):
         if type(state) is NestedRun:
-            calls[member].nested, states[member] = state, PAID
+            calls[member].nested, states[member] = NestedRun(state.state), PAID
 
 
 def _restarted_data(data: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _CALLS = frozenset({ToolCall})
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ModelReply:
     """A model's whole answer. `finish_reason` is `length` if it was cut at the model's token limit.
 
@@ -62,6 +62,17 @@ class ModelReply:
     def message(self) -> AssistantMessage:
         """The answer as a message of the conversation."""
         return AssistantMessage(self.content, self.tool_calls, self.reasoning)
+
+
+# Characters. A shorter text is read within some milliseconds.
+LONG = 100_000
+
+
+def is_long(reply: ModelReply) -> bool:
+    """Return whether a reply takes long to read."""
+    # A user's model may give arguments of any class.
+    written = (reply.content, *(call.arguments for call in reply.tool_calls))
+    return any(isinstance(text, str) and len(text) > LONG for text in written)  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
 @dataclass(frozen=True, slots=True)

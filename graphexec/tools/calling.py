@@ -19,7 +19,7 @@ from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.threads import NotDone, check_before_awaiting, run_on_own_loop
+from graphexec.runtime.threads import NotDone, check_before_awaiting, iterate_unless_cancelled, run_on_own_loop
 from graphexec.tools.formatting import shorten_observation
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
@@ -214,7 +214,7 @@ async def _attempt(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Attemp
 def _call(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
     if not io.blocking and (tool.is_async or tool.async_function is not None):
         # `io.either` would keep another coroutine for each waiting call.
-        return _await_tool(tool, arguments)
+        return _await_tool(tool, arguments, io)
     return io.call(_call_tool, tool, arguments)
 
 
@@ -243,9 +243,13 @@ def _raised(tool: _Prepared, error: BaseException) -> ToolRaisedError:
     return ToolRaisedError(explain_loop_error(error, f"the tool {tool.name}"))
 
 
-async def _await_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
+async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> AttemptResult:
     try:
-        return _make_result(tool, await (tool.async_function or tool.function)(**arguments))
+        returned: Any = await (tool.async_function or tool.function)(**arguments)
+        if type(returned) in _GENERATORS:
+            # It may block, or never end.
+            return await io.call(_make_result, tool, returned)
+        return _make_result(tool, returned)
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
@@ -268,7 +272,7 @@ _UnfrozenResult = unfrozen(ToolResult)
 # Any: the value that the tool returned.
 def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
     # A generator can be read only once, but every prompt contains the observation.
-    observation: Any = list(returned) if type(returned) in _GENERATORS else returned
+    observation: Any = list(iterate_unless_cancelled(returned)) if type(returned) in _GENERATORS else returned
     most = tool.max_observation
     shortened = None if most is None else shorten_observation(observation, most)
     result = _UnfrozenResult(observation, "ok", tool.return_direct, shortened)

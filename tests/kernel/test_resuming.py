@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, Exhausted, Limits, Snapshot, Spent, advance, ask, begin, metered, node
-from graphexec.effects import CallModel, agent_limits, reported_tokens
+from graphexec import Asks, CallContext, Exhausted, Limits, Snapshot, Spent, advance, ask, begin, metered, node
+from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import SnapshotError
 from graphexec.kernel import snapshot_of
+from graphexec.kernel.snapshot import NestedRun
 from graphexec.messages import ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
@@ -122,6 +123,64 @@ def test_clock_continues_after_a_resume(driver: Driver, spent: float, outcome: o
     snapshot = Snapshot("interview", m.Topic("tea", 3), ("fine",), Spent(seconds=spent))
     result = driver(Script(m.INTERVIEW, snapshot, context))
     assert (result.outcome, result.spent.seconds) == (outcome, seconds)
+
+
+@cases("driver", LIVE)
+@cases("limits", [Limits(), Limits(seconds=1_000), Limits(seconds=7)])
+@cases(
+    ("machine", "value", "effect"),
+    [(m.INTERVIEW, m.Topic("tea"), m.Question), (m.SURVEY, m.Topics(("a", "b")), CallTool)],
+)
+def test_time_of_failed_calls_is_spent(driver: Driver, limits: Limits, machine: Any, value: Any, effect: type) -> None:
+    clock = FakeClock(5_000_000.0)
+    taken = 0.0
+    errors = iter((OSError("down"), KeyboardInterrupt(), OSError("down"), SystemExit()))
+
+    def answer(asked: Any) -> Any:
+        nonlocal taken
+        clock.advance(4.0)
+        taken += 4.0
+        if (error := next(errors, None)) is not None:
+            raise error
+        return "fine" if effect is m.Question else ToolResult("fine")
+
+    context = RunContext(handlers_for({effect: answer}), limits, at_once=1, clock=clock)
+    while True:
+        try:
+            result = driver(Script(machine, value, context))
+        except (OSError, KeyboardInterrupt, SystemExit) as error:
+            found = snapshot_of(error)
+            assert found is not None
+            assert found.spent.seconds == taken
+            value = Snapshot.from_json(found.to_json(), machine)
+            # The clock stands still in a pause.
+            clock.advance(1_000.0)
+        else:
+            assert result.spent.seconds == taken
+            return
+
+
+def test_time_of_nested_runs_is_spent() -> None:
+    clock = FakeClock(50.0)
+    inner = Snapshot("interview", m.Topic("tea"), spent=Spent(seconds=1.0))
+    within = replace(inner, open=(NestedRun(inner, began=48.0),))
+
+    def fail(asked: m.Question, call: CallContext[Any]) -> str:
+        clock.advance(4.0)
+        call.nested = call.nested or NestedRun(within, began=49.0)
+        raise OSError("down")
+
+    context = RunContext(handlers_for({m.Question: fail}), Limits(), clock=clock)
+    value: Any = m.Topic("tea")
+    for _ in range(2):
+        with pytest.raises(OSError, match="down") as caught:
+            run(m.INTERVIEW, value, context)
+        value = snapshot_of(caught.value)
+        (outermost,) = value.open
+        (innermost,) = outermost.state.open
+        # A resumed run that has not begun to work spends nothing.
+        assert (outermost.state.spent.seconds, innermost.state.spent.seconds) == (5.0, 6.0)
+        clock.advance(1_000.0)
 
 
 @given(at=st.integers(0, 12), limit=st.integers(0, 12))

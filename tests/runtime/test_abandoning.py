@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator, Generator
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,49 @@ def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float
     used = tool_named("endless", endless if kind == "async def" else hidden, timeout=timeout)
     assert run(make_executor(act("endless"), tools=[used], max_execution_time=0.1)).reason == "seconds"
     assert cancelled.wait(LONG)
+
+
+@pytest.mark.medium
+@HOW
+@cases("of", ["tool", "async tool", "tool with a timeout", "agent", "async agent", "runnable"])
+def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless() -> Generator[AgentAction, None, None]:
+        begun.set()
+        try:
+            while True:
+                yield AgentAction("generate", "")
+        finally:
+            ended.set()
+
+    async def endless_async(_steps: Any, _inputs: Any) -> AsyncGenerator[AgentAction, None]:
+        for item in endless():
+            yield item
+
+    async def generate() -> Any:
+        return endless()
+
+    class Endless:
+        def invoke(self, inputs: Any, config: Any = None) -> Any: ...
+
+        def stream(self, inputs: Any, config: Any = None) -> Any:
+            return endless()
+
+    agents: dict[str, Any] = {
+        "agent": lambda steps, inputs: endless(),
+        "async agent": endless_async,
+        "runnable": Endless(),
+    }
+    timeout = LONG if of == "tool with a timeout" else None
+    used = tool_named("generate", generate if of == "async tool" else endless, timeout=timeout)
+    # On a busy machine the call may not begin in the shorter ones.
+    for seconds in (0.05, 0.5, 5):
+        executor = AgentExecutor(
+            agent=agents.get(of, lambda steps, inputs: act("generate")), tools=[used], max_execution_time=seconds
+        )
+        assert begun.is_set() or run(executor).reason == "seconds"
+    assert ended.wait(LONG)
 
 
 @pytest.mark.medium

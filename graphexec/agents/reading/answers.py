@@ -13,6 +13,7 @@ from graphexec.agents.reading.json_text import find_regions, is_answer, is_decis
 from graphexec.agents.reading.labels import OBSERVATION, Label, find_open_emphasis, may_become
 from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
+from graphexec.messages.replies import LONG
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]
@@ -75,6 +76,7 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
         if mark:
             begun = waiting.lstrip()
             if len(begun) < len(mark) and mark.startswith(begun):
+                waiting = begun
                 return ""
             # Emphasis that ends after the answer can be stripped only from the whole answer.
             ended = not begun.startswith(mark)
@@ -146,8 +148,8 @@ def _find_last_line(text: str) -> str:
 
 
 # Characters. The beginning of a decision is usually shorter, and is looked at after every piece; a longer one is looked
-# at whenever it has grown by an eighth, which keeps the time linear in its length.
-_SHORT = 200
+# at whenever it has grown by an eighth, and then doubled, which keeps the time linear.
+_SHORT, _MEDIUM = 200, 20_000
 
 
 def make_json_reader(names: Sequence[str]) -> AnswerReader:
@@ -155,21 +157,27 @@ def make_json_reader(names: Sequence[str]) -> AnswerReader:
 
     `names` are the members with the answer, as `read_fields` returns them.
     """
-    beginning = ""
-    next_look = 0
+    pieces: list[str] = []
+    received = next_look = 0
     string: StringDecoder | None = None
     ended = False
 
     def read(piece: str) -> str:
-        nonlocal beginning, next_look, string, ended
+        nonlocal received, next_look, string, ended
         if ended:
             return ""
         if string is not None:
             return string.take(piece)
-        beginning += piece
-        if len(beginning) < next_look:
+        pieces.append(piece)
+        received += len(piece)
+        # The answer in a text that takes long to read comes in one piece.
+        ended = received > LONG
+        if ended or received < next_look:
             return ""
-        next_look = 0 if len(beginning) < _SHORT else len(beginning) * 9 // 8
+        beginning = "".join(pieces)
+        pieces[:] = [beginning]
+        length = len(beginning)
+        next_look = 0 if length < _SHORT else length * 9 // 8 if length < _MEDIUM else length * 2
         first = next((one for one in find_regions(beginning) if is_decision(one)), None)
         if first is None:
             return ""
@@ -219,17 +227,23 @@ def make_text_reader() -> AnswerReader:
 
     Text that may be a call, because it begins like JSON, a fence or a tag, is held back until the reply is complete.
     """
+    # What precedes the first visible character: whitespace, then byte order marks.
+    leading: list[str] = []
     waiting = ""
-    begun = ended = False
+    marked = begun = ended = False
 
     def read(piece: str) -> str:
-        nonlocal waiting, begun, ended
+        nonlocal waiting, marked, begun, ended
         if ended:
             return ""
         waiting += piece
         if not begun:
-            visible = waiting.lstrip().lstrip("\ufeff\u200b")
+            visible = waiting if marked else waiting.lstrip()
+            marked = marked or bool(visible)
+            visible = visible.lstrip("\ufeff\u200b")
             begun, ended = bool(visible), visible.startswith(_CALL_STARTS)
+            leading.append(waiting)
+            waiting = "".join(leading) if begun else ""
             if ended or not begun:
                 return ""
         if found := _CALL_MARK().search(waiting):

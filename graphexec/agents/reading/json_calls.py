@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import compile_lazily, match_end
 from graphexec._parsing.json import find_end, read_container
 from graphexec.agents.reading.json_text import ARGUMENT_KEYS, NAME_KEYS, normalize_key
-from graphexec.agents.reading.labels import match_end
 from graphexec.agents.reading.text_parsing import END_TOKENS
 from graphexec.tools import AnyTool
 
@@ -103,7 +102,8 @@ def to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[
     # Calls with different names are refused if one of them is a tool.
     given: Any = arguments[0] if arguments else {}
     calls = [replace(call, problem=problem or call.problem) for call in inner]
-    calls += [TextualCall(name, given, problem) for name in strings if all(call.name != name for call in inner)]
+    known = {call.name for call in inner}
+    calls += [TextualCall(name, given, problem) for name in strings if name not in known]
     data = not tagged and not arguments and "name" in keys
     return [call for call in calls if not data or (call.name in tools and not _requires_arguments(tools[call.name]))]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import compile_lazily, search
 from graphexec._parsing.json import STRING, find_end, read_container
 from graphexec.agents.reading.labels import ACTION, OBSERVATION, Label, Spelling, find_last
 from graphexec.errors import ParseError, ToolDefinitionError
@@ -49,6 +49,7 @@ _OTHER_ACTION = (
 # In an object, a quote or the closing brace follows the opening one; prose may have braces, too.
 _OBJECT = rf"\{{\s{{0,99}}(?:[\"'“”„‘}}]|\Z|(?={_OTHER_ACTION}))"
 _BEGINNING = compile_lazily(rf"{FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
+_LONGEST_BEGINNING = 1_000
 # Fences and brackets in a JSON string are text.
 _STRING_OR_FENCE = compile_lazily(rf"{STRING}|{FENCE}", re.DOTALL | re.VERBOSE)
 # Characters. Enough for `Action:` in any spelling, with a number, emphasis, and the whitespace after it.
@@ -59,7 +60,7 @@ def find_regions(text: str) -> Iterator[Region]:
     """Yield the JSON and the fences of a text, in order. A fence may be followed by the JSON within it."""
     position = 0
     closing = -1
-    while found := _BEGINNING().search(text, position):
+    while found := search(_BEGINNING(), text, position, longest=_LONGEST_BEGINNING):
         start = found.start()
         if start == closing:
             position = start + len(FENCE)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import final
 
-from graphexec._parsing import INVISIBLE, compile_lazily
+from graphexec._parsing import INVISIBLE, compile_lazily, match_end, search
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
@@ -73,12 +73,14 @@ def _begin_line(words: str, colon: str) -> str:
 
 @final
 class LabelPattern:
-    """The pattern of a label. It is compiled and searched only for texts that have the first word of a wording."""
+    """The pattern of a label. It is compiled and searched only for texts that have the words of a wording."""
 
-    def __init__(self, pattern: str, wordings: Iterable[str], *, any_case: bool) -> None:
+    def __init__(self, pattern: str, wordings: Sequence[str], *, any_case: bool) -> None:
         self._any_case = any_case
         self._source = pattern
-        self._words = tuple(dict.fromkeys(self._fold(one.split()[0]) for one in wordings))
+        # Characters: with what may stand before it, behind it, and between its words.
+        self._longest = 100 + 30 * max(map(len, wordings))
+        self._words = tuple(dict.fromkeys(tuple(self._fold(one).split()) for one in wordings))
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -89,19 +91,24 @@ class LabelPattern:
 
     def _may_match(self, text: str) -> bool:
         folded = self._fold(text)
-        return any(word in folded for word in self._words)
+        return any(words[0] in folded and all(word in folded for word in words) for words in self._words)
 
     def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
         """Return the first match from `start` on."""
-        return self._pattern.search(text, start, end) if self._may_match(text) else None
+        return next(self._find(text, start, end), None) if self._may_match(text) else None
+
+    def _find(self, text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[re.Match[str]]:
+        while found := search(self._pattern, text, start, end, longest=self._longest):
+            yield found
+            start = found.end()
 
     def match(self, text: str, start: int = 0) -> re.Match[str] | None:
         """Return the match that begins at `start`."""
-        return self._pattern.match(text, start) if self._may_match(text) else None
+        return self._pattern.match(text, start) if self._may_match(text[start : start + self._longest]) else None
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         """Return the matches in order."""
-        return self._pattern.finditer(text) if self._may_match(text) else iter(())
+        return self._find(text) if self._may_match(text) else iter(())
 
 
 class Spelling(IntEnum):
@@ -154,13 +161,6 @@ def may_become(label: Label, line: str) -> bool:
         word.startswith(begun) or (begun.startswith(word) and match_end(_AFTER(), begun, len(word)) == len(begun))
         for word in label.words
     )
-
-
-def match_end(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
-    """Return the end of the match at `start` of a pattern that matches the empty string, too."""
-    found = pattern.match(text, start)
-    assert found is not None, "the pattern matches the empty string"
-    return found.end()
 
 
 def read_text_after(text: str, label: re.Match[str], end: int | None = None) -> str:

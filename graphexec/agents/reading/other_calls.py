@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from itertools import islice
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import compile_lazily, match_end
 from graphexec._parsing.json import is_broken_container
 from graphexec.agents.reading.json_calls import are_arguments, find_tool_name, read_json_values
 from graphexec.agents.reading.json_text import Region, find_regions
-from graphexec.agents.reading.labels import ACTION, match_end
+from graphexec.agents.reading.labels import ACTION
 from graphexec.agents.reading.text_parsing import find_named_tools, has_known_action
 from graphexec.tools import AnyTool
 
@@ -93,8 +93,9 @@ def _has_python_calls(text: str, tools: Mapping[str, AnyTool]) -> bool:
     """Return whether a text is calls of known tools in Python, or ends in them on lines of their own or in a fence."""
     if _is_python(text, match_end(_LABEL(), text), tools):
         return True
+    end = len(text.rstrip())
     for region in find_regions(text):
-        if not region.is_json and not text[region.end :].strip():
+        if not region.is_json and region.end >= end:
             return _is_python(region.text, 0, tools)
     # A program may call a function of its own.
     if _PROGRAM().search(text):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import compile_lazily, match_end
 from graphexec._parsing.json import find_end
 from graphexec.actions import AgentAction, AgentFinish, Decision
 from graphexec.agents.reading.json_text import FENCE, ReplyText
@@ -16,7 +16,6 @@ from graphexec.agents.reading.labels import (
     INPUT,
     Spelling,
     find_last,
-    match_end,
     read_text_after,
 )
 from graphexec.errors import ParseError

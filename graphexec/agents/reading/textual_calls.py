@@ -17,7 +17,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, NoReturn
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import compile_lazily, match_end
 from graphexec._parsing.json import read_beginning, read_object, read_value
 from graphexec.agents.reading.json_calls import (
     BETWEEN,
@@ -32,7 +32,6 @@ from graphexec.agents.reading.json_calls import (
     to_calls,
 )
 from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, Region, find_regions, to_list
-from graphexec.agents.reading.labels import match_end
 from graphexec.agents.reading.other_calls import begins_python_call, find_other_form, has_name_before
 from graphexec.agents.reading.text_parsing import (
     find_named_tools,
@@ -114,10 +113,13 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
 
 def _find_marks(text: str) -> Iterator[re.Match[str]]:
     """Yield each mark that is neither quoted nor in code."""
-    fences = [(region.start, region.end) for region in find_regions(text) if not region.is_json]
+    fences = (region for region in find_regions(text) if not region.is_json)
+    fence = next(fences, None)
     for mark in _MARK().finditer(text):
+        while fence is not None and fence.end <= mark.start():
+            fence = next(fences, None)
         quoted = text[mark.start() - 1 : mark.start()] in {"`", '"', "'"}
-        if not quoted and not any(start < mark.start() < end for start, end in fences):
+        if not quoted and not (fence is not None and fence.start < mark.start()):
             yield mark
 
 
@@ -290,8 +292,9 @@ def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
 
 def _reject_call_in_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
     """Raise `ParseError` if prose surrounds a call: it may be the call or a part of the answer."""
+    end = len(text.rstrip())
     for region in find_regions(text):
-        is_last = not text[region.end :].strip()
+        is_last = region.end >= end
         if not region.is_json:
             if _begins_marked_call(region.text, tools):
                 _reject(text, "it has other text around its tool call")

@@ -3,7 +3,7 @@
 from graphexec.executor.handlers.binding import Binding, make_handlers, validate_handlers
 from graphexec.executor.handlers.functions import check_decision, make_agent_handler
 from graphexec.executor.handlers.memory import make_load_handler, make_save_handler
-from graphexec.executor.handlers.models import make_attempt_handler, make_model_handler, with_attempts
+from graphexec.executor.handlers.models import make_attempt_handler, make_model_handler, reading_ahead, with_attempts
 
 __all__ = [
     "Binding",
@@ -14,6 +14,7 @@ __all__ = [
     "make_load_handler",
     "make_model_handler",
     "make_save_handler",
+    "reading_ahead",
     "validate_handlers",
     "with_attempts",
 ]

@@ -103,7 +103,7 @@ def make_handlers(agent: Agent, memory: Memory | None) -> dict[type[Effect[Any]]
     """Return the handlers of the effects of an agent and of a memory."""
     handlers: dict[type[Effect[Any]], HandlerLike] = {}
     if agent.model is not None:
-        handlers[CallModel] = make_model_handler(agent.model)
+        handlers[CallModel] = make_model_handler(agent.model, agent.read)
     if agent.function is not None:
         decides = agent.function
         handlers[CallAgent] = (

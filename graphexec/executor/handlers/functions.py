@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterator
+from contextlib import aclosing
 from typing import Any, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
@@ -12,7 +13,7 @@ from graphexec.errors import AgentError, ParseError
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.runtime.threads import check_before_awaiting
+from graphexec.runtime.threads import check_before_awaiting, iterate_unless_cancelled
 
 # The usual decisions of a callable agent: they are neither awaitables nor generators.
 _DECISIONS = frozenset[type]({AgentAction, AgentFinish, list, tuple})
@@ -34,10 +35,18 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
         # Iterate the generator here, where it may block.
         if type(decision) in _DECISIONS or not inspect.isgenerator(decision):
             return decision
-        return _Chunks(_iterate_chunks(decision))
+        return _Chunks(iterate_unless_cancelled(_iterate_chunks(decision)))
 
-    async def await_decision(decision: Any) -> Any:
-        return _Chunks([chunk async for chunk in decision]) if inspect.isasyncgen(decision) else await decision
+    async def await_decision(decision: Any, io: IO) -> Any:
+        if not inspect.isasyncgen(decision):
+            return await decision
+        chunks = _Chunks()
+        async with aclosing(decision):
+            async for chunk in decision:
+                # A generator that never waits could not be cut.
+                await io.checkpoint()
+                chunks.append(chunk)
+        return chunks
 
     async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
         del call
@@ -56,7 +65,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
                     has_awaited = True
                     check_before_awaiting(decision)
-                    decision = await io.call_async(await_decision, decision)
+                    decision = await io.call_async(await_decision, decision, io)
         except ParseError as error:
             return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
         # The usual decision.

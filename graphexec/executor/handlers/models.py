@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 from graphexec._parsing.reasoning import ReasoningSplitter
+from graphexec.agents.reading.ahead import Read, read_ahead
 from graphexec.effects import AttemptModel, CallModel, ModelEffect, ModelFailure
 from graphexec.errors import MissingAPIKeyError, ModelError, TurnTimeoutError
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
+from graphexec.messages.replies import LONG, is_long
 from graphexec.runtime.handlers import Handler, HandlerLike, answering
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
@@ -24,10 +26,11 @@ from graphexec.runtime.threads import check_cancelled
 _EXTRA_SECONDS = 1.0
 
 
-def make_model_handler(model: Model) -> Handler:
+def make_model_handler(model: Model, read: Read | None = None) -> Handler:
     """Return a handler that answers a `ModelEffect`, such as `CallModel`, with a model.
 
-    A model with `instant = True` is called without a thread or a task.
+    A model with `instant = True` is called without a thread or a task. A long reply of another one is read by `read` in
+    a thread of an async run, within the call.
     """
     # Any: a protocol with both methods would exclude models that cannot stream.
     stream: Any = getattr(model, "stream", None)
@@ -35,19 +38,30 @@ def make_model_handler(model: Model) -> Handler:
     name = type(model).__name__
 
     async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> ModelReply | Cut:
+        # Any: a user's model may return any value, which `check_reply` validates.
+        reply: Any
         left = call.scope.seconds_left()
         timeout = None if left is None else left + _EXTRA_SECONDS
         try:
             if (stream if io.blocking else astream) is not None and wants_pieces():
-                return check_reply(await stream_reply(effect, timeout, io), name)
-            if io.blocking:
-                return check_reply(model.complete(effect.request, timeout=timeout), name)
-            return check_reply(await model.acomplete(effect.request, timeout=timeout), name)
+                reply = await stream_reply(effect, timeout, io)
+            elif io.blocking:
+                reply = model.complete(effect.request, timeout=timeout)
+            else:
+                reply = await model.acomplete(effect.request, timeout=timeout)
         except TurnTimeoutError:
             if left is None:
                 raise
             # The turn would come after the run's deadline, so the deadline cuts the call now.
             return Cut()
+        checked = check_reply(reply, name)
+        if io.blocking or read is None:
+            return checked
+        # `is_long` written out, to save its calls at each step.
+        long = checked.content[LONG:]
+        for one in checked.tool_calls:
+            long = long or one.arguments[LONG:]
+        return await io.call(read_ahead, read, checked) if long else checked
 
     async def stream_reply(effect: ModelEffect[Any], timeout: float | None, io: IO) -> object:
         last: object = None
@@ -66,6 +80,18 @@ def make_model_handler(model: Model) -> Handler:
 
     instant = bool(getattr(model, "instant", False))
     return Handler(answer, instant=instant, check_access=partial(check_access, model))
+
+
+def reading_ahead(handler: Handler, read: Read) -> Handler:
+    """Return the handler of `CallModel`, whose long replies are read in a thread of an async run, within the call."""
+
+    async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> object:
+        reply = await handler.answer(effect, call, io)
+        if io.blocking or not isinstance(reply, ModelReply) or not is_long(reply):
+            return reply
+        return await io.call(read_ahead, read, reply)
+
+    return replace(handler, answer=answer)
 
 
 def make_attempt_handler(handler: Handler) -> Handler:

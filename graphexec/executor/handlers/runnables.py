@@ -16,7 +16,7 @@ from graphexec.messages import ReplyDelta
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
-from graphexec.runtime.threads import check_cancelled
+from graphexec.runtime.threads import iterate_unless_cancelled
 
 
 def make_runnable_handler(function: RunnableFunction) -> Handler:
@@ -50,7 +50,8 @@ def make_runnable_handler(function: RunnableFunction) -> Handler:
             read = partial(astream, inputs, config)
             async with aclosing(io.iterate(tuple[Any, ...], read)) as pieces:
                 async for chunk in pieces:
-                    check_cancelled()
+                    # A stream that never waits could not be cut.
+                    await io.checkpoint()
                     chunks.append(chunk)
                     await wait_for_capacity()
             return chunks
@@ -64,7 +65,7 @@ def make_runnable_handler(function: RunnableFunction) -> Handler:
 
 def _list_chunks(stream: Method, inputs: dict[str, Any], config: Config) -> list[Any]:
     # The stream is read here, where it may block.
-    return list(stream(inputs, config))
+    return list(iterate_unless_cancelled(stream(inputs, config)))
 
 
 def _add_listener(callbacks: Any) -> Any:
