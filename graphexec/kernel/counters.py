@@ -8,7 +8,17 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from graphexec.errors import CertificateError, InputError, SnapshotError, an
-from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
+from graphexec.kernel.effects import (
+    All,
+    Batch,
+    CallContext,
+    Effect,
+    OuterRuns,
+    Perform,
+    Request,
+    measure_reply,
+    members_of,
+)
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
@@ -57,8 +67,9 @@ class Counters:
         "seconds",
         "timed",
     )
-    # The current node.
+    # The current node, and the open request: a call, a batch of calls, or none.
     _step: Step
+    _current: CallContext[Any] | Batch | None
 
     def __init__(
         self, graph: Graph[Any, Any], spent: Spent, limits: Limits, proof: Proof | None, outer: OuterRuns | None
@@ -155,6 +166,18 @@ class Counters:
             spent.__class__ = Spent
             self._spent = spent
         return self._spent
+
+    def stop_clock(self, at: float, clock: float) -> None:
+        """Set the run's time to the second at which an exception ends it; `clock` is what its clock shows then.
+
+        The runs that its calls have begun end then, too.
+        """
+        self._spent = None
+        self.seconds = max(self.seconds, at)
+        current = self._current
+        for call in current.calls if isinstance(current, Batch) else (current,):
+            if call is not None and call.nested is not None:
+                call.nested = call.nested.until(clock)
 
     @property
     def deadline(self) -> float | None:

@@ -138,15 +138,6 @@ def reserves_of(kind: type[Effect[Any]]) -> Mapping[Meter, int | None]:
     return kind.reserves if issubclass(kind, NestingEffect) else {}
 
 
-# What one effect of a class costs: its charges, measures and reserves.
-Cost: TypeAlias = tuple[Mapping[Meter, int], tuple[Meter, ...], Mapping[Meter, int | None]]
-
-
-def cost_of(kind: type[Effect[Any]]) -> Cost:
-    """Return what such an effect costs."""
-    return kind.charges, kind.measures, reserves_of(kind)
-
-
 class Askable(Protocol[E_co, R_co]):
     """An effect, typed by its own class and by its reply, so that `ask` preserves both types."""
 

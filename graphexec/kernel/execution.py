@@ -133,19 +133,6 @@ class Execution(Counters):
         snapshot.__class__ = Snapshot
         return snapshot
 
-    def stop_clock(self, at: float, clock: float) -> None:
-        """Set the run's time to the second at which an exception ends it; `clock` is what its clock shows then.
-
-        The runs that its calls have begun end then, too.
-        """
-        self._spent = None
-        self.seconds = max(self.seconds, at)
-        # Any: a batch has `calls`, a call has not.
-        current: Any = self._current
-        for call in () if current is None else getattr(current, "calls", (current,)):
-            if call.nested is not None:
-                call.nested = call.nested.until(clock)
-
     def call(self) -> CallContext[Any]:
         """Return a `CallContext` that stands for the current visit; its id is that of the visit's first request."""
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import GRAPH_ATTRIBUTES, RUNNING_GRAPH
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
-from graphexec.kernel.effects import O, cost_of
+from graphexec.kernel.effects import O, reserves_of
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, require_node
 from graphexec.kernel.subgraphs import inline_subgraphs
@@ -118,6 +118,11 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     return Table(((source, Routes(routes.routes)),))
 
 
+def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, Any], tuple[Meter, ...], Mapping[Meter, Any]]:
+    """Return the charges, measures and reserves of a class of effects."""
+    return kind.charges, kind.measures, reserves_of(kind)
+
+
 @final
 @explain_class("graph(table, start=node)", attributes=GRAPH_ATTRIBUTES, methods=RUNNING_GRAPH)
 class Graph(Generic[S_contra, F_co]):
@@ -156,7 +161,7 @@ class Graph(Generic[S_contra, F_co]):
         own = [one for node in self.nodes.values() for one in node.meters if one.name != ITERATIONS.name]
         self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
-        self._costs = {effect: cost_of(effect) for effect in effects}
+        self._costs = {effect: _cost_of(effect) for effect in effects}
         self.meters: Mapping[str, Meter] = MappingProxyType(
             {meter.name: meter for cost in self._costs.values() for part in cost for meter in part}
         )
@@ -172,7 +177,7 @@ class Graph(Generic[S_contra, F_co]):
     def require_costs(self) -> None:
         """Raise `NodeError` if an effect costs something else than when the graph was made."""
         for effect, cost in self._costs.items():
-            if cost_of(effect) != cost:
+            if _cost_of(effect) != cost:
                 raise NodeError(
                     f"what a {effect.__name__} charges, measures or reserves was changed after the graph was made; "
                     f"write one class of effects for each cost"

@@ -140,7 +140,7 @@ def test_counted_things_are_not_assumed() -> None:
         "no run is resumed after a crash (a resume charges an unanswered effect again; to include resumes, set "
         "Limits(restarts=...))",
         "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
-        "not have, it still ends, but may take more",
+        "not have, it is stopped by an error if it takes more",
     )
     assert strict.assumptions == tuple(one for one in loose.assumptions if one not in facts)
     assert {*facts} < {*loose.assumptions}

@@ -169,7 +169,9 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
         assert fact in linked
     for fact in ("the bounds on model calls and tool calls include", "as_tool, but not other nested runs", "a memory"):
         assert fact in included
-    assert "inside a run with a limit that this machine does not have, it still ends, but may take more" in outer
+    assert (
+        "inside a run with a limit that this machine does not have, it is stopped by an error if it takes more" in outer
+    )
     limited: Any = {"max_model_calls": 9, "max_tool_calls": 9, "max_depth": None, "max_nested_runs": None}
     (linked,) = delegating(calling(), **limited).verify().assumptions[3:]
     assert linked.endswith("a run starts any number, at any depth")

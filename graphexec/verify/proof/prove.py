@@ -259,5 +259,5 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
             "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine "
-            "does not have, it still ends, but may take more"
+            "does not have, it is stopped by an error if it takes more"
         )
