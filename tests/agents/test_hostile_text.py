@@ -39,18 +39,36 @@ BEGINNINGS = ("", "Action:", "```json\n{", "Action: a\nAction Input: ", "<tool>a
 PAIRS = ("Action 1 ", "\n\t", '\\"', '"\\', "```{", '```{"', "<tool", "&amp;", "Follow up", "{[", "[{", '{"a":', "``")
 
 
+def seconds(read: Callable[[ModelReply], Decision], text: str) -> float:
+    began = time.process_time()
+    with contextlib.suppress(ParseError):
+        read(ModelReply(text))
+    return time.process_time() - began
+
+
 @pytest.mark.slow
 @cases("read", READERS)
 def test_hostile_text_is_parsed_in_linear_time(read: Callable[[ModelReply], Decision]) -> None:
-    def seconds(text: str) -> float:
-        began = time.process_time()
-        with contextlib.suppress(ParseError):
-            read(ModelReply(text))
-        return time.process_time() - began
-
     for beginning in BEGINNINGS:
         for piece in (*PIECES, *PAIRS):
             text = beginning + piece * (20_000 // len(piece))
             # A quadratic parser takes seconds for 20,000 characters, a linear one a few milliseconds. The
             # second measurement excludes other work of the process, such as garbage collection.
-            assert seconds(text) < 0.2 or seconds(text) < 0.2
+            assert seconds(read, text) < 0.2 or seconds(read, text) < 0.2
+
+
+# What copies the rest of a text at each piece shows in long ones only. `benchmarks/reading.py` has more of them.
+LONG = [("", "</think>"), (f"{BEGINNINGS[3]} ", "Action:"), ("", '{"a": 1}'), ("", "```\n<tool_call>\n```\n")]
+
+
+@pytest.mark.slow
+@cases("read", READERS)
+@cases(("beginning", "piece"), LONG)
+def test_twice_the_text_takes_twice_the_time(
+    read: Callable[[ModelReply], Decision], beginning: str, piece: str
+) -> None:
+    def is_linear(length: int = 200_000) -> bool:
+        once, twice = (seconds(read, beginning + piece * (many // len(piece))) for many in (length, 2 * length))
+        return twice < 3 * once + 0.1
+
+    assert is_linear() or is_linear()

@@ -47,7 +47,11 @@ def make_executor(reply: ModelReply, read: Any, kind: str, **options: Any) -> gx
     model: Any = ScriptedModel([reply], repeat_last=True) if kind == "scripted" else Model(reply)
     made = gx.create_tool_calling_agent(model, [])
     agent = gx.Agent(made.ask, read, model=model, answer=made.answer)
-    handlers: Any = {CallModel: lambda effect: reply} if kind == "handler" else {}
+
+    def answer(effect: CallModel) -> ModelReply:
+        return reply
+
+    handlers: Any = {CallModel: answer} if kind == "handler" else {}
     return gx.AgentExecutor(agent=agent, tools=[], handlers=handlers, **options)
 
 

@@ -180,6 +180,19 @@ def test_reasoning_is_separated_in_linear_time(piece: str) -> None:
     assert time.process_time() - began < 3
 
 
+def test_only_so_many_blocks_are_reasoning() -> None:
+    """The rest is content, so that the splitter of a hostile reply has done its work after these."""
+    text = "a</think>" * 1_002
+    blocks, content = split_reasoning(text)
+    assert blocks is not None
+    assert (blocks.count("a"), content) == (1_000, "a</think>" * 2)
+    splitter = ReasoningSplitter()
+    for character in text:
+        splitter.take(character)
+    splitter.rest()
+    assert (len(splitter.blocks), splitter.content_start) == (1_000, len(text) - len(content))
+
+
 THOUGHT = "<think>\nAction: echo\nAction Input: no\nFinal Answer: no\n</think>\n\n"
 ACT = f"{THOUGHT}Action: echo\nAction Input: yes"
 

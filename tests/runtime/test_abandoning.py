@@ -11,7 +11,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
 from graphexec.errors import AbandonedError
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
-from tests.executor.actors import Running, act, make_executor, snapshot_after
+from tests.executor.actors import Running, act, make_executor, scripted, snapshot_after
 from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, tool_named
 
@@ -66,8 +66,11 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
         def stream(self, inputs: Any, config: Any = None) -> Any:
             return endless()
 
+    def decide(_steps: Any, _inputs: Any) -> Any:
+        return endless()
+
     agents: dict[str, Any] = {
-        "agent": lambda steps, inputs: endless(),
+        "agent": decide,
         "async agent": endless_async,
         "runnable": Endless(),
     }
@@ -76,7 +79,7 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     # On a busy machine the call may not begin in the shorter ones.
     for seconds in (0.05, 0.5, 5):
         executor = AgentExecutor(
-            agent=agents.get(of, lambda steps, inputs: act("generate")), tools=[used], max_execution_time=seconds
+            agent=agents.get(of, scripted(act("generate"))), tools=[used], max_execution_time=seconds
         )
         assert begun.is_set() or run(executor).reason == "seconds"
     assert ended.wait(LONG)
