@@ -14,7 +14,7 @@ from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Faile
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.testing.adversary import PARTS, Attack, part_of
 from graphexec.testing.failures import place_of, with_own_frames
 from graphexec.testing.own_code.faults import OwnRun, find_difference
@@ -300,7 +300,9 @@ def check_ending(trial: Trial, report: RunReport) -> None:
     if report.error is not None:
         allowed = report.error in report.adversary.raised or isinstance(report.error, trial.raises)
         if not allowed:
-            text = f"the run ended with {report.error!r}{_describe_place(report.error)}; {remedy(report.error)}"
+            state = snapshot_of(report.error)
+            where = f" at {state.node}" if state is not None else ""
+            text = f"the run ended{where} with {report.error!r}{_describe_place(report.error)}; {remedy(report.error)}"
             raise AssertionError(text) from with_own_frames(report.error)
         return
     endings = [edge.outcome for edge in trial.graph.edges if edge.target == END.name]

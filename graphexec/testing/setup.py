@@ -87,8 +87,8 @@ def trial_of(
     unknown names in `stateful`, and if `machine` is not a machine.
     """
     graph = graph_of(machine)
-    known = [*graph.nodes, *(machine.tools if isinstance(machine, AgentExecutor) else ())]
-    check_names("stateful", stateful, known, "neither a tool nor a node")
+    own = [*graph.nodes, *(machine.tools if isinstance(machine, AgentExecutor) else ())]
+    check_names("stateful", stateful, own, "neither a tool nor a node")
     tools: tuple[str, ...] = ()
     decides: type[Effect[Any]] | None = None
     if isinstance(machine, AgentExecutor):

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, wait
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from graphexec.effects import CallTool
 from graphexec.kernel import execution
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.execution import Execution
+from graphexec.kernel.node import close_asking
 from graphexec.kernel.program import Step
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.loop import RunLoop
@@ -53,6 +54,10 @@ class _GivenUpError(BaseException):
     """Raised in a thread that hangs, to end its loop after the check has failed."""
 
 
+# The watchdog whose check runs here; an abandoned check may go on.
+_watching: ContextVar[Watchdog | None] = ContextVar("watching", default=None)
+
+
 @final
 @dataclass(eq=False)
 class Watchdog:
@@ -70,6 +75,9 @@ class Watchdog:
 
     # The calls that started a run which is not charged to theirs.
     uncharged: list[str] = field(default_factory=list[str])
+
+    # True once the check has been abandoned.
+    ended: bool = False
 
     # The nodes that ask for an effect after a limit has stopped them, each with an error message.
     dropped: dict[str, str] = field(default_factory=dict[str, str])
@@ -96,6 +104,7 @@ class Watchdog:
         context, result = copy_context(), Future[T]()
 
         def work() -> None:
+            context.run(_watching.set, self)
             try:
                 result.set_result(context.run(check))
             except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
@@ -109,6 +118,7 @@ class Watchdog:
                 self._watch(result, begun)
         finally:
             if not result.done():
+                self.ended = True
                 begun.interrupt()
         error = result.exception()
         if error is not None:
@@ -138,11 +148,14 @@ class Watchdog:
         # Any: type checkers do not allow a method or a module's function to be replaced.
         kind: Any = Execution
         module: Any = execution
-        original, close = Execution.run, execution.close_asking
+        original, close = Execution.run, close_asking
 
         def run(begun: Execution, **options: Any) -> Any:
-            scope = begun.scope
-            if isinstance(scope, Scope) and scope.host is None:
+            watching, scope = _watching.get(), begun.scope
+            if watching is not None and watching.ended:
+                raise _GivenUpError
+            # A thread that the user starts has no context.
+            if watching in (None, self) and isinstance(scope, Scope) and scope.host is None:
                 self.uncharged += [self.describe_call(call) for call in list(self.open)[:1]]
             return original(begun, **options)
 

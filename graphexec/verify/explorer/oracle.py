@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
@@ -262,17 +261,14 @@ def _unusual_calls(agent: Agent, tools: Mapping[str, AnyTool]) -> list[Reply]:
 
 
 def unusual_arguments(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return arguments that fit a JSON schema with an empty text, 0, -1, a large number, `None`, other constants."""
+    """Return arguments that fit a JSON schema with an empty text, 0, -1, 100, `None`, other constants."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     definitions = schema.get("$defs", {})
-    values = [_unusual_values(one, definitions) for one in properties.values()]
-    usual = [example_of(one, definitions) for one in properties.values()]
+    values = {name: _unusual_values(one, definitions) for name, one in properties.items()}
+    usual = {name: example_of(one, definitions) for name, one in properties.items()}
     return [
-        {
-            name: example if value is usual else value
-            for name, value, example in zip(properties, row, usual, strict=True)
-        }
-        for row in zip_longest(*values, fillvalue=usual)
+        {name: one[number] if number < len(one) else usual[name] for name, one in values.items()}
+        for number in range(max(map(len, values.values()), default=0))
     ]
 
 
@@ -290,9 +286,10 @@ def _unusual_values(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -
         case {"type": "array"}:
             one = example_of(schema.get("items", {}), definitions)
             return [[one] * count for count in (0, 1) if count >= schema.get("minItems", 0)]
-        case {"type": "integer" | "number"}:
+        case {"type": "integer" | "number" as kind}:
             least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-            return [value for value in (0, -1, 1_000_000) if least <= value <= most]
+            # A large number may be an index; one that may be fractional may be a time to wait.
+            return [value for value in (0, -1, *([100] * (kind == "integer"))) if least <= value <= most]
         case {"type": "boolean"}:
             return [False]
         case {"type": "null"}:
