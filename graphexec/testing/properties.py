@@ -75,8 +75,8 @@ def verify_termination(  # noqa: PLR0913 - each has a default
     the real drivers, sync and async, are attacked `examples` times under a virtual clock by models, tools and people
     with arbitrary behaviour. Finally the same number of scripts of model replies are run with your own code: an
     executor's tools, agent function, memory, handlers, observers and policies are called (its model and people are
-    not). This finds code that hangs, fails late, loses an action, or differs between two runs of one script, and names
-    its node.
+    not). This finds code that hangs, fails late or for an unusual reply, loses an action, asks for an effect after a
+    limit has stopped it, or differs between two runs of one script or when it is resumed, and names its node.
 
     `machine` is an executor, or a graph that begins with `start`. `replies` are the replies to your own effects, such
     as `{Fetch: [Page(""), Page("text")]}`; their handlers are not called, so `{CallTool: [ToolResult("found")]}`
@@ -85,7 +85,7 @@ def verify_termination(  # noqa: PLR0913 - each has a default
     seconds that one call of your code may take. `ignore=["GX027"]` allows exits that bypass a guard.
 
     Raises `AssertionError` with the broken property, and `InputError` for effects without a known reply, for a value
-    that is not a machine, for `examples` below 1, and for `patience` not above 0.
+    that is not a machine, for `examples` below 1, for `patience` not above 0, and for unknown names.
     """
     __tracebackhide__ = True
     verdict = require_proof(machine, limits)

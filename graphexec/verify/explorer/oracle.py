@@ -274,7 +274,7 @@ def unusual_arguments(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _unusual_values(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Any]:
     match schema:
-        case {"const": _} | {"pattern": _} | {"format": _}:
+        case {"const": _} | {"pattern": _} | {"format": _} | {"multipleOf": _}:
             return []
         case {"enum": [_, *others]}:
             return others
@@ -285,11 +285,15 @@ def _unusual_values(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -
             return [value for kind in kinds for value in _unusual_values(kind, definitions)]
         case {"type": "array"}:
             one = example_of(schema.get("items", {}), definitions)
-            return [[one] * count for count in (0, 1) if count >= schema.get("minItems", 0)]
+            return [
+                [one] * count for count in (0, 1) if schema.get("minItems", 0) <= count <= schema.get("maxItems", 1)
+            ]
         case {"type": "integer" | "number" as kind}:
             least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-            # A large number may be an index; one that may be fractional may be a time to wait.
-            return [value for value in (0, -1, *([100] * (kind == "integer"))) if least <= value <= most]
+            above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
+            # A large integer may be an index, and a large number a time to wait.
+            values = (0, -1, 100) if kind == "integer" else (0, -1)
+            return [value for value in values if least <= value <= most and above < value < below]
         case {"type": "boolean"}:
             return [False]
         case {"type": "null"}:
