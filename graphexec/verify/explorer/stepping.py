@@ -216,12 +216,11 @@ def priced(oracle: Oracle, limits: Limits) -> Oracle:
     """Return the oracle whose model replies report a cost, at least 0, if a limit needs it."""
     if limits[COST] is None:
         return oracle
-    replies, unusual = oracle.replies, oracle.unusual
-    return replace(
-        oracle,
-        replies=lambda effect: [*map(_with_cost, replies(effect))],
-        unusual=lambda effect: [*map(_with_cost, unusual(effect))],
-    )
+
+    def with_costs(replies: Callable[[Effect[Any]], Sequence[Reply]]) -> Callable[[Effect[Any]], Sequence[Reply]]:
+        return lambda effect: [*map(_with_cost, replies(effect))]
+
+    return replace(oracle, replies=with_costs(oracle.replies), unusual=with_costs(oracle.unusual))
 
 
 def _with_cost(reply: Reply) -> Reply:
