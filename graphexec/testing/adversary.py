@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from graphexec.actions import Run
-from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallAgent, CallModel, CallTool, ModelEffect
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool, ModelEffect
 from graphexec.errors import ModelError
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Graph
@@ -19,7 +19,7 @@ from graphexec.runtime.io import IO
 from graphexec.testing.failures import Readable
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import ScriptedError, delay
-from graphexec.verify.explorer.oracle import Oracle
+from graphexec.verify.explorer.oracle import Oracle, Reply
 from graphexec.verify.explorer.temporal import UNKNOWN
 
 # The lists of an attack: answers to model calls, to tool calls, and to all other effects.
@@ -117,7 +117,7 @@ class Adversary:
             self.log.append(f"{type(effect).__name__}: raises {type(error).__name__}")
             raise error
         replies = self.oracle(effect)
-        named = [reply for reply in replies if reply.name == move.reply]
+        named = [reply for reply in (*replies, *self.oracle.unusual(effect)) if reply.name == move.reply]
         if not named:
             named = [replies[int(move.reply) % len(replies)] if move.reply.isdigit() else replies[0]]
         self.log.append(f"{type(effect).__name__}: {named[0].name}")
@@ -133,8 +133,8 @@ def part_of(effect: Effect[Any]) -> Part:
 
 def replies_by_part(
     graph: Graph[Any, Any], oracle: Oracle, tools: Sequence[str], *, decides: type[Effect[Any]] | None = None
-) -> Mapping[Part, tuple[str, ...]]:
-    """Return the names of the classes of replies that an attack on the graph can choose from.
+) -> tuple[Mapping[Part, tuple[str, ...]], Mapping[Part, tuple[str, ...]]]:
+    """Return the names of the classes of replies that an attack on the graph can choose from, and of unusual ones.
 
     `decides` is the effect by which the graph's agent decides, if it has one: `CallModel` or `CallAgent`.
     """
@@ -147,11 +147,17 @@ def replies_by_part(
         probes.append(CallAgent(Run({})))
     if CallTool in asked:
         probes += [CallTool(name, {}) for name in (*tools, UNKNOWN)]
-    names: dict[Part, dict[str, None]] = {part: {} for part in PARTS}
-    for probe in probes:
-        for reply in oracle(probe):
-            names[part_of(probe)].setdefault(reply.name)
+    names = _names_by_part(probes, oracle)
     if any(kind not in (CallAgent, CallTool) and not issubclass(kind, ModelEffect) for kind in asked):
         # The replies to users' effects are numbered.
-        names["others"] = dict.fromkeys(map(str, range(_OTHERS)))
-    return {part: tuple(of_part) for part, of_part in names.items()}
+        names["others"] = tuple(map(str, range(_OTHERS)))
+    return names, _names_by_part([*probes, *([AskHuman("")] if AskHuman in asked else [])], oracle.unusual)
+
+
+def _names_by_part(
+    effects: Sequence[Effect[Any]], replies: Callable[[Effect[Any]], Sequence[Reply]]
+) -> dict[Part, tuple[str, ...]]:
+    return {
+        part: tuple(dict.fromkeys(reply.name for one in effects if part_of(one) == part for reply in replies(one)))
+        for part in PARTS
+    }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MARK: Final = "graphexec"
 
 # The options of the marker, which are those of `verify_termination`.
-OPTIONS: Final = ("start", "limits", "replies", "raises", "examples", "stateful", "context", "patience")
+OPTIONS: Final = ("start", "limits", "replies", "raises", "examples", "stateful", "context", "patience", "ignore")
 
 # The key of a summary line in a report's user properties, which pytest-xdist forwards.
 _LINE: Final = "graphexec_verdict"
@@ -250,16 +250,17 @@ def _run_check(check: str, machine: Verifiable, options: Options) -> None:
     from graphexec.testing.setup import graph_of, limits_of
 
     limits = options.get("limits")
+    ignore, own = options.get("ignore", ()), {name: one for name, one in options.items() if name != "ignore"}
     graph, within = graph_of(machine), limits_of(machine, limits)
     match check:
         case "proof":
-            properties.require_proof(machine, limits)
+            properties.check_guards(properties.require_proof(machine, limits), ignore)
         case "certificate":
             properties.check_certificates(properties.require_proof(machine, limits))
         case "exhaustive":
             properties.check_table_runs(graph, within)
-            properties.check_own_code(machine, ("exhaustive",), **options)
+            properties.check_own_code(machine, ("exhaustive",), **own)
         case "adversarial":
-            properties.check_own_code(machine, ("adversarial",), **options)
+            properties.check_own_code(machine, ("adversarial",), **own)
         case _:
             spin.check_with_spin(graph, within)

@@ -18,7 +18,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
-from graphexec.runtime.handlers import handler_of
+from graphexec.runtime.handlers import RunOptions, handler_of
 from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
 from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
@@ -67,9 +67,11 @@ class RunReport:
 
     events: tuple[Event[Any], ...]
     outcome: object
-    error: BaseException | None
+    error: Exception | None
     seconds: float
     adversary: Adversary
+    # True if it waits endlessly for a reply, and has no time limit.
+    endless: bool = False
 
     @property
     def summary(self) -> object:
@@ -77,13 +79,14 @@ class RunReport:
         return (
             [*moves_of(self.events)],
             comparable(self.outcome or self.error),
+            self.endless,
             self.seconds,
             self.adversary.log,
         )
 
 
-def run_report_async(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport | None:
-    """Report one async run under a virtual clock, or return `None` if it waits endlessly without a time limit."""
+def run_report_async(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport:
+    """Report one async run under a virtual clock."""
     trial.watchdog.script = attack.describe()
     clock = VirtualClock()
     adversary = Adversary(attack, trial.oracle)
@@ -96,7 +99,8 @@ def run_report_async(trial: Trial, attack: Attack, limits: Limits, proof: Proof 
     async def watched() -> None:
         nonlocal seconds
         try:
-            async with contextlib.aclosing(astream(trial.graph, trial.start, run_context)) as stream:
+            made = astream(trial.graph, trial.start, run_context, options=RunOptions(trial.context))
+            async with contextlib.aclosing(made) as stream:
                 async for event in stream:
                     events.append(event)
                     counter.see(event)
@@ -104,27 +108,29 @@ def run_report_async(trial: Trial, attack: Attack, limits: Limits, proof: Proof 
             # Before the clock advances for remaining tasks.
             seconds = clock.seconds
 
-    error: BaseException | None = None
+    error: Exception | None = None
+    endless = False
     try:
         clock.run(watched())
     except DeadlockError:
-        if limits.seconds is None and math.isinf(attack.seconds):
-            return None
-        raise
+        endless = limits.seconds is None and math.isinf(attack.seconds)
+        if not endless:
+            raise
     except AskedTooOftenError:
         raise
     except Exception as raised:  # noqa: BLE001 - the caller judges the exception of the run
         error = raised
     last = events[-1] if events else None
     outcome = last.outcome if isinstance(last, Done) else None
-    return RunReport(tuple(events), outcome, error, seconds, adversary)
+    return RunReport(tuple(events), outcome, error, seconds, adversary, endless)
 
 
 def outcome_async(trial: Trial, attack: Attack, limits: Limits) -> object:
     """Return the outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
     clock = VirtualClock()
     run_context = Adversary(attack, trial.oracle).run_context(trial.graph, limits, clock)
-    return _outcome_or_error(lambda: clock.run(arun(trial.graph, trial.start, run_context)))
+    options = RunOptions(trial.context)
+    return _outcome_or_error(lambda: clock.run(arun(trial.graph, trial.start, run_context, options=options)))
 
 
 def outcome_sync(
@@ -133,7 +139,8 @@ def outcome_sync(
     """Return the outcome of a sync run, or the exception that ends it."""
     adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
     run_context = adversary.run_context(trial.graph, limits, VirtualClock())
-    return _outcome_or_error(lambda: run(trial.graph, trial.start if paused is None else paused, run_context))
+    value, options = trial.start if paused is None else paused, RunOptions(trial.context)
+    return _outcome_or_error(lambda: run(trial.graph, value, run_context, options=options))
 
 
 def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:

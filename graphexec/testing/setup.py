@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel, LoadMemory, SaveMemory
-from graphexec.errors import InputError
+from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.table import Ready
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
-from graphexec.testing.adversary import Part, replies_by_part
+from graphexec.testing.adversary import PARTS, Part, replies_by_part
 from graphexec.testing.own_code.watchdog import Watchdog
 from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
+from graphexec.verify.explorer.stepping import priced
 from graphexec.verify.explorer.stub_nodes import WIDEST
 from graphexec.verify.proof.flow import lower_limits
 
@@ -32,7 +33,8 @@ ENDLESS = 64.0
 class Trial:
     """A machine that can be run from `start`, within `limits`, with the replies of an oracle.
 
-    It may end with an exception of one of the classes `raises`. `parts` are the names of the possible replies.
+    It may end with an exception of one of the classes `raises`. `parts` are the names of the possible replies, and
+    `unusual` those of the unusual ones.
     """
 
     graph: Graph[Any, Any]
@@ -41,9 +43,19 @@ class Trial:
     start: Any
     oracle: Oracle
     parts: Mapping[Part, tuple[str, ...]]
+    unusual: Mapping[Part, tuple[str, ...]]
     raises: tuple[type[BaseException], ...] = RAISES
     # Names the script of the current run in its errors.
     watchdog: Watchdog = field(default_factory=Watchdog)
+    # The names of tools and nodes that may behave differently in each run.
+    stateful: frozenset[str] = frozenset()
+    # The context of the runs.
+    context: object = None
+
+    @property
+    def all_parts(self) -> dict[Part, tuple[str, ...]]:
+        """The names of all replies, the unusual ones last."""
+        return {part: (*self.parts[part], *self.unusual[part]) for part in PARTS}
 
 
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
@@ -65,14 +77,18 @@ def trial_of(
     limits: Limits | None = None,
     replies: Replies | None = None,
     raises: tuple[type[BaseException], ...] = RAISES,
+    stateful: Sequence[str] = (),
+    context: object = None,
     watchdog: Watchdog | None = None,
 ) -> Trial:
     """Return the trial of an executor, or of a graph that begins with `start`.
 
-    Raises `InputError` if no start value, or no reply to a user's effect, is known (`replies={Fetch: [Page("")]}`), and
-    if `machine` is not a machine.
+    Raises `InputError` if no start value, or no reply to a user's effect, is known (`replies={Fetch: [Page("")]}`), for
+    unknown names in `stateful`, and if `machine` is not a machine.
     """
     graph = graph_of(machine)
+    own = [*graph.nodes, *(machine.tools if isinstance(machine, AgentExecutor) else ())]
+    check_names("stateful", stateful, own, "neither a tool nor a node")
     tools: tuple[str, ...] = ()
     decides: type[Effect[Any]] | None = None
     if isinstance(machine, AgentExecutor):
@@ -93,9 +109,22 @@ def trial_of(
     if start is None:
         takes = " | ".join(kind.__name__ for kind in graph[graph.start].takes)
         raise InputError(f"the graph starts with {takes}, but no start value is known; pass start={takes}(...)")
-    oracle = replies_of(machine, replies)
-    parts = replies_by_part(graph, oracle, tools, decides=decides)
-    return Trial(graph, limits_of(machine, limits), start, oracle, parts, raises, watchdog or Watchdog())
+    within = limits_of(machine, limits)
+    oracle = priced(replies_of(machine, replies), within)
+    names = replies_by_part(graph, oracle, tools, decides=decides)
+    watchdog = watchdog or Watchdog()
+    return Trial(graph, within, start, oracle, *names, raises, watchdog, frozenset(stateful), context)
+
+
+def check_names(option: str, given: Sequence[str], known: Sequence[str], fact: str) -> None:
+    """Raise `InputError` for a single string, and for a name that is not `known`, which the `fact` says."""
+    # A string is also a sequence of strings.
+    if isinstance(given, str):
+        raise InputError(f"{option} is {given!r}; give a list of names: [{given!r}]")
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(str(name), known, f"there are {', '.join(known)}")
+            raise InputError(f"{option} has {name!r}, which is {fact}; {hint}")
 
 
 def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:

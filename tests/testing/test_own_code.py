@@ -14,6 +14,7 @@ import pytest
 
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult
+from graphexec.executor import parse
 from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing.own_code import watchdog
@@ -99,6 +100,40 @@ class User:
     name: str
 
 
+@gx.node
+def sign(finish: gx.AgentFinish, call: gx.CallContext[User]) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": f"{finish.output} ({call.context.name})"}, run=finish.run)
+
+
+@gx.node
+def redact(finish: gx.AgentFinish) -> gx.AgentFinish:
+    return finish
+
+
+@gx.tool
+def doze(text: str) -> str:
+    """Take real time."""
+    time.sleep(0.1)
+    return text
+
+
+@pytest.mark.medium
+@cases(
+    ("machine", "options"),
+    [
+        (executor_of(add).plug(sign), {"context": User("Ann")}),
+        (executor_of(add, max_cost=0.5), {}),
+        (executor_of(doze, max_execution_time=0.3), {}),
+        (
+            executor_of(add).splice(gx.edges(redact, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish),
+            {"ignore": ["GX027"]},
+        ),
+    ],
+)
+def test_machine_without_a_bug_passes(machine: gx.AgentExecutor, options: dict[str, Any]) -> None:
+    verify_termination(machine, examples=8, **options)
+
+
 @pytest.mark.medium
 def test_failures_of_observers_and_scripts_are_named() -> None:
     def count(event: object) -> None:
@@ -138,6 +173,7 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
         *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
         ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
         ({"stateful": ["addd"]}, "neither a tool nor a node; did you mean add?"),
+        ({"ignore": ["GX007"]}, "ignore has 'GX007', which is no warning that fails a test; did you mean GX027?"),
     ],
 )
 def test_invalid_option_is_refused(options: dict[str, Any], text: str) -> None:

@@ -141,7 +141,7 @@ WITH_FIXTURE = """
 
 MARK = "@pytest.mark.graphexec"
 UNKNOWN = f"{MARK}(3, limit=Limits())\ndef agent():\n    return executor()\n"
-OPTIONS = "its options are start, limits, replies, raises, examples, stateful, context, patience; did you mean limits?"
+OPTIONS = "its options are start, limits, replies, raises, examples, *, ignore; did you mean limits?"
 ASYNC = "marks an async function; write def agent that returns an executor or a graph"
 POSITIONAL = f"agent: {MARK} takes keyword arguments only, not 3"
 # A file, options, lines of the report, and the outcomes.

@@ -1,4 +1,4 @@
-"""Twenty-four bugs of ten kinds that users write, each given to the plugin: its report names the node or the tool."""
+"""Forty bugs that users write, each given to the plugin: its report names the node or the tool."""
 
 import math
 import re
@@ -10,6 +10,7 @@ import traceback
 import pytest
 
 from tests.parameters import mark_except
+from tests.stopwatch import Stopwatch
 from tests.testing.test_plugin import result_of
 
 pytest_plugins = ["pytester"]
@@ -51,6 +52,57 @@ def executor(*tools, agent=None, nodes=(), **settings):
                 routes = routes | on(kind, target)
         made = made.with_graph(splice(made.graph, edges(one, routes), after=parse, on=Acted))
     return made
+"""
+
+# Machines without an agent; a function that makes one also sets the options of the marker.
+BARE = """
+import json
+from dataclasses import dataclass
+from typing import final
+
+from graphexec.messages import ChatRequest, ModelReply, UserMessage
+
+@final
+@dataclass(frozen=True)
+class Draft:
+    text: str
+
+@final
+@dataclass(frozen=True)
+class Printed:
+    text: str
+
+@final
+@dataclass(frozen=True)
+class Abandoned:
+    draft: object
+    limit: Exhausted
+
+class Lock(Effect[None]):
+    pass
+
+class Unlock(Effect[None]):
+    pass
+
+OPTIONS = {}
+
+def say(text):
+    return CallModel(ChatRequest((UserMessage(text),)))
+
+def replying(*texts, locks=False):
+    return {"replies": {CallModel: list(map(ModelReply, texts)), **({Lock: [None], Unlock: [None]} if locks else {})}}
+
+def looped(first, *others, **options):
+    return started(first, Draft("so"), *others, **options)
+
+def started(first, value, *others, **options):
+    OPTIONS.update(options, start=value)
+    rows, nodes = [], {kind: one for one in (first, *others) for kind in one.takes}
+    for one in (first, *others):
+        kinds = dict.fromkeys((*one.outcomes, Printed, Abandoned))
+        routes = [on(kind, nodes.get(kind, END)) for kind in kinds if kind in one.outcomes]
+        rows.append(edges(one, functools.reduce(operator.or_, routes)))
+    return graph(functools.reduce(operator.or_, rows), start=first)
 """
 
 # The bugs: the name of each with its machine, what the report says, and the code.
@@ -270,10 +322,183 @@ def stray(acted: Acted) -> Asks[AskHuman, Acted]:
     yield from ask(CallTool("echo", {"text": "x"}))
     return acted
 """
-BUGS: dict[str, tuple[str, str, str]] = {
-    name: (code, machine, report)
-    for name, machine, report, code in re.findall(r"### (.+?): (.+)\n#> (.+)\n((?:(?!#).*\n)+)", PROGRAMS)
-}
+# Sixteen bugs more, most of them in machines without an agent; `options` are those of the marker.
+PLANTED = """
+# ---- A node that reads what a model or a person says
+
+### a text that is no number: looped(rate, limits=Limits(iterations=3), **replying("0.5", "0.9"))
+#> rate raises ValueError("could not convert string to float: *test_mine.py:*
+@metered(when_spent=Abandoned, asks=1)
+@node
+def rate(draft: Draft) -> Asks[CallModel, Draft | Printed]:
+    reply = yield from ask(say(draft.text))
+    return Printed(draft.text) if float(reply.content) > 0.8 else draft
+
+### a number beyond the list: looped(choose, **replying("0", "1"))
+#> choose raises IndexError*test_mine.py:*
+@metered(when_spent=Abandoned, asks=1)
+@node
+def choose(draft: Draft) -> Asks[CallModel, Draft | Printed]:
+    reply = yield from ask(say("0 or 1?"))
+    return Printed(("left", "right")[int(reply.content)]) if reply.content.isdigit() else draft
+
+### JSON of another kind: looped(judge, **replying('{"verdict": "good"}', "so"))
+#> judge raises TypeError*test_mine.py:*
+@metered(when_spent=Abandoned, asks=1)
+@node
+def judge(draft: Draft) -> Asks[CallModel, Draft | Printed]:
+    reply = yield from ask(say(draft.text))
+    try:
+        read = json.loads(reply.content)
+    except ValueError:
+        return draft
+    return Printed(read["verdict"])
+
+### no return for some replies: looped(approve)
+#> approve raises UndeclaredOutcomeError*
+@metered(when_spent=Abandoned, asks=1)
+@node
+def approve(draft: Draft) -> Asks[AskHuman, Draft | Printed]:
+    reply = yield from ask(AskHuman("ok?"))
+    if reply == "yes":
+        return Printed(draft.text)
+    if reply == "no":
+        return draft
+
+### ask until it is a number: looped(count, **replying("3"))
+#> count asks for CallModel 100 times in one visit*
+@metered(when_spent=Abandoned)
+@node
+def count(draft: Draft) -> Asks[CallModel, Draft | Printed]:
+    while not (reply := (yield from ask(say("How many?")))).content.isdigit():
+        pass
+    return Printed(reply.content)
+
+# ---- What a limit drops
+
+### an ask in finally: looped(work, **replying("so", locks=True))
+#> work asks for Unlock in a finally or an except after a limit has stopped it*node that takes Abandoned*
+@metered(when_spent=Abandoned, asks=(2, 3))
+@node
+def work(draft: Draft) -> Asks[CallModel | Lock | Unlock, Draft | Printed]:
+    yield from ask(Lock())
+    try:
+        reply = yield from ask(say(draft.text))
+        return Printed(reply.content)
+    finally:
+        yield from ask(Unlock())
+
+### a stop before the first step: executor().replace(stopped_response)
+#> the run ended at stopped_response with IndexError*test_mine.py:*
+@node
+def stopped_response(reached: LimitReached) -> StoppedResponse:
+    return StoppedResponse(f"stopped after {reached.run.steps[-1].observation}", reached.limit)
+
+# ---- State that leaks from one run to the next
+
+### a conversation of all runs: looped(chat, **replying("so"))
+#> chat differs between runs: *asks for CallModel*
+history = []
+
+@metered(when_spent=Abandoned, asks=1)
+@node
+def chat(draft: Draft) -> Asks[CallModel, Draft | Printed]:
+    history.append(draft.text)
+    reply = yield from ask(say(" ".join(history)))
+    return Printed(reply.content)
+
+### a cache of the first answer: looped(confirm)
+#> confirm differs between runs: *asks for AskHuman in the first run, but returns Printed in the second*
+answers = {}
+
+@metered(when_spent=Abandoned, asks=(0, 1))
+@node
+def confirm(draft: Draft) -> Asks[AskHuman, Draft | Printed]:
+    if draft.text not in answers:
+        answers[draft.text] = yield from ask(AskHuman("ok?"))
+    return Printed(answers[draft.text])
+
+### a number in an answer: executor(agent=None).plug(number)
+#> number differs between runs: *returns AgentFinish*
+numbers = itertools.count(1)
+
+@node
+def number(finish: AgentFinish) -> AgentFinish:
+    return AgentFinish({"output": f"{next(numbers)}. {finish.output}"}, run=finish.run)
+
+### a list within a frozen value: started(collect, Items([]))
+#> collect differs between runs: *returns Printed*
+@final
+@dataclass(frozen=True)
+class Items:
+    texts: list[str]
+
+@metered(when_spent=Abandoned, asks=1)
+@node
+def collect(items: Items) -> Asks[AskHuman, Printed]:
+    items.texts.append((yield from ask(AskHuman("more?"))))
+    return Printed(", ".join(items.texts))
+
+### a value that JSON changes: looped(sort, collect)
+#> collect differs when it is resumed*KeyError(1)*
+@final
+@dataclass(frozen=True)
+class Places:
+    names: object
+
+@node
+def sort(draft: Draft) -> Places:
+    return Places({1: draft.text})
+
+@charged(when_spent=Abandoned, asks=1)
+@node
+def collect(places: Places) -> Asks[AskHuman, Printed]:
+    yield from ask(AskHuman("ok?"))
+    return Printed(places.names[1])
+
+# ---- A guard, a tool and a policy
+
+### a guard that misses an exit: executor(page).splice(edges(redact, on(AgentFinish, END)), after=parse, on=AgentFinish)
+#> GX027 at redact: *check_return_direct --AgentFinish--> END bypasses it*
+@tool(return_direct=True)
+def page(text: str) -> str:
+    "Read a page."
+    return text
+
+@node
+def redact(finish: AgentFinish) -> AgentFinish:
+    return AgentFinish({"output": finish.output.replace("secret", "***")}, run=finish.run)
+
+### a tool that raises for an empty text: executor(first_word)
+#> dispatch_tools: the tool first_word raises IndexError*calls first_word with {'text': ''}*
+@tool(on_error="raise")
+def first_word(text: str) -> str:
+    "The first word."
+    return text.split()[0]
+
+### a tool that raises for a zero: executor(share, handle_tool_errors="raise")
+#> dispatch_tools: the tool share raises ZeroDivisionError*calls share with {'whole': 0, 'parts': 0}*
+@tool
+def share(whole: int, parts: int) -> float:
+    "A share."
+    return whole / parts
+
+### a policy that expects a form: executor(agent=reacting, handle_parsing_errors=feedback)
+#> parse raises IndexError*test_mine.py:*
+reacting = create_react_agent(ScriptedModel([]), [echo])
+
+def feedback(error):
+    return error.llm_output.split("Action:")[1]
+"""
+
+
+def read_bugs(programs: str) -> dict[str, tuple[str, str, str]]:
+    """Return the code, the machine and the report of each bug, by its name."""
+    found = re.findall(r"### (.+?): (.+)\n#> (.+)\n((?:(?!#).*\n)+)", programs)
+    return {name: (code, machine, report) for name, machine, report, code in found}
+
+
+BUGS, SIXTEEN = read_bugs(PROGRAMS), read_bugs(PLANTED)
 
 
 @pytest.fixture(autouse=True)
@@ -337,3 +562,25 @@ def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) ->
     result.stdout.fnmatch_lines([report])
     assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
     assert not busy_threads()
+
+
+# One of each section, and an ask that a limit drops.
+QUICK_PLANTED = {
+    *("a text that is no number", "an ask in finally", "a cache of the first answer"),
+    *("a guard that misses an exit", "a tool that raises for an empty text"),
+}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("bug", mark_except(SIXTEEN, *QUICK_PLANTED, mark=pytest.mark.slow))
+def test_planted_bug_is_reported_within_ten_seconds(pytester: pytest.Pytester, bug: str) -> None:
+    assert len(SIXTEEN) == 16
+    code, machine, report = SIXTEEN[bug]
+    # The options are known once the machine has been made.
+    marked = f"MACHINE = {machine}\n\n@pytest.mark.graphexec(**OPTIONS)\ndef machine():\n    return MACHINE\n"
+    imports = "import functools, operator\nfrom graphexec.effects import CallModel, CallTool\n"
+    pytester.makepyfile(test_mine=f"{imports}{PROGRAM}\n{BARE}\n{code}\n{marked}")
+    with Stopwatch() as watch:
+        result = result_of(pytester, "-r", "N")
+    result.stdout.fnmatch_lines([report])
+    assert watch.elapsed < watch.extend(10)

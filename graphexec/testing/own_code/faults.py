@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
@@ -20,7 +21,7 @@ from graphexec.runtime.observers import ObserverFailed
 from graphexec.testing.adversary import Adversary
 from graphexec.testing.failures import place_of
 from graphexec.testing.own_code.watchdog import Watchdog
-from graphexec.testing.runs import comparable, measured_by
+from graphexec.testing.runs import measured_by
 from graphexec.verify import Bounds
 from graphexec.verify.explorer.failure import remedy
 
@@ -41,13 +42,14 @@ class OwnRun:
     """One run of the user's code: its events, and the exception that ended it, if any."""
 
     events: Events
-    error: Exception | None
+    error: BaseException | None
     adversary: Adversary
     watchdog: Watchdog
-    # Virtual seconds.
+    # Virtual seconds, or `real` ones.
     seconds: float
     # Calls that started runs which are not charged to them.
     uncharged: tuple[str, ...] = ()
+    real: bool = False
 
 
 def find_faults(
@@ -194,31 +196,44 @@ def _calls(events: Events) -> list[CallContext[Any]]:
 
 
 def find_difference(
-    first: OwnRun, second: OwnRun, *, stateful: frozenset[str], remembers: bool
+    first: OwnRun, second: OwnRun, *, stateful: frozenset[str], remembers: bool = False
 ) -> Iterator[BrokenPromise]:
     """Yield the code that makes two runs under one script differ.
 
     `stateful` tools and nodes may differ. If the executor `remembers`, the inputs from its memory may differ, too.
     """
-    own, other = (_story(one, stateful, remembers=remembers) for one in (first, second))
-    place = next((at for at, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), min(len(own), len(other)))
-    if place == max(len(own), len(other)):
+    # What comes after a value that may differ may have other values, too.
+    values_count = not remembers
+    for own, other in zip_longest(_story(first, remembers=remembers), _story(second, remembers=remembers)):
+        (who, before, value), (_, after, other_value) = own or ("", "ends", None), other or ("", "ends", None)
+        who = who or (other or own)[0]
+        node, _, code = who.partition(": ")
+        name = code.removeprefix("the tool ") if code.startswith("the tool ") else node
+        same = before == after
+        if same and (not values_count or _is_same(value, other_value)):
+            continue
+        if node in stateful or name in stateful:
+            if not same:
+                return
+            values_count = False
+            continue
+        if same:
+            before, after = (f"{before}: {text}" for text in _distinct(_text(value), _text(other_value)))
+        yield BrokenPromise(
+            who,
+            f"differs between runs: under one script it {before} in the first run, but {after} in the second",
+            f"keep its state in the run (its context, its steps), or pass stateful=({name!r},) if this is intended",
+        )
         return
-    (who, before), (_, after) = (story[place] if place < len(story) else ("", "it ends") for story in (own, other))
-    who = who or other[place][0]
-    name = who.rpartition(" ")[2]
-    if who in stateful or name in stateful:
-        return
-    yield BrokenPromise(
-        who,
-        f"differs between runs: under one script it {before} in the first run, but {after} in the second",
-        f"keep its state in the run (its context, its steps), or pass stateful=({name!r},) if this is intended",
-    )
 
 
-def _story(run: OwnRun, stateful: frozenset[str], *, remembers: bool) -> list[tuple[str, str]]:
-    """Return pairs of code and its action, in an order that does not depend on threads."""
-    found: list[tuple[str, str]] = []
+# The code, its action, and the value that it asks for, answers or returns.
+_Line: TypeAlias = tuple[str, str, object]
+
+
+def _story(run: OwnRun, *, remembers: bool) -> list[_Line]:
+    """Return what the code of a run does, in an order that does not depend on threads."""
+    found: list[_Line] = []
     for event in sorted_members(run.events):
         match event:
             case Answered(_, ModelEffect() | LoadMemory()):
@@ -226,24 +241,51 @@ def _story(run: OwnRun, stateful: frozenset[str], *, remembers: bool) -> list[tu
             case Answered(_, CallAgent(), _) if remembers:
                 # The agent sees what the memory loaded.
                 return found
-            case Answered(_, effect, reply, call=call) if call is not None:
-                tool = effect.name if isinstance(effect, CallTool) else ""
-                if tool not in stateful:
-                    given = f" to {effect.tool_input!r}" if isinstance(effect, CallTool) else ""
-                    found.append((run.watchdog.describe_call(call), f"answers {_text(reply)}{given}"))
-            case Asked(node, effect):
+            case Answered(_, _, reply, call=call) if call is not None:
                 found.append(
-                    (node, f"asks for {effect.name if isinstance(effect, CallTool) else type(effect).__name__}")
+                    (run.watchdog.describe_call(call), "answers", getattr(reply, "observation", None) or reply)
                 )
+            case Asked(node, effect):
+                found.append((node, f"asks for {getattr(effect, 'name', type(effect).__name__)}", effect))
             case Entered(node):
-                found.append((node, "is entered"))
+                found.append((node, "is entered", None))
             case Moved(node, outcome):
-                found.append((node, f"returns {type(outcome).__name__}"))
+                found.append((node, f"returns {type(outcome).__name__}", outcome))
             case _:
                 pass
     if run.error is not None:
-        found.append((found[-1][0] if found else "the run", f"raises {run.error!r}"))
+        found.append((found[-1][0] if found else "the run", f"raises {run.error!r}", None))
     return found
+
+
+def _is_same(value: object, other: object) -> bool:
+    try:
+        if value == other:
+            return True
+    except Exception:  # noqa: BLE001, S110 - the values are the user's
+        pass
+    return _text(value) == _text(other)
+
+
+def _text(value: object) -> str:
+    # The addresses of objects differ between runs.
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+# The most characters of a value in a line of a report, and those of them before the first difference.
+_SHOWN, _BEFORE = 80, 20
+
+
+def _distinct(text: str, other: str) -> tuple[str, str]:
+    """Return the parts of two texts with the first difference."""
+    place = next((at for at, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), 0)
+    begin = max(0, place - _BEFORE) if max(len(text), len(other)) > _SHOWN else 0
+    left, right = ((f"...{one[begin:]}" if begin else one) for one in (text, other))
+    return _shorten(left), _shorten(right)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) < _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def sorted_members(events: Events) -> list[Any]:
@@ -261,9 +303,3 @@ def sorted_members(events: Events) -> list[Any]:
         if isinstance(event, Asked) and event.call is not None:
             first.setdefault((event.call.sequence, event.node), number)
     return [event for _, event in sorted(enumerate(kept), key=order)]
-
-
-def _text(reply: object) -> str:
-    # The addresses of objects differ between runs.
-    text = re.sub(r" at 0x[0-9a-f]+", "", repr(getattr(reply, "observation", None) or comparable(reply)))
-    return text if len(text) < 80 else f"{text[:77]}..."  # noqa: PLR2004 - a line of a report

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ from contextlib import aclosing
 from typing import Any, Final, final
 
 from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, RunGraph, SaveMemory
-from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.events import Event
@@ -44,14 +44,11 @@ class Rehearsal:
     """Runs of one machine that call the user's code.
 
     Models and people are scripted, and so are the effects in `scripted`: those with `replies`, or without a handler.
-    The tools and nodes in `stateful` may behave differently in each run. `context` is the context of the runs.
     """
 
     machine: Verifiable
     trial: Trial
     scripted: frozenset[type[Effect[Any]]]
-    stateful: frozenset[str] = frozenset()
-    context: object = None
 
     @classmethod
     def of(
@@ -60,8 +57,6 @@ class Rehearsal:
         trial: Trial,
         *,
         replies: Mapping[type[Effect[Any]], Sequence[object]] | None = None,
-        stateful: Sequence[str] = (),
-        context: object = None,
     ) -> Rehearsal:
         """Return the rehearsal of an executor, or of a graph; all effects of a graph are scripted."""
         asked = {kind for node in trial.graph for kind in node.effects}
@@ -73,16 +68,14 @@ class Rehearsal:
             models = {kind for kind in asked if issubclass(kind, (ModelEffect, RunGraph))}
             asked &= {*models, AskHuman, *(replies or {}), *unanswered}
         trial.watchdog.names = _names(machine)
-        tools = [*machine.tools] if isinstance(machine, AgentExecutor) else []
-        _check_names("stateful", stateful, [*trial.graph.nodes, *tools])
-        return cls(machine, trial, frozenset(asked), frozenset(stateful), context)
+        return cls(machine, trial, frozenset(asked))
 
     def run_scripts(self, examples: int) -> None:
         """Run `examples` scripts three times each. Raises `AssertionError` for the first fault, with its script."""
         __tracebackhide__ = True
         certificate = verify(self.trial.graph, self.trial.limits).certificate
         assert certificate is not None, "a proved machine has a certificate"
-        for attack in scripts(self.trial.parts, examples):
+        for attack in scripts(self.trial.parts, self.trial.unusual, examples):
             found = self._fault(attack, certificate.bounds)
             if found is not None:
                 shortest, found = self._shrunk(attack, found, certificate.bounds)
@@ -102,8 +95,11 @@ class Rehearsal:
             runs.append(run)
             for fault in find_faults(run, self.trial.graph, bounds, self.trial.limits, self.trial.raises):
                 return fault
+            if run.real and (self.trial.limits.seconds or math.inf) <= run.seconds:
+                # The deadline has cut calls that take no virtual time.
+                return None
             remembers = isinstance(self.machine, AgentExecutor) and self.machine.memory is not None
-            for fault in find_difference(runs[0], run, stateful=self.stateful, remembers=remembers):
+            for fault in find_difference(runs[0], run, stateful=self.trial.stateful, remembers=remembers):
                 return fault
         return None
 
@@ -143,7 +139,9 @@ class Rehearsal:
                 for event in running:
                     see(event)
 
-        return self._played(attack, time.monotonic, drive, lambda: 0.0)
+        begun = time.monotonic()
+        run = self._played(attack, time.monotonic, drive, lambda: time.monotonic() - begun)
+        return dataclasses.replace(run, real=True)
 
     def _played(
         self,
@@ -164,6 +162,8 @@ class Rehearsal:
 
         error = None
         self.trial.watchdog.uncharged.clear()
+        # Abandoned calls of an earlier run may still be open.
+        self.trial.watchdog.open.clear()
         try:
             drive(self._player(adversary, clock), see)
         except AskedTooOftenError:
@@ -180,7 +180,7 @@ class Rehearsal:
         scripted = adversary.run_context(self.trial.graph, self.trial.limits, clock)
         start = begin(self.trial.graph, self.trial.start)
         if not isinstance(self.machine, AgentExecutor):
-            return Player(self.trial.graph, start, scripted, None, self.context)
+            return Player(self.trial.graph, start, scripted, None, self.trial.context)
         own = self.machine.run_context
         overrides = {kind: scripted.handlers[kind] for kind in self.scripted}
         handlers = {**own.handlers, **overrides}
@@ -197,7 +197,7 @@ class Rehearsal:
             changed.run_context, handlers=handlers, clock=clock, around_call=around_call, overrides=overrides
         )
         changed = changed.with_context(context)
-        return Player(self.trial.graph, start, scripted, changed, self.context)
+        return Player(self.trial.graph, start, scripted, changed, self.trial.context)
 
     def _stand_ins(self, own: Handlers, scripted: Handlers) -> dict[type[Effect[Any]], Handler]:
         """Return the handler of tools in which scripted tools (`scripted_tool`) are answered by the script."""
@@ -243,14 +243,30 @@ def repetitions(parts: Mapping[Part, Sequence[str]]) -> list[Attack]:
     return [_script(parts, [number]) for number in range(_most(parts))]
 
 
-def scripts(parts: Mapping[Part, Sequence[str]], count: int) -> Iterator[Attack]:
-    """Yield `count` scripts: each reply alone, some pairs in turn, then random ones."""
+def scripts(parts: Mapping[Part, Sequence[str]], unusual: Mapping[Part, Sequence[str]], count: int) -> Iterator[Attack]:
+    """Yield `count` scripts: each reply alone, unusual ones in turn, some pairs in turn, then random ones."""
     most = _most(parts)
     pairs = [[one, other] * (_LENGTH // 2) for one in range(most) for other in range(most) if one != other]
+    # Each script begins with other unusual replies, because a run may end with one.
+    begun = [
+        _with_part(_script(parts, [number]), part, tuple(map(Move, [*unusual[part][number:], *unusual[part][:number]])))
+        for part in PARTS
+        for number in range(len(unusual[part]))
+    ]
+    begun = begun[:: math.ceil(2 * len(begun) / count) or 1]
     # Seeded, so that the scripts are reproducible.
     chance = random.Random(0)  # noqa: S311 - not used for security
-    usual = [*repetitions(parts), *(_script(parts, pair) for pair in pairs)][: max(most, count // 2)]
-    drawn = (_script(parts, [chance.randrange(most) for _ in range(_LENGTH)]) for _ in itertools.count())
+    usual = [*repetitions(parts), *begun, *(_script(parts, pair) for pair in pairs)][
+        : max(most + len(begun), count // 2)
+    ]
+
+    def draw(part: Part) -> Move:
+        return Move(chance.choice(unusual[part] if unusual[part] and not chance.randrange(4) else parts[part]))
+
+    drawn = (
+        Attack(*(tuple(draw(part) for _ in range(_LENGTH)) if parts[part] else () for part in PARTS))
+        for _ in itertools.count()
+    )
     yield from itertools.islice(itertools.chain(usual, drawn), count)
 
 
@@ -280,17 +296,6 @@ def _shorter(attack: Attack) -> Iterator[Attack]:
 
 def _with_part(attack: Attack, part: Part, moves: tuple[Move, ...]) -> Attack:
     return Attack(*(moves if one == part else attack.part(one) for one in PARTS))
-
-
-def _check_names(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """Raise `InputError` for a single string, and for an unknown name."""
-    # A string is also a sequence of strings.
-    if isinstance(given, str):
-        raise InputError(f"{option} is {given!r}; give a list of names: [{given!r}]")
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(str(name), known, f"there are {', '.join(known)}")
-            raise InputError(f"{option} has {name!r}, which is neither a tool nor a node; {hint}")
 
 
 def _names(machine: Verifiable) -> dict[type, str]:

@@ -10,16 +10,19 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, wait
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import FrameType, GeneratorType
 from typing import Any, Final, TypeVar, final
 
 from graphexec.effects import CallTool
+from graphexec.kernel import execution
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.execution import Execution
+from graphexec.kernel.node import close_asking
+from graphexec.kernel.program import Step
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.threads import last_call, threads_since
@@ -51,6 +54,10 @@ class _GivenUpError(BaseException):
     """Raised in a thread that hangs, to end its loop after the check has failed."""
 
 
+# The watchdog whose check runs here; an abandoned check may go on.
+_watching: ContextVar[Watchdog | None] = ContextVar("watching", default=None)
+
+
 @final
 @dataclass(eq=False)
 class Watchdog:
@@ -68,6 +75,12 @@ class Watchdog:
 
     # The calls that started a run which is not charged to theirs.
     uncharged: list[str] = field(default_factory=list[str])
+
+    # True once the check has been abandoned.
+    ended: bool = False
+
+    # The nodes that ask for an effect after a limit has stopped them, each with an error message.
+    dropped: dict[str, str] = field(default_factory=dict[str, str])
 
     @contextlib.contextmanager
     def around_call(self, call: CallContext[Any]) -> Generator[None]:
@@ -91,6 +104,7 @@ class Watchdog:
         context, result = copy_context(), Future[T]()
 
         def work() -> None:
+            context.run(_watching.set, self)
             try:
                 result.set_result(context.run(check))
             except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
@@ -104,11 +118,14 @@ class Watchdog:
                 self._watch(result, begun)
         finally:
             if not result.done():
+                self.ended = True
                 begun.interrupt()
         error = result.exception()
         if error is not None:
             # Without the frames of the thread, which do not concern the check.
             raise error.with_traceback(None)
+        if self.dropped:
+            raise AssertionError("\n".join(self.dropped.values()))
         return result.result()
 
     def _watch(self, result: Future[Any], begun: _Begun) -> None:
@@ -127,22 +144,44 @@ class Watchdog:
 
     @contextlib.contextmanager
     def _recorded(self) -> Generator[None]:
-        """Record the calls in which a run begins that is not nested in them."""
-        # Any: type checkers do not allow a method to be replaced.
+        """Record the calls in which a run begins that is not nested in them, and the effects that a limit drops."""
+        # Any: type checkers do not allow a method or a module's function to be replaced.
         kind: Any = Execution
-        original = Execution.run
+        module: Any = execution
+        original, close = Execution.run, close_asking
 
-        def run(execution: Execution, **options: Any) -> Any:
-            scope = execution.scope
-            if isinstance(scope, Scope) and scope.host is None:
+        def run(begun: Execution, **options: Any) -> Any:
+            watching, scope = _watching.get(), begun.scope
+            if watching is not None and watching.ended:
+                raise _GivenUpError
+            # A thread that the user starts has no context.
+            if watching in (None, self) and isinstance(scope, Scope) and scope.host is None:
                 self.uncharged += [self.describe_call(call) for call in list(self.open)[:1]]
-            return original(execution, **options)
+            return original(begun, **options)
 
-        kind.run = run
+        def close_and_record(node: GeneratorType[Any, Any, Any]) -> None:
+            # A run that an exception ends can be resumed, and then asks again.
+            if sys.exc_info()[0] is None:
+                with contextlib.suppress(StopIteration, GeneratorExit):
+                    request = node.throw(GeneratorExit)
+                    self._record_dropped(sys._getframe(1).f_locals["step"], request)  # pyright: ignore[reportPrivateUsage]
+            close(node)
+
+        kind.run, module.close_asking = run, close_and_record
         try:
             yield
         finally:
-            kind.run = original
+            kind.run, module.close_asking = original, close
+
+    def _record_dropped(self, step: Step, request: object) -> None:
+        names = " and ".join(dict.fromkeys(type(one).__name__ for one in getattr(request, "effects", (request,))))
+        script = f"; {self.script}" if self.script else ""
+        spent = " | ".join(kind.__name__ for kind in step.limit_outcomes)
+        self.dropped.setdefault(
+            step.name,
+            f"{step.name} asks for {names} in a finally or an except after a limit has stopped it, so {names} is "
+            f"dropped{script}; ask for it in the node that takes {spent}, or let the handler of the first effect do it",
+        )
 
     def _describe_hang(self, stack: list[FrameType], begun: _Begun) -> str:
         # The user's own line rather than one in a library that it calls, or in a tracer.

@@ -127,13 +127,16 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     prune: bool = True,
     crashes: int = 0,
     most_states: int = MOST_STATES,
+    context: object = None,
 ) -> Exploration:
     """Explore every run of `graph` from `start` within `limits`, with every reply that `oracle` lists.
 
+    At each request, an unusual reply is tried, too, up to the next request: a node must not fail.
+
     If the limits have `seconds`, replies also come late, and effects are cut off. A run may crash whenever it waits; it
-    is resumed from its JSON as often as the limits allow `restarts`, or else `crashes` times. Each of the `properties`
-    that fails becomes a `Failure` with its shortest run; an exception of a node that is not in `raises` becomes a
-    `Raised`.
+    is resumed from its JSON as often as the limits allow `restarts`, or else `crashes` times. `context` is the context
+    of the runs. Each of the `properties` that fails becomes a `Failure` with its shortest run; an exception of a node
+    that is not in `raises` becomes a `Raised`.
 
     Takes one expansion per state: about nodes times replies times the amounts left of each limit. Without `prune`,
     every run is followed to its end, and their number is exponential.
@@ -145,11 +148,20 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     validate("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
     if unknown := [text for one in properties for text in unknown_names(one, graph.nodes, oracle.tools)]:
         raise InputError("\n".join(unknown))
-    stepping = Stepping(graph, limits, crashes)
+    stepping, allowed = Stepping(graph, limits, crashes, context=context), {kind.__name__ for kind in raises}
 
     def expand(waiting: Waiting) -> Iterator[tuple[Choice, Events, Waiting | Over]]:
+        failed = set(allowed)
         for choice in stepping.choices(waiting, oracle):
-            yield choice, *stepping.advance(waiting, choice)
+            events, then = stepping.advance(waiting, choice)
+            failed |= {then.name} if isinstance(then, Over) else set()
+            yield choice, events, then
+        # Only to see whether a node fails in a further way: if such runs were followed, the states would be too many.
+        for choice in stepping.unusual_choices(waiting, oracle):
+            events, then = stepping.advance(waiting, choice)
+            if isinstance(then, Over) and then.how in ("raised", "endless") and then.name not in failed:
+                failed.add(then.name)
+                yield choice, events, then
 
     numbers, looking = count(), settings_that_look_back(graph)
     spent_amounts = make_counters(limits, graph.budgets, grace=grace_of(graph))
@@ -170,7 +182,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     ]
     raised: list[Raised] = []
     for (node, name), found in space.thrown.items():
-        error = raised_by(graph, limits, start, found.choices)
+        error = raised_by(graph, limits, start, found.choices, context=context)
         if error is None:
             error = InputError(f"{name}, but not when it is run again: {node} keeps state between runs")
         if not isinstance(error, raises):

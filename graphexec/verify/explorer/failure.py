@@ -110,7 +110,9 @@ def breaks(
     return state == BROKEN
 
 
-def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]) -> Exception | None:
+def raised_by(
+    graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice], *, context: object = None
+) -> Exception | None:
     """Return the exception that a node raises in the run from `start` with these `choices`, or `None`.
 
     Raises `InputError` for a choice that ends the run: an exception of a handler, or a cancellation.
@@ -118,7 +120,7 @@ def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Se
     if ending := [choice for choice in choices if choice.kind in ("raises", "cancels")]:
         raise InputError(f"one of the choices {ending[0]}, which ends the run; leave it out")
     try:
-        list(_replay(Stepping(graph, limits, raising=True), start, choices))
+        list(_replay(Stepping(graph, limits, raising=True, context=context), start, choices))
     except Exception as error:  # noqa: BLE001 - a user's node may raise anything
         return error
     return None

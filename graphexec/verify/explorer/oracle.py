@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -50,12 +51,14 @@ class Reply:
 class Oracle:
     """Every class of replies to an effect, and the `words` by which values are distinguished (`None`: all strings).
 
-    `tools` are the names of an executor's tools.
+    `tools` are the names of an executor's tools. `unusual` are further replies that a model, a tool or a person may
+    give, such as an empty text: a run tries one of them at each request, and is not followed further.
     """
 
     replies: Callable[[Effect[Any]], Sequence[Reply]]
     words: frozenset[str] | None = None
     tools: Collection[str] | None = None
+    unusual: Callable[[Effect[Any]], Sequence[Reply]] = lambda _: ()
 
     def __call__(self, effect: Effect[Any]) -> Sequence[Reply]:
         """Return the classes of replies to this effect."""
@@ -116,7 +119,15 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     values += [reply.value for many, _ in performed.values() for reply in many]
     values += [reply.value for tool in tools for reply in tool_results(CallTool(tool, {}), tools)]
     words = texts(values) | frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
-    return Oracle(replies_to, words, None if agent is None else tuple(tools))
+    called = [] if agent is None or agent.model is None else _unusual_calls(agent, tools)
+
+    def unusual_replies_to(effect: Effect[Any]) -> Sequence[Reply]:
+        if isinstance(effect, ModelEffect):
+            # A user cannot know all replies of a model.
+            return _UNUSUAL_REPLIES if type(effect) in given else [*_UNUSUAL_REPLIES, *called]
+        return () if type(effect) in given else _UNUSUAL.get(type(effect), ())
+
+    return Oracle(replies_to, words, None if agent is None else tuple(tools), unusual_replies_to)
 
 
 # The results of runs of other executors.
@@ -125,6 +136,26 @@ _RESULTS = (
     Reply("a stopped run", GraphResult("Agent stopped due to model call limit.", "model_calls")),
     Reply("a failed run", GraphResult("overloaded", "failed", "graphexec.errors.ServerError")),
 )
+
+# Texts that a model or a person may write, and that code which reads numbers, lists or JSON often forgets.
+_TEXTS: Mapping[str, str] = {
+    "an empty text": "",
+    "a blank text": " \n",
+    "a sentence": "I cannot say.",
+    "no number": "nan",
+    "a large number": "1000000",
+    "an empty list": "[]",
+}
+_UNUSUAL_REPLIES = (
+    *(Reply(name, ModelReply(text)) for name, text in _TEXTS.items()),
+    Reply("a text cut off", ModelReply('{"text": "', finish_reason="length")),
+    Reply("an unknown call", ModelReply("", (ToolCall("call0", UNKNOWN, "{}"),))),
+)
+# Any: mypy does not take a class for hashable.
+_UNUSUAL: Mapping[Any, Sequence[Reply]] = {
+    AskHuman: [Reply(name, text) for name, text in _TEXTS.items()],
+    CallTool: [Reply("ok, an empty text", ToolResult(""))],
+}
 
 # The replies of models whose replies no agent reads.
 _PLAIN = (Reply("a reply", ModelReply("done")), Reply("an empty reply", ModelReply("")))
@@ -196,24 +227,81 @@ def _pool(tools: Mapping[str, Any]) -> Iterator[ModelReply]:
     yield ModelReply(json.dumps({"action": "final_answer", "answer": "done"}))
     yield ModelReply("done")
     for several in names:
-        arguments = [tools.get(name, {}) for name in several]
-        written = [json.dumps(given) for given in arguments]
-        yield ModelReply(
-            "\n".join(f"Action: {name}\nAction Input: {given}" for name, given in zip(several, written, strict=True))
-        )
-        calls = [{"action": name, "action_input": given} for name, given in zip(several, arguments, strict=True)]
-        yield ModelReply(json.dumps(calls[0] if len(calls) == 1 else calls))
-        yield ModelReply(
-            "",
-            tuple(
-                ToolCall(f"call{n}", name, given) for n, (name, given) in enumerate(zip(several, written, strict=True))
-            ),
-        )
+        yield from _calls(several, [tools.get(name, {}) for name in several])
     yield ModelReply("")
     yield ModelReply("[]")
     yield ModelReply('{"action": ')
     yield ModelReply("Action: and no more")
     yield ModelReply("", (ToolCall("call0", (*known, UNKNOWN)[0], '{"text": "cut'),), finish_reason="length")
+
+
+def _calls(names: Sequence[str], arguments: Sequence[Any]) -> Iterator[ModelReply]:
+    """Yield replies that call these tools, in each form that an agent may read."""
+    written = [json.dumps(given) for given in arguments]
+    yield ModelReply(
+        "\n".join(f"Action: {name}\nAction Input: {given}" for name, given in zip(names, written, strict=True))
+    )
+    calls = [{"action": name, "action_input": given} for name, given in zip(names, arguments, strict=True)]
+    yield ModelReply(json.dumps(calls[0] if len(calls) == 1 else calls))
+    yield ModelReply(
+        "",
+        tuple(ToolCall(f"call{n}", name, given) for n, (name, given) in enumerate(zip(names, written, strict=True))),
+    )
+
+
+def _unusual_calls(agent: Agent, tools: Mapping[str, AnyTool]) -> list[Reply]:
+    """Return replies that call each tool with arguments that fit its schema and are often forgotten."""
+    return [
+        Reply(f"calls {name} with {given}", reply)
+        for name, tool in tools.items()
+        for given in unusual_arguments(tool.parameters)
+        for reply in _calls([name], [given])
+        if _classify_reply(agent, reply, list(tools)) == f"calls {name}"
+    ]
+
+
+def unusual_arguments(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return arguments that fit a JSON schema with an empty text, 0, -1, 100, `None`, other constants."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    definitions = schema.get("$defs", {})
+    values = {name: _unusual_values(one, definitions) for name, one in properties.items()}
+    usual = {name: example_of(one, definitions) for name, one in properties.items()}
+    return [
+        {name: one[number] if number < len(one) else usual[name] for name, one in values.items()}
+        for number in range(max(map(len, values.values()), default=0))
+    ]
+
+
+def _unusual_values(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Any]:
+    match schema:
+        case {"const": _} | {"pattern": _} | {"format": _} | {"multipleOf": _}:
+            return []
+        case {"enum": [_, *others]}:
+            return others
+        case {"$ref": str(name)} if (kind := definitions.get(name.rpartition("/")[2])) is not None:
+            # A recursive schema has objects, which stay as they are.
+            return _unusual_values(kind, definitions)
+        case {"anyOf": [*kinds]} | {"oneOf": [*kinds]}:
+            return [value for kind in kinds for value in _unusual_values(kind, definitions)]
+        case {"type": "array"}:
+            one = example_of(schema.get("items", {}), definitions)
+            return [
+                [one] * count for count in (0, 1) if schema.get("minItems", 0) <= count <= schema.get("maxItems", 1)
+            ]
+        case {"type": "integer" | "number" as kind}:
+            least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+            above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
+            # A large integer may be an index, and a large number a time to wait.
+            values = (0, -1, 100) if kind == "integer" else (0, -1)
+            return [value for value in values if least <= value <= most and above < value < below]
+        case {"type": "boolean"}:
+            return [False]
+        case {"type": "null"}:
+            return [None]
+        case {"type": "string"} if not schema.get("minLength"):
+            return [""]
+        case _:
+            return []
 
 
 def example_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> Any:

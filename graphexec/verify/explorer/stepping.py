@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, final
 
 from graphexec.effects import COST, MODEL_CALLS, TOKENS
 from graphexec.errors import ModelError, SnapshotError
-from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request, members_of
+from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, Request, members_of
 from graphexec.kernel.events import Answered, Asked, Cut, Done, Entered, Event, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
@@ -78,10 +78,16 @@ class Stepping:
     crashes: int = 0
     # True if exceptions of nodes propagate instead of ending the run.
     raising: bool = False
+    # The context of the run.
+    context: object = None
 
     def start_run(self, value: object) -> Stepped:
         """Run up to the first request."""
-        return self._on(Execution(self.graph, begin(self.graph, value), self.limits), [], ())
+        return self._on(self._execution(begin(self.graph, value)), [], ())
+
+    def _execution(self, snapshot: Snapshot) -> Execution:
+        scope = DetachedScope(snapshot.run_id, self.context)
+        return Execution(self.graph, snapshot, self.limits, scope=scope)
 
     def advance(self, waiting: Waiting, choice: Choice) -> Stepped:
         """Run from one request to the next. Takes the steps in between and a replay of the node."""
@@ -92,9 +98,9 @@ class Stepping:
             case "cancels":
                 return (), Over("cancelled", "")
             case "crashes":
-                return self._on(Execution(self.graph, _resume(snapshot, self.graph), self.limits), [], waiting.had)
+                return self._on(self._execution(_resume(snapshot, self.graph)), [], waiting.had)
             case "replies" | "replies late" | "cuts":
-                execution = Execution(self.graph, snapshot, self.limits)
+                execution = self._execution(snapshot)
                 at = snapshot.spent.seconds if choice.kind == "replies" else execution.deadline or 0.0
                 settled = execution.apply_answer(effect, choice.value, at)
                 # The engine emits an event for each reply, but not for one that it is resumed with.
@@ -107,7 +113,7 @@ class Stepping:
                     Answered(snapshot.node, one, each, took, settled.spent)
                     for one, each in zip(members_of(effect), replies, strict=True)
                 ]
-                return self._on(Execution(self.graph, settled, self.limits), answers, (*waiting.had, str(choice)))
+                return self._on(self._execution(settled), answers, (*waiting.had, str(choice)))
 
     def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Yield everything that can happen to the request."""
@@ -125,10 +131,24 @@ class Stepping:
         if self.limits.restarts is not None or waiting.snapshot.spent.restarts < self.crashes:
             yield Choice("crashes")
 
+    def unusual_choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
+        """Yield the unusual replies to the request; in a batch, one member has an unusual reply."""
+        if not isinstance(waiting.effect, All):
+            yield from (
+                Choice("replies", reply.name, reply.value)
+                for reply in priced(oracle, self.limits).unusual(waiting.effect)
+            )
+            return
+        members = waiting.effect.effects
+        usual = [replies[0].value for one in members if (replies := oracle(one))]
+        for place, member in enumerate(members if len(usual) == len(members) else ()):
+            for reply in oracle.unusual(member):
+                yield Choice("replies", reply.name, (*usual[:place], reply.value, *usual[place + 1 :]))
+
     def _candidate_replies(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
         """Return the replies and, if tokens or cost are limited, model replies that use up the limit."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
-        known = [_without_cost(reply) if money is not None else reply for reply in oracle(effect)]
+        known = [*priced(oracle, self.limits)(effect)]
         models = [(reply.name, reply.value) for reply in known if isinstance(reply.value, ModelReply)]
         if tokens is not None:
             usage = Usage(completion_tokens=int(tokens))
@@ -192,7 +212,18 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
         yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
 
 
-def _without_cost(reply: Reply) -> Reply:
+def priced(oracle: Oracle, limits: Limits) -> Oracle:
+    """Return the oracle whose model replies report a cost, at least 0, if a limit needs it."""
+    if limits[COST] is None:
+        return oracle
+
+    def with_costs(replies: Callable[[Effect[Any]], Sequence[Reply]]) -> Callable[[Effect[Any]], Sequence[Reply]]:
+        return lambda effect: [*map(_with_cost, replies(effect))]
+
+    return replace(oracle, replies=with_costs(oracle.replies), unusual=with_costs(oracle.unusual))
+
+
+def _with_cost(reply: Reply) -> Reply:
     value = reply.value
     if isinstance(value, ModelReply) and value.cost is None:
         return Reply(reply.name, replace(value, cost=0.0))

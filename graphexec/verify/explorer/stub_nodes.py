@@ -290,6 +290,7 @@ class StubMachine:
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
             when_spent=None if spent is None else partial(_leave, spent),
             settings={},
+            call_parameter=None,
             frame=None,
         )
 
