@@ -30,6 +30,7 @@ from graphexec.runtime.threads import (
     NotDone,
     ThreadGroup,
     check_cancelled,
+    current_cancel_scope,
     run_on_own_loop,
     sleep_unless_cancelled,
     wait_for,
@@ -46,6 +47,21 @@ T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 
 Call: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+
+
+def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
+    """Yield the items; raise `AbandonedError` once this thread's call is cancelled, and close a generator of them."""
+    scope = current_cancel_scope()
+    # A generator can be closed.
+    close: Callable[[], object] | None = getattr(items, "close", None)
+    try:
+        for item in items:
+            if scope is not None and scope.cancelled:
+                scope.check()
+            yield item
+    finally:
+        if close is not None:
+            close()
 
 
 class Items(Protocol[T_co]):

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -306,21 +306,6 @@ def check_before_awaiting(coroutine: object) -> None:
     """Raise `AbandonedError` as `check_cancelled` does, and close the coroutine, which nobody will await then."""
     close_if_cancelled(coroutine, _cancel_scope.get())
     check_cancelled()
-
-
-def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
-    """Yield the items; raise `AbandonedError` once this thread's call is cancelled, and close a generator of them."""
-    scope = _cancel_scope.get()
-    # A generator can be closed.
-    close: Callable[[], object] | None = getattr(items, "close", None)
-    try:
-        for item in items:
-            if scope is not None and scope.cancelled:
-                scope.check()
-            yield item
-    finally:
-        if close is not None:
-            close()
 
 
 def sleep_unless_cancelled(seconds: float) -> None:

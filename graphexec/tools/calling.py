@@ -16,10 +16,10 @@ from graphexec.errors import InputError, ToolDefinitionError, close_names, descr
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
+from graphexec.runtime.io import IO, iterate_unless_cancelled
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.threads import NotDone, check_before_awaiting, iterate_unless_cancelled, run_on_own_loop
+from graphexec.runtime.threads import NotDone, check_before_awaiting, run_on_own_loop
 from graphexec.tools.formatting import shorten_observation
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried

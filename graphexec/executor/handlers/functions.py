@@ -12,8 +12,8 @@ from graphexec.effects import CallAgent, Decided, Unreadable
 from graphexec.errors import AgentError, ParseError
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
-from graphexec.runtime.threads import check_before_awaiting, iterate_unless_cancelled
+from graphexec.runtime.io import IO, iterate_unless_cancelled
+from graphexec.runtime.threads import check_before_awaiting
 
 # The usual decisions of a callable agent: they are neither awaitables nor generators.
 _DECISIONS = frozenset[type]({AgentAction, AgentFinish, list, tuple})

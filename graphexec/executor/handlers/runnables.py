@@ -14,9 +14,8 @@ from graphexec.executor.handlers.functions import check_decision
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ReplyDelta
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
+from graphexec.runtime.io import IO, iterate_unless_cancelled
 from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
-from graphexec.runtime.threads import iterate_unless_cancelled
 
 
 def make_runnable_handler(function: RunnableFunction) -> Handler:
