@@ -208,7 +208,7 @@ INVALID = [
     *one("agent", "this certificate is broken", ("flow",), None, [], GONE),
     *one("agent", "this certificate is broken", ("limits",), None, [], GONE),
     *one("agent", "this certificate is broken", ("ranks",), [], GONE),
-    *one("agent", "it claims to hold within other runs, but has neither ranks", ("ranks",), None),
+    *one("strict", "it claims to hold within other runs, but has neither ranks", ("ranks",), None),
     *one("agent", "are not those of the certificate", ("nested",), NO_RUNS),
     *one("agent", "this certificate is broken", ("bounds",), None, [], GONE),
     *one("agent", "this certificate is broken", (*TRANSITIONS, "potential"), [], "none", 3),
