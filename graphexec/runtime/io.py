@@ -1,8 +1,7 @@
 """Blocking and async waiting behind one interface, so that each coroutine is written once.
 
 A sync run passes `BLOCKING`, whose methods never suspend, and steps the coroutine itself (`run_sync`, `iterate_sync`).
-An async run passes `ASYNC` and awaits the coroutine, or `ThreadIO` while it goes on in a thread. Only this module,
-`threads` and `tasks` differ between the two.
+An async run passes `ASYNC` and awaits the coroutine. Only this module, `threads` and `tasks` differ between the two.
 """
 
 from __future__ import annotations
@@ -20,25 +19,23 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.threads import (
     CallUpdate,
     NotDone,
     ThreadGroup,
     check_cancelled,
+    get_within,
     run_on_own_loop,
     sleep_unless_cancelled,
     wait_for,
     wait_for_all,
 )
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-    from concurrent.futures import Future
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,7 +85,7 @@ class IO(Protocol):
 
     @property
     def blocking(self) -> bool:
-        """True in a sync run, in which waiting blocks the caller's thread; false in an async one, in any thread."""
+        """True in a sync run, in which waiting blocks the caller's thread; false in an async one."""
         ...
 
     def now(self) -> float:
@@ -114,8 +111,8 @@ class IO(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Sleep. Raises `AbandonedError`, or is cancelled, when the caller is cancelled."""
 
-    async def wait(self, future: Future[T], seconds: float | None) -> T:
-        """Return the result of a future that another thread sets. Raises `TimeoutError` after `seconds`."""
+    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
+        """Call `begin` with a function, and wait until any thread calls that. Raises `TimeoutError` after `seconds`."""
         ...
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
@@ -207,6 +204,7 @@ class _BlockingCallGroup:
         return self._group.take(seconds)
 
 
+@final
 class _BlockingIO:
     """Waits in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
 
@@ -233,8 +231,13 @@ class _BlockingIO:
     async def sleep(self, seconds: float) -> None:
         sleep_unless_cancelled(seconds)
 
-    async def wait(self, future: Future[T], seconds: float | None) -> T:
-        return future.result(seconds)
+    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
+        rung = SimpleQueue[None]()
+        begin(partial(rung.put, None))
+        try:
+            get_within(rung, seconds)
+        except Empty:
+            raise TimeoutError from None
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         # Nothing interrupts a blocking call.
@@ -255,34 +258,6 @@ class _BlockingIO:
 
     async def checkpoint(self) -> None:
         check_cancelled()
-
-
-@final
-class ThreadIO(_BlockingIO):
-    """Waits in a thread that goes on with an async run; coroutines are awaited on the event loop of the run."""
-
-    __slots__ = ("_loop",)
-    # Handlers do what an async run needs: they copy the context variables for each call.
-    blocking = False
-
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = loop
-
-    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call it with its own copy of the context variables, as in a thread of its own."""
-        return copy_context().run(function, *args, **kwargs)
-
-    async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await it on the event loop, for which this thread waits."""
-        from graphexec.runtime.tasks import await_from_thread
-
-        return await_from_thread(self._loop, partial(function, *args, **kwargs))
-
-    async def checkpoint(self) -> None:
-        """Let the event loop run, which may wait for this thread. Raises `AbandonedError` if the call is cancelled."""
-        check_cancelled()
-        # Otherwise Python changes threads only after 5 ms.
-        time.sleep(0)  # noqa: ASYNC251 - no event loop runs in this thread
 
 
 @final
@@ -324,13 +299,22 @@ class _AsyncIO:
         require_event_loop()
         await asyncio.sleep(seconds)
 
-    async def wait(self, future: Future[T], seconds: float | None) -> T:
+    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
         import asyncio
 
         from graphexec.runtime.tasks import require_event_loop
 
         require_event_loop()
-        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+
+        def ring() -> None:
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(rung.set)
+
+        begin(ring)
+        async with asyncio.timeout(seconds):
+            await rung.wait()
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         import asyncio
@@ -345,7 +329,7 @@ class _AsyncIO:
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
         from graphexec.runtime.tasks import await_for
 
-        return await await_for(call(), seconds)
+        return await await_for(call, seconds)
 
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         from graphexec.runtime.tasks import await_all, require_event_loop

@@ -96,13 +96,8 @@ def make_tool_handler(
             # Since Python 3.13 the traceback of the error refers to this frame, too.
             del result
 
-    blocking = frozenset(name for name, one in known.items() if not one.is_async and one.async_function is None)
-
-    def may_block(effect: CallTool) -> bool:
-        return (effect.name if exact else effect.name.casefold()) in blocking
-
     context_types = {kind for one in with_defaults for kind in one.context_types}
-    return Handler(answer, context_types=tuple(context_types), may_block=may_block if blocking else None)
+    return Handler(answer, context_types=tuple(context_types))
 
 
 @final

@@ -1,11 +1,15 @@
 """Runs, tools and snapshots that the tests of the runtime share."""
 
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import graphexec as gx
+from graphexec.runtime.threads import CancelScope, run_in_thread
 from tests.executor.actors import AnyTool, run_async, run_sync
 from tests.parameters import cases
+
+T = TypeVar("T")
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -25,3 +29,17 @@ def snapshot_in(error: BaseException) -> gx.Snapshot:
     snapshot = gx.snapshot_of(error)
     assert snapshot is not None
     return snapshot
+
+
+def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> Future[T]:
+    """Start `call` as `run_in_thread` does; return its future."""
+    future: Future[T] = Future()
+
+    def receive(result: T, error: BaseException | None) -> None:
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    run_in_thread(call, scope, receive)
+    return future

@@ -29,14 +29,13 @@ from graphexec.runtime.threads import (
     NOT_DONE,
     open_cancel_scope,
     run_on_own_loop,
-    start_in_thread,
     wait_for,
     wait_for_all,
 )
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
-from tests.runtime.actors import LONG
+from tests.runtime.actors import LONG, start_in_thread
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
@@ -223,7 +222,7 @@ def test_late_async_call_is_cancelled() -> None:
             cancelled.append(True)
             raise
 
-    assert asyncio.run(await_for(wait(), SOON)) is NOT_DONE
+    assert asyncio.run(await_for(wait, SOON)) is NOT_DONE
     assert cancelled == [True]
 
 
@@ -240,7 +239,7 @@ def test_stubborn_coroutine_is_abandoned_within_the_grace() -> None:
         release = asyncio.Event()
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        result = await await_for(stubborn(release), SOON)
+        result = await await_for(partial(stubborn, release), SOON)
         took = loop.time() - begun
         release.set()
         return result, took
@@ -262,7 +261,7 @@ def test_failure_of_abandoned_task_is_ignored() -> None:
 
     async def watched() -> object:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
-        return await await_for(spiteful(), SOON)
+        return await await_for(spiteful, SOON)
 
     assert asyncio.run(watched()) is NOT_DONE
     gc.collect()
@@ -292,7 +291,7 @@ async def fail_in_own_loop() -> None:
 @cases(
     ("waiting", "error", "says"),
     [
-        (lambda: asyncio.run(await_for(fail_late(), LONG)), TimeoutError, "mine"),
+        (lambda: asyncio.run(await_for(fail_late, LONG)), TimeoutError, "mine"),
         (lambda: asyncio.run(await_all([fail_late(), fail_late()], None, at_once=2)), TimeoutError, "mine"),
         (lambda: asyncio.run(call_in_thread(stop)), RuntimeError, "raised StopIteration"),
         (lambda: run_on_own_loop(fail_in_own_loop), KeyError, "x"),
