@@ -41,7 +41,7 @@ PIECES = (
     *('"Final Answer"', "null", "}", "]", "[", "{", '"', "'", "\\", "`", "<tool>", "</tool>", "<tool_input>"),
     *("</tool_input>", "<observation>", "<final_answer>", "</final_answer>", "&lt;", "&amp;", "x", ":", " ", "\n", "1"),
     *("☃", "\ud800", "<think>", "</think>", "行动：", "观察：", "**", "“", "，", "<tool_call>", "</tool_call>"),
-    *("[TOOL_CALLS]", '{"name": "f", "arguments":'),
+    *("[TOOL_CALLS]", '{"name": "f", "arguments":', "Action"),
 )
 
 

@@ -1,10 +1,7 @@
 """The exact texts of an executor: errors, its `repr`, and observations for the model."""
 
-import asyncio
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -12,12 +9,13 @@ import graphexec as gx
 from graphexec.actions import Run
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.errors import InputError
-from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached, parse
+from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached
 from graphexec.kernel import Exhausted, Limits, rename
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.verify import UnprovedError
 from tests.executor.actors import act, answer, echo, fail, run_async, run_sync, scripted
+from tests.executor.test_mistakes import judged
 from tests.parameters import cases
 
 
@@ -26,67 +24,9 @@ def executor(**options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(**given)
 
 
-def of_several_inputs() -> gx.AgentExecutor:
-    agent = gx.create_react_agent(ScriptedModel([]), [])
-    return executor(agent=gx.Agent(agent.ask, agent.read, model=agent.model, input_keys=("question", "language")))
-
-
-# Any: they are invalid on purpose.
-wrong: Any = None
-a_dict: Any = {"input": "hello"}
-
-
-@cases(
-    ("mistake", "fact"),
-    [
-        (lambda: executor(early_stopping_method="guess"), "early_stopping_method is 'guess'; give 'force' or 'genera"),
-        (lambda: executor(tool_concurrency=0), "tool_concurrency is 0; give a whole number, 1 or more"),
-        (lambda: executor(tool_concurrency=2.5), "tool_concurrency is 2.5; give a whole number, 1 or more"),
-        (lambda: executor(agent=42), "agent is 42; make one with create_react_agent, say, or give a function"),
-        (lambda: executor(handle_parsing_errors=3), "handle_parsing_errors is 3; give True, False, a string, or a fun"),
-        (lambda: executor().batch("hello"), "batch takes several inputs; pass a list of them, or use invoke for one"),
-        (lambda: asyncio.run(executor().abatch(a_dict)), "batch takes several inputs; pass a list of them, or use in"),
-        (lambda: executor().batch(["q"], max_concurrency=0), "max_concurrency is 0; give 1 or more, or None for 64"),
-        (lambda: executor().run(wrong), "the inputs are None; pass a dict of inputs by name, or the only input as a s"),
-        (lambda: of_several_inputs().run("hello"), "has several inputs; pass a dict with question, language instead"),
-        (lambda: of_several_inputs().run({"input": "hello"}), "lack question, language; pass {'question': ..., 'lang"),
-        (lambda: of_several_inputs().run({"language": "en"}), "lack question; pass {'question': ..., 'language': ..."),
-        (lambda: executor().with_graph(wrong), "None does not start with Ready; make it from executor.graph, for exa"),
-    ],
-)
-def test_mistakes_raise_errors_with_a_remedy(mistake: Callable[[], object], fact: str) -> None:
-    with pytest.raises(InputError) as caught:
-        mistake()
-    assert fact in str(caught.value)
-    names = re.findall(r"lacks? (.*?);", str(caught.value))
-    assert caught.value.missing == (tuple(names[0].split(", ")) if names else ())
-
-
 def test_invalid_final_state_is_named() -> None:
-    @final
-    @dataclass(frozen=True)
-    class Verdict:
-        text: str
-
-    @gx.node
-    def judge(finish: gx.AgentFinish) -> Verdict:
-        return Verdict(finish.output)
-
-    plain = executor()
-    judged: Any = gx.splice(plain.graph, gx.edges(judge, gx.on(Verdict, gx.END)), after=parse, on=gx.AgentFinish)
     with pytest.raises(InputError, match=r"judge --Verdict--> END .*; only AgentFinish and StoppedResponse may lead"):
-        plain.with_graph(judged)
-
-
-@cases("run", [run_sync, run_async])
-def test_policy_must_return_a_string(run: Callable[[gx.AgentExecutor], Any]) -> None:
-    model = ScriptedModel(["garbage"])
-    made = executor(agent=gx.create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
-    with pytest.raises(InputError, match="handle_parsing_errors returned 3; return a string, the feedback for the m"):
-        run(made)
-
-
-# ---- limits, inputs and batches
+        executor().with_graph(judged())
 
 
 @cases("run", [run_sync, run_async])
@@ -104,42 +44,11 @@ def test_tools_and_concurrency_are_as_passed() -> None:
     assert (one.run_context.at_once, list(one.tools), one.return_intermediate_steps) == (1, ["echo"], True)
     assert executor(tool_concurrency=7).run_context.at_once == 7
     assert executor().run_context.at_once == 64
+    with pytest.raises(InputError, match=r"tool_concurrency is 2\.5; give a whole number, 1 or more"):
+        executor(tool_concurrency=2.5)
     both = executor(tools=[echo, fail])
     assert repr(both) == f"<AgentExecutor with echo, fail (function): {both.graph!r}>"
     assert repr(executor()).startswith("<AgentExecutor with no tools (function): ")
-
-
-def test_string_is_the_only_input() -> None:
-    agent = gx.create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
-    asked = gx.Agent(agent.ask, agent.read, model=agent.model, input_keys=())
-    assert executor(agent=asked).invoke("q") == {"input": "q", "output": "42"}
-
-
-def test_batch_accepts_inputs_and_raises_exceptions() -> None:
-    def picky(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
-        if inputs["input"] == "bad":
-            raise LookupError(inputs["input"])
-        return answer(inputs["input"])
-
-    one = executor(agent=picky)
-    a, error = asyncio.run(one.abatch(["a", "bad"], return_exceptions=True))
-    assert a == {"input": "a", "output": "a"}
-    assert isinstance(error, LookupError)
-    assert asyncio.run(one.abatch([])) == one.batch([]) == []
-
-
-def test_async_batch_limits_concurrent_runs() -> None:
-    under_way: list[int] = [0]
-
-    async def waiting(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
-        under_way.append(under_way[-1] + 1)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        under_way.append(under_way[-1] - 1)
-        return answer()
-
-    assert len(asyncio.run(executor(agent=waiting).abatch(["q"] * 6, max_concurrency=1))) == 6
-    assert max(under_way) == 1
 
 
 # ---- proved and unproved machines

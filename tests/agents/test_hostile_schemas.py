@@ -15,16 +15,13 @@ from graphexec.agents import synthesised_examples
 from graphexec.agents.examples.patterns import WorkLimit, WorkLimitError, match_pattern
 from graphexec.agents.examples.values import ExampleValues, SchemaValues
 from graphexec.tools import AnyTool, tool_from_schema
+from tests.agents.test_synthesised_examples import never_called
 from tests.counting import count_calls
 from tests.executor.actors import echo
 from tests.parameters import cases
 
 # Characters of a call's arguments as JSON.
 LONGEST = 600
-
-
-def never_called(**arguments: object) -> str:
-    raise AssertionError("no tool is called for an example")
 
 
 def tool_of(schemas: dict[str, Any], definitions: dict[str, Any] | None = None) -> AnyTool:

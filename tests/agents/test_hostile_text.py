@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from graphexec import AgentFinish, ParseError
 from graphexec.agents import Decision, react, structured, tool_calling
@@ -18,6 +18,7 @@ MODULES = (*(react, mrkl, conversational, chat, structured_chat, json_chat, xml,
 READERS = [module.read for module in MODULES]
 
 
+@example('Action: "Action Input: "')
 @given(any_text())
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
 def test_any_text_is_decision_or_parse_error(read: Callable[[ModelReply], Decision], text: str) -> None:
@@ -29,6 +30,8 @@ def test_any_text_is_decision_or_parse_error(read: Callable[[ModelReply], Decisi
         assert isinstance(decision, AgentFinish) or len(decision) == 1
         raw = decision.log if isinstance(decision, AgentFinish) else decision[0].log
     assert raw in text
+    # Without its colon, the word is text.
+    assert read is not react.read or "\nObservation:" not in raw
 
 
 # Each piece is repeated after a beginning that makes a parser examine it.

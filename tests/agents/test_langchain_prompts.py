@@ -23,7 +23,7 @@ ECHO = "echo(text: string) - Say it again."
 @tool(name="Intermediate Answer")
 def search(query: str) -> str:
     """Look a question up."""
-    return f"{query} 42."
+    return query
 
 
 @tool
@@ -76,20 +76,17 @@ MOOD = r"tool_response has the variable \{mood\}; it can only have \{observation
 
 
 @cases(
-    ("make", "tools", "options", "error", "text"),
+    ("make", "tools", "options", "text"),
     [
-        (agents.create_self_ask_agent, [], {}, InputError, "is given no tool; give it exactly one tool, named with @"),
-        (agents.create_self_ask_agent, [echo], {}, InputError, "is given echo; give it exactly one tool, named with @"),
-        (agents.create_self_ask_agent, [search, echo], {}, InputError, "is given Intermediate Answer, echo; give it"),
-        (agents.create_chat_agent, [len], {}, ToolDefinitionError, "len is not a tool"),
-        (agents.create_conversational_agent, [], {"ai_prefix": " "}, InputError, "ai_prefix is ' '; give the label"),
-        (agents.create_json_chat_agent, [echo], {"tool_response": "{observation} {mood}"}, InputError, MOOD),
+        (agents.create_self_ask_agent, [], {}, "is given no tool; give it exactly one tool, named with @"),
+        (agents.create_self_ask_agent, [echo], {}, "is given echo; give it exactly one tool, named with @"),
+        (agents.create_self_ask_agent, [search, echo], {}, "is given Intermediate Answer, echo; give it"),
+        (agents.create_conversational_agent, [], {"ai_prefix": " "}, "ai_prefix is ' '; give the label"),
+        (agents.create_json_chat_agent, [echo], {"tool_response": "{observation} {mood}"}, MOOD),
     ],
 )
-def test_other_mistakes_are_refused(
-    make: Make, tools: list[Any], options: dict[str, str], error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error, match=text):
+def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[str, str], text: str) -> None:
+    with pytest.raises(InputError, match=text):
         make(MODEL, tools, **options)
 
 
@@ -113,29 +110,25 @@ def test_other_mistakes_are_refused(
             f"{ECHO}|q|",
             "I look.\n<tool>echo</tool><tool_input>cats</tool_input>\n<observation>cats</observation>\n",
         ),
+        (
+            agents.create_self_ask_agent,
+            {"prompt": "{input}{agent_scratchpad}"},
+            [" Yes.\nFollow up: cats", "So the final answer is: done"],
+            ("\nIntermediate answer:",),
+            "q",
+            " Yes.\nFollow up: cats\nIntermediate answer: cats\n",
+        ),
     ],
 )
 def test_model_continues_one_text(
     make: Make, options: dict[str, str], replies: list[str], stop: tuple[str, ...], head: str, step: str
 ) -> None:
-    result, (first, second) = run_and_record(lambda model: make(model, [echo], **options), replies, [echo])
+    tools = [search if make is agents.create_self_ask_agent else echo]
+    result, (first, second) = run_and_record(lambda model: make(model, tools, **options), replies, tools)
     assert (result.outcome.output, observations(result)) == ("done", ["cats"])
     assert isinstance(first, ChatRequest)
     assert first.stop == stop
     assert [prompt(first), prompt(second)] == [head, head + step]
-
-
-def test_self_ask_prompt_continues_the_questions() -> None:
-    result, (first, second) = run_and_record(
-        lambda model: agents.create_self_ask_agent(model, [search], prompt="{input}{agent_scratchpad}"),
-        [" Yes.\nFollow up: What is it?", "So the final answer is: 42"],
-        [search],
-    )
-    assert (result.outcome.output, observations(result)) == ("42", ["What is it? 42."])
-    assert isinstance(first, ChatRequest)
-    assert first.stop == ("\nIntermediate answer:",)
-    step = " Yes.\nFollow up: What is it?\nIntermediate answer: What is it? 42.\n"
-    assert [prompt(first), prompt(second)] == ["q", f"q{step}"]
 
 
 @cases(

@@ -46,6 +46,9 @@ def test_other_variables_are_inputs_of_the_run(kind: str) -> None:
     with pytest.raises(InputError, match=r"the inputs lack day; pass \{'city': \.\.\., 'day': \.\.\.\}") as raised:
         executor.invoke({"city": "Oslo"})
     assert raised.value.missing == ("day",)
+    with pytest.raises(InputError, match="the inputs lack city, day; pass") as raised:
+        executor.invoke({})
+    assert raised.value.missing == ("city", "day")
     with pytest.raises(InputError, match="several inputs; pass a dict with city, day instead of a string"):
         executor.invoke("Oslo")
     assert not model.requests

@@ -5,8 +5,6 @@ import time
 from typing import Literal
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, create_react_agent
 from graphexec.agents.react import read
@@ -210,25 +208,6 @@ def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) ->
         read(ModelReply(text))
     assert raised.value.observation == observation
     assert raised.value.llm_output == f"\n{text}".partition("\nObservation")[0].removeprefix("\n")
-
-
-PIECES = st.sampled_from(
-    [
-        *("Action:", "Action Input:", "Action", "Final Answer:", "Observation:"),
-        *(" ", "  ", "\n", "1", '"', "`", "x", "☃", ":"),
-    ]
-)
-
-
-@given(st.lists(PIECES, max_size=30).map("".join))
-@example('Action: "Action Input: "')
-def test_any_text_is_action_answer_or_parse_error(text: str) -> None:
-    try:
-        raw = read_decision(text).log
-    except ParseError as error:
-        raw = error.llm_output
-    assert raw in text
-    assert "\nObservation" not in raw
 
 
 @pytest.mark.medium

@@ -158,6 +158,10 @@ def test_invalid_config_is_refused(wrong: Any) -> None:
         callable_agent(lc.Chain(), config=wrong)
     with pytest.raises(InputError, match=message):
         executor(lc.Chain(), lambda _: wrong).run("q")
+    with pytest.raises(InputError, match="config is for LangChain's runnables; a function has wh"):
+        callable_agent(scripted(AgentFinish({})), config={"tags": []})
+    with pytest.raises(InputError, match=r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("):
+        executor(executor(lc.Chain()))
 
 
 @RUNS
@@ -412,19 +416,6 @@ LOOP = "it runs a loop of its own, so it is no agent for an executor"
 def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) -> None:
     with pytest.raises(AgentError, match=rf"^the agent Chain returned .*; {remedy}"):
         executor(lc.Chain(decision)).run("q")
-
-
-@cases(
-    ("agent", "config", "text"),
-    [
-        (lc.Chain, None, "^agent is Chain, a class; make one with create_react_agent, say, or give"),
-        (executor(lc.Chain()), None, r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("),
-        (scripted(AgentFinish({})), {"tags": []}, "config is for LangChain's runnables; a function has wh"),
-    ],
-)
-def test_invalid_agent_is_refused(agent: Any, config: Any, text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        AgentExecutor(agent=agent if config is None else callable_agent(agent, config=config), tools=[echo])
 
 
 def test_function_of_a_runnable_decides_without_a_run() -> None:

@@ -1,6 +1,6 @@
 """The tool-calling agent: several calls at once, and the messages of the conversation."""
 
-import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec.messages as gm
-from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, create_tool_calling_agent
+from graphexec import Agent, AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError
 from graphexec.actions import Steps
+from graphexec.agents import create_structured_agent, create_tool_calling_agent
 from graphexec.agents.tool_calling import read, step_turns
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
@@ -172,13 +173,18 @@ def test_forced_call_ends_with_the_first_call(choice: str) -> None:
     assert choices == [choice, choice, "auto", "auto"]
 
 
-@cases("choice", ["none", "add", "", None, 3, ["echo"]])
-def test_invalid_tool_choice_is_refused(choice: Any) -> None:
-    message = rf"tool_choice is {re.escape(repr(choice))}; give auto, required, or the name of a tool: echo$"
-    with pytest.raises(InputError, match=message):
-        create_tool_calling_agent(ScriptedModel([]), [echo], tool_choice=choice)
+# Others are refused in tests/executor/test_mistakes.py.
+CREATE: list[Callable[..., Agent]] = [create_tool_calling_agent, create_structured_agent]
+
+
+@cases(("create", "choice"), [(CREATE[0], None), *((create, one) for create in CREATE for one in ("none", "add", ""))])
+def test_invalid_tool_choice_is_refused(create: Callable[..., Agent], choice: str | None) -> None:
+    with pytest.raises(
+        InputError, match=rf"tool_choice is {choice!r}; give auto, required, or the name of a tool: echo$"
+    ):
+        create(ScriptedModel([]), [echo], tool_choice=choice)
     with pytest.raises(InputError, match=r"tool_choice is 'required'; give auto, since there are no tools"):
-        create_tool_calling_agent(ScriptedModel([]), [], tool_choice="required")
+        create(ScriptedModel([]), [], tool_choice="required")
 
 
 IDS = st.sampled_from(["", "a", "b", "c"])

@@ -2,13 +2,12 @@
 
 import json
 import logging
-import re
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
 
-from graphexec import AgentExecutor, InputError, create_agent, create_structured_agent, tool
+from graphexec import AgentExecutor, create_agent, create_structured_agent, tool
 from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
 from graphexec.messages import ChatRequest
 from graphexec.models import LocalModel, OpenAICompatible, ScriptedModel
@@ -148,13 +147,6 @@ def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
 def test_small_model_is_known_at_a_server_too(name: str, tiny: bool) -> None:
     assert is_tiny(OpenAICompatible(name, base_url="http://127.0.0.1:1/v1")) is tiny
     assert first_choices(ScriptedModel([DONE]), "How old is Ada?")[-1] == "final_answer"
-
-
-@cases("choice", ["none", "add", "", 3, ["age"]])
-def test_unknown_choice_is_refused(choice: Any) -> None:
-    message = rf"tool_choice is {re.escape(repr(choice))}; give auto, required, or the name of a tool: age$"
-    with pytest.raises(InputError, match=message):
-        create_structured_agent(ScriptedModel([]), [age], tool_choice=choice)
 
 
 def test_answer_of_an_example_is_not_an_argument() -> None:

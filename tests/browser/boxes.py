@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from tests.draw.browser import Page
 
 _BOXES = """
 selector => [...document.querySelectorAll(selector)].map(one => {

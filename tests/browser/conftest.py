@@ -1,16 +1,11 @@
 """An empty page in Chromium; tests are skipped if Chromium is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.browser.mermaid import load
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+from tests.draw.browser import Browser, Page
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,7 @@
 """Mermaid's own parser reads the edges of the table in our diagrams."""
 
-from __future__ import annotations
-
-import runpy
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -18,24 +14,15 @@ from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
 from tests.browser.mermaid import read, show, visible_lines
-from tests.draw.machines import HOSTILE
+from tests.draw.browser import Page
+from tests.draw.machines import BAD, HOSTILE, MACHINES
 from tests.parameters import examples, some
-from tests.verify import bad_machines
 from tests.verify.machines import graphs
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
 Draws: TypeAlias = Callable[[Picture], str]
 
-MACHINES: dict[str, Graph[Any, Any]] = dict(
-    runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
-)
-BAD: dict[str, Graph[Any, Any]] = {
-    name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
-}
 TITLE = ".flowchartTitleText, .statediagramTitleText"
 # Look-alikes in titles of characters that Mermaid does not show.
 ALIKE = str.maketrans(

@@ -1,9 +1,6 @@
 """Mermaid's own parser reads the messages of our sequence diagrams."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -11,12 +8,10 @@ from hypothesis import given, settings
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.sequence import sequence_mermaid
 from tests.browser.mermaid import messages, visible_lines
+from tests.draw.browser import Page
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import recordings
 from tests.parameters import examples
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 

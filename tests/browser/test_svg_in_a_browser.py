@@ -1,10 +1,6 @@
 """A browser with any fonts places the parts of an SVG where the layout expects them."""
 
-from __future__ import annotations
-
-import runpy
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,16 +9,11 @@ from graphexec.draw.model.picture import picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
+from tests.draw.browser import Page
+from tests.draw.machines import MACHINES
 from tests.parameters import some
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 pytestmark = pytest.mark.browser
-
-MACHINES: dict[str, Graph[Any, Any]] = dict(
-    runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
-)
 
 
 @pytest.mark.parametrize("machine", some(MACHINES, 20))

@@ -24,11 +24,7 @@ AUDITING = (
     Defect(
         "answer to an earlier request accepted",
         _TAMPERED,
-        Change(
-            _TRACE,
-            "self._waits.pop(member, None) if sequence == self._sequence else None",
-            "self._waits.pop(member, None)",
-        ),
+        Change(_TRACE, " if sequence == self._sequence else None", ""),
     ),
     Defect(
         "limits of the run not compared with those of the proof",
@@ -43,11 +39,7 @@ AUDITING = (
     Defect(
         "charges not compared with requests",
         "tests/verify/test_audit_members.py::test_changed_nested_charges_are_reported",
-        Change(
-            _TRACE,
-            "            if not (0 if open_ else least[name]) <= count <= most:\n",
-            "            if count < 0:\n",
-        ),
+        Change(_TRACE, "if not (0 if open_ else least[name]) <= count <= most:", "if count < 0:"),
     ),
     Defect(
         "exception for an invalid record",

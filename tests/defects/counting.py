@@ -1,31 +1,26 @@
 """Defects in counting: amounts, their time, and the effect of a reached limit."""
 
-from tests.defects.defect import Change, Defect
+from tests.defects.defect import COUNTERS, EXECUTION, TABLE, Change, Defect
 from tests.defects.promises import SEMANTICS, TOGETHER
+
+# Replies with a status are applied, so that a defect may read it.
+_APPLIED = Change(
+    EXECUTION, "type(answer) in _EXCEPTIONAL:", 'type(answer) in _EXCEPTIONAL or hasattr(answer, "status"):'
+)
+_MEASURED = "self._measure(effect, answer)\n"
+_CHARGED = "        for slot, amount, limit in step.entry:\n"
 
 COUNTING = (
     # The gate comes after the node.
     Defect(
         "check after instead of before the call",
         SEMANTICS,
+        Change(EXECUTION, "                if step.entry:\n                    exhausted = self._enter(step)\n", ""),
         Change(
-            "kernel/execution.py",
-            """\
-                if step.entry:
-                    exhausted = self._enter(step)
-""",
-            "",
-        ),
-        Change(
-            "kernel/execution.py",
-            """\
-            if exhausted is not None:
-                assert step.when_spent""",
-            """\
-            if step.entry and exhausted is None:
-                exhausted = self._enter(step)
-            if exhausted is not None:
-                assert step.when_spent""",
+            EXECUTION,
+            "            if exhausted is not None:\n                assert step.when_spent",
+            "            if step.entry and exhausted is None:\n                exhausted = self._enter(step)\n"
+            "            if exhausted is not None:\n                assert step.when_spent",
         ),
     ),
     # One more than allowed.
@@ -33,13 +28,9 @@ COUNTING = (
         "<= for <",
         SEMANTICS,
         Change(
-            "kernel/counters.py",
-            """\
-            if counts[slot] + amount > limit:
-                return self._refund(step.entry""",
-            """\
-            if counts[slot] > limit:
-                return self._refund(step.entry""",
+            COUNTERS,
+            "+ amount > limit:\n                return self._refund(step.entry",
+            "> limit:\n                return self._refund(step.entry",
         ),
     ),
     # Only successful calls are counted.
@@ -47,44 +38,23 @@ COUNTING = (
         "counting successes not attempts",
         SEMANTICS,
         Change(
-            "kernel/counters.py",
-            """\
-            self._measure(effect, answer)
-        return answer
-""",
-            """\
-            self._measure(effect, answer)
-        for slot, amount, _ in self._step.tariffs[type(effect)].charges:
-            self._counts[slot] -= amount * (getattr(answer, "status", "ok") != "ok")
-        return answer
-""",
+            COUNTERS,
+            _MEASURED,
+            f"{_MEASURED}        for slot, amount, _ in self._step.tariffs[type(effect)].charges:\n"
+            '            self._counts[slot] -= amount * (getattr(answer, "status", "ok") != "ok")\n',
         ),
-        Change(
-            "kernel/execution.py",
-            """\
-                        if tariff.reported or type(answer) in _EXCEPTIONAL:
-""",
-            """\
-                        if tariff.reported or type(answer) in _EXCEPTIONAL or hasattr(answer, "status"):
-""",
-        ),
+        _APPLIED,
     ),
     # A retry after a parse error is free.
     Defect(
         "parse errors not counted",
         SEMANTICS,
         Change(
-            "kernel/counters.py",
-            """\
-        for slot, amount, limit in step.entry:
-""",
-            """\
-        run = getattr(self._value, "run", None)
-        if run is not None and run.steps and run.steps[-1].status == "parse_error":
-            # The agent may try again.
-            return None
-        for slot, amount, limit in step.entry:
-""",
+            COUNTERS,
+            _CHARGED,
+            '        run = getattr(self._value, "run", None)\n'
+            '        if run is not None and run.steps and run.steps[-1].status == "parse_error":\n'
+            f"            return None\n{_CHARGED}",
         ),
     ),
     # A call of an unknown tool is refunded.
@@ -92,71 +62,29 @@ COUNTING = (
         "unknown tools not counted",
         SEMANTICS,
         Change(
-            "kernel/counters.py",
-            """\
-            self._measure(effect, answer)
-        return answer
-""",
-            """\
-            self._measure(effect, answer)
-        if getattr(answer, "status", "") == "unknown_tool":
-            # Nothing was called.
-            self._counts[self.program.slots["tool_calls"]] -= 1
-        return answer
-""",
+            COUNTERS,
+            _MEASURED,
+            f"{_MEASURED}        if getattr(answer, 'status', '') == 'unknown_tool':\n"
+            "            self._counts[self.program.slots['tool_calls']] -= 1\n",
         ),
-        Change(
-            "kernel/execution.py",
-            """\
-                        if tariff.reported or type(answer) in _EXCEPTIONAL:
-""",
-            """\
-                        if tariff.reported or type(answer) in _EXCEPTIONAL or hasattr(answer, "status"):
-""",
-        ),
+        _APPLIED,
     ),
     # An empty list of actions leads back to the same plan.
-    Defect(
-        "empty action list loops",
-        SEMANTICS,
-        Change(
-            "executor/table.py",
-            """\
-    if not decision:
-        raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
-""",
-            "",
-        ),
-    ),
+    Defect("empty action list loops", SEMANTICS, Change(TABLE, "    if not decision:\n", "    if False:\n")),
     # The limit is checked, but the effect is asked for anyway.
     Defect(
         "lost return after the limit",
         SEMANTICS,
-        Change(
-            "kernel/execution.py",
-            """\
-                    if exhausted is not None:
-                        return exhausted
-""",
-            "",
-        ),
+        Change(EXECUTION, f"{20 * ' '}if exhausted is not None:\n", f"{20 * ' '}if False:\n"),
     ),
     # A refused entry is charged anyway.
     Defect(
         "the stop path charged",
         SEMANTICS,
         Change(
-            "kernel/counters.py",
-            """\
-            if counts[slot] + amount > limit:
-                return self._refund(step.entry, slot, limit, amount)
-            counts[slot] += amount
-""",
-            """\
-            counts[slot] += amount
-            if counts[slot] > limit:
-                return self._refund(step.entry, slot, limit, amount)
-""",
+            COUNTERS,
+            "                return self._refund(step.entry",
+            "                counts[slot] += amount\n                return self._refund(step.entry",
         ),
     ),
     # 0 is no limit.
@@ -173,6 +101,6 @@ COUNTING = (
     Defect(
         "fan-out overshoot",
         TOGETHER,
-        Change("kernel/counters.py", "counts[slot] + total > limits[slot]:", "counts[slot] >= limits[slot]:"),
+        Change(COUNTERS, "counts[slot] + total > limits[slot]:", "counts[slot] >= limits[slot]:"),
     ),
 )

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+# Files of the package in which several mistakes are made.
+COUNTERS, EXECUTION, TABLE = "kernel/counters.py", "kernel/execution.py", "executor/table.py"
+
 
 @dataclass(frozen=True)
 class Change:

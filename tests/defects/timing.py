@@ -1,6 +1,6 @@
 """Defects with time and pauses."""
 
-from tests.defects.defect import Change, Defect
+from tests.defects.defect import COUNTERS, EXECUTION, Change, Defect
 from tests.defects.promises import CUT, PAUSED_CLOCK, RESUMED, WALL_CLOCK
 
 TIMING = (
@@ -8,19 +8,8 @@ TIMING = (
     Defect(
         "time checked only between nodes",
         CUT,
-        Change(
-            "kernel/counters.py",
-            """\
-        if self.timed and (late := self._out_of_time(step.grace)) is not None:
-            return late
-""",
-            "",
-        ),
-        Change(
-            "runtime/loop.py",
-            "timed = execution.deadline is not None",
-            "timed = False",
-        ),
+        Change(COUNTERS, "self.timed and (late := self._out_of_time(step.grace))", "(late := None)"),
+        Change("runtime/loop.py", "timed = execution.deadline is not None", "timed = False"),
     ),
     # The driver waits for a cancelled task without a limit.
     Defect(
@@ -32,28 +21,8 @@ TIMING = (
     Defect(
         "wall clock for monotonic",
         WALL_CLOCK,
-        Change(
-            "runtime/handlers.py",
-            """\
-    at_once: int = AT_ONCE
-    clock: Callable[[], float] = time.monotonic
-""",
-            """\
-    at_once: int = AT_ONCE
-    clock: Callable[[], float] = time.time
-""",
-        ),
-        Change(
-            "runtime/runner.py",
-            """\
-    at_once: int = AT_ONCE,
-    clock: Callable[[], float] = time.monotonic,
-""",
-            """\
-    at_once: int = AT_ONCE,
-    clock: Callable[[], float] = time.time,
-""",
-        ),
+        Change("runtime/handlers.py", "= time.monotonic", "= time.time"),
+        Change("runtime/runner.py", "= time.monotonic", "= time.time"),
     ),
     # The clock continues, but the counters restart.
     Defect(
@@ -61,14 +30,9 @@ TIMING = (
         RESUMED,
         Change(
             "runtime/loop.py",
-            "start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)",
-            """\
-start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
-        if isinstance(value, Snapshot):
-            import dataclasses
-
-            spent = type(start.spent)(seconds=start.spent.seconds)
-            start = dataclasses.replace(start, spent=spent)""",
+            "else begin(graph, value)",
+            "else begin(graph, value)\n        if isinstance(value, Snapshot):\n            import dataclasses\n"
+            "            start = dataclasses.replace(start, spent=type(start.spent)(seconds=start.spent.seconds))",
         ),
     ),
     # The seconds before the pause are lost.
@@ -81,6 +45,6 @@ start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
     Defect(
         "resume repeats a finished tool call",
         RESUMED,
-        Change("kernel/execution.py", "self._replies = list(snapshot.replies)", "self._replies: list[object] = []"),
+        Change(EXECUTION, "self._replies = list(snapshot.replies)", "self._replies: list[object] = []"),
     ),
 )

@@ -1,24 +1,29 @@
-"""Pictures for tests: every kind of node, every mark, a run drawn over the machine, and hostile texts."""
+"""Pictures for tests: every kind of node, every mark, a run drawn over the machine, and hostile texts; and machines."""
 
 import dataclasses
+import runpy
+from pathlib import Path
+from typing import Any
 
 from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Picture
+from graphexec.kernel import Graph
+from tests.verify import bad_machines
+
+# The machines of the repository's pictures, and those that cannot be proved.
+MACHINES: dict[str, Graph[Any, Any]] = dict(
+    runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
+)
+BAD: dict[str, Graph[Any, Any]] = {
+    name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
+}
 
 # Text with syntax of some format, or similar to it.
 HOSTILE = (
     *("<script>alert(1)</script>", """a "quoted" 'one' `tick` ``two``""", "a|b|c ] } ) end", '"]', '"', ""),
     # Markdown and addresses.
-    *(
-        "1. first",
-        "- item",
-        "+ item",
-        "# head",
-        "---",
-        "*bold* _em_ __init__ ~~struck~~",
-        "$$x^2$$",
-        "fa:fa-car :tada:",
-    ),
+    *("1. first", "- item", "+ item", "# head", "---"),
+    *("*bold* _em_ __init__ ~~struck~~", "$$x^2$$", "fa:fa-car :tada:"),
     "https://example.org/z?q=1&r=2 [l](http://example.org) www.example.org",
     # Statements of Mermaid, and its placeholders for entities.
     *('%%{init: {"theme": "dark"}}%% %% comment', "style: #red; x", "classDef a:#b; c", "a --> b : c", "x:::y"),

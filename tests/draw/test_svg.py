@@ -2,7 +2,6 @@
 
 import os
 import re
-import runpy
 import struct
 import subprocess
 import sys
@@ -24,17 +23,12 @@ from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify.proof.findings import Verdict
-from tests.draw.machines import EVERY_LOOK, HOSTILE, ring, with_marks, with_run
+from tests.draw.machines import BAD, EVERY_LOOK, HOSTILE, MACHINES, ring, with_marks, with_run
 from tests.parameters import cases, examples
-from tests.verify import bad_machines
 from tests.verify.machines import graphs
 
 SPACE = "{http://www.w3.org/2000/svg}"
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
-MACHINES: dict[str, Graph[Any, Any]] = dict(runpy.run_path(str(DIAGRAMS / "generate.py"))["machines"]())
-BAD: dict[str, Graph[Any, Any]] = {
-    name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
-}
 ALL = MACHINES | BAD
 # All layouts take a while, so the quick tests use only the correct machines.
 by_machine = pytest.mark.parametrize("name", [*MACHINES, *(pytest.param(name, marks=pytest.mark.slow) for name in BAD)])

@@ -1,11 +1,9 @@
 """The text formats: each edge of a machine appears once and can be read back."""
 
 import re
-import runpy
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pydot
@@ -22,13 +20,13 @@ from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.testing import strategies as public
 from graphexec.verify import verify
+from tests.draw import machines
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
 from tests.parameters import cases, examples
 from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
 
-GENERATE = Path(__file__).parents[2] / "diagrams" / "generate.py"
 WRITERS: Mapping[str, Callable[[Picture], str]] = {
     "mermaid": mermaid,
     "mermaid-state": mermaid_state,
@@ -51,11 +49,7 @@ def read(how: str, picture: Picture) -> list[Edge]:
     return sorted(READERS[how](WRITERS[how](picture)))
 
 
-MACHINES: dict[str, Graph[Any, Any]] = {
-    **dict(runpy.run_path(str(GENERATE))["machines"]()),
-    "writer": WRITER,
-    "perfectionist": PERFECTIONIST,
-}
+MACHINES = {**machines.MACHINES, "writer": WRITER, "perfectionist": PERFECTIONIST}
 
 
 @pytest.mark.slow

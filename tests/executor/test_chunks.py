@@ -106,15 +106,23 @@ def test_changeable_steps_are_emitted_after_the_change(way: str) -> None:
     assert [step.observation for step in steps] == ["hidden", "hidden"]
 
 
+CALLS = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
+CALLED, RESULTS = ModelReply("", CALLS).message, [ToolMessage("c1", "a"), ToolMessage("c2", "b")]
+ACT, DONE = "I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"
+
+
 @both
-def test_native_calls_keep_their_messages(way: str) -> None:
-    calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
-    agent = gx.create_tool_calling_agent(ScriptedModel([[*calls], "done"]), [echo])
-    # One at a time, as concurrent tools are ordered by when they return.
-    chunks = run_by(way, gx.AgentExecutor(agent=agent, tools=[echo], tool_concurrency=1))
-    called = ModelReply("", calls).message
-    sent = [called, called, ToolMessage("c1", "a"), ToolMessage("c2", "b"), AssistantMessage("done")]
-    assert [chunk["messages"] for chunk in chunks] == [[one] for one in sent]
+@cases(
+    ("create", "replies", "sent"),
+    [
+        (gx.create_tool_calling_agent, [[*CALLS], "done"], [CALLED, CALLED, *RESULTS, AssistantMessage("done")]),
+        (gx.create_react_agent, [ACT, DONE], [AssistantMessage(ACT), UserMessage("a"), AssistantMessage(DONE)]),
+    ],
+)
+def test_chunks_have_the_messages_of_the_agent(way: str, create: Any, replies: list[Any], sent: list[Any]) -> None:
+    # One call at a time, as concurrent tools are ordered by when they return.
+    executor = gx.AgentExecutor(agent=create(ScriptedModel(replies), [echo]), tools=[echo], tool_concurrency=1)
+    assert [chunk["messages"] for chunk in run_by(way, executor)] == [[one] for one in sent]
 
 
 def test_resumed_step_emits_its_actions_again() -> None:

@@ -241,6 +241,7 @@ def test_proof_and_picture_work_under_a_running_loop(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"machine.mmd", "run.mmd"}
 
 
+@pytest.mark.medium
 @cases("limits", [{}, {"max_execution_time": 60}])
 def test_interrupt_reaches_an_async_tool(limits: Any) -> None:
     """A kernel interrupts a cell by the signal, in the thread that waits for the run."""

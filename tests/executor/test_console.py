@@ -156,6 +156,7 @@ def test_paused_run_does_not_keep_a_thread() -> None:
     assert (view.last.running, view.last.ended) in {(0, 0), (0, 1)}
 
 
+@pytest.mark.medium
 def test_time_passes_while_a_call_takes_long() -> None:
     view = Shown(ticks=True)
     passed = threading.Event()

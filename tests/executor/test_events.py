@@ -75,6 +75,8 @@ def test_every_call_has_its_effect_and_reply() -> None:
     asked = [(one.name, one.tool_input) for one in result.asked if isinstance(one, CallTool)]
     assert asked == [("echo", {"text": "a"}), ("nope", {}), ("echo", {"text": "b"})]
     answered = [one for one in result.events if isinstance(one, gx.Answered) and isinstance(one.effect, CallTool)]
+    names = [event.effect.name for event in answered if isinstance(event.effect, CallTool)]
+    assert sorted(names) == ["echo", "echo", "nope"]
     assert sorted(event.reply.observation for event in answered)[:2] == ["a", "b"]
     assert all(event.spent["tool_calls"] == 3 for event in answered)
 

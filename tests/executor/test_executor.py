@@ -15,7 +15,7 @@ import graphexec as gx
 from graphexec import effects, errors, kernel, messages, models
 from graphexec.actions import Steps
 from graphexec.models import ScriptedModel
-from tests.executor.actors import act, answer, call, caller_of, echo, make_executor, prompt, run_by, run_executor
+from tests.executor.actors import WAYS, act, answer, call, caller_of, echo, make_executor, prompt, run_by, run_executor
 from tests.executor.test_console import shout
 from tests.parameters import cases, examples
 from tests.semantics.endings import raising
@@ -95,7 +95,7 @@ INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("r
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
     model = models.ScriptedModel([])
     executor = caller_of(model)
-    for way in ("run", "arun", "invoke", "ainvoke", "stream", "astream"):
+    for way in (one for one in WAYS if "batch" not in one):
         with pytest.raises(gx.InputError, match=message):
             run_by(way, executor, inputs)
     assert not model.requests
@@ -108,19 +108,23 @@ def test_finish_of_the_agent_is_not_changed(way: str) -> None:
     executor = make_executor(A, finish, return_intermediate_steps=True)
     result = run_by(way, executor)
     executor.invoke("q")["output"] = "changed"
+    list(executor.stream_chunks("q"))
     assert values == {"output": "42"}
     assert finish == gx.AgentFinish({"output": "42"}, "log")
     assert (len(finish.steps), len(result.steps)) == (0, 1)
 
 
-def test_agent_cannot_change_the_callers_inputs() -> None:
+def test_agent_cannot_change_inputs_or_steps() -> None:
     def greedy(steps: Any, inputs: dict[str, Any]) -> Any:
         inputs |= {"input": "changed", "more": 1}
+        assert not hasattr(steps, "append")
+        with pytest.raises((TypeError, AttributeError)):
+            steps[0] = None
         return answer() if steps else A
 
-    given = {"input": "q"}
-    assert gx.AgentExecutor(agent=greedy, tools=[echo]).invoke(given) == {"input": "q", "output": "done"}
-    assert given == {"input": "q"}
+    given, executor = {"input": "q"}, gx.AgentExecutor(agent=greedy, tools=[echo])
+    assert executor.invoke(given) == {"input": "q", "output": "done"}
+    assert given == executor.run(given).ending.run.inputs == {"input": "q"}
 
 
 @HOW
@@ -184,13 +188,14 @@ ALL = ["1", "2", "3", "4"]
 @cases(
     ("trim", "last"),
     [
-        *((trim, ALL) for trim in (-1, 0, 4, 99, every)),
-        *((1, ["4"]), (3, ["2", "3", "4"])),
+        *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99, every)),
+        *((1, ["4"]), (True, ["4"]), (2, ["3", "4"]), (3, ["2", "3", "4"])),
         *((first_and_last, ["1", "4"]), (none, []), (as_pairs, ["again", "again"])),
     ],
 )
 def test_agent_sees_the_selected_steps(trim: Any, last: list[str]) -> None:
-    assert shown_with(trim)[-1] == last
+    first, *_, end = shown_with(trim)
+    assert (first, end) == ([], last)
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -274,6 +279,7 @@ def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: lis
         ([{"input": "a"}, "b"], "ab", {"max_concurrency": 1}),
         ({"first": "a", "second": "b"}.values(), "ab", {}),
         (["a", "bad", "b"], ["a", "bad", "b"], {"return_exceptions": True}),
+        (["a", {"input": "b"}, "bad"], ["a", "b", "bad"], {"return_exceptions": True, "max_concurrency": 2}),
     ],
 )
 def test_a_batch_returns_its_results_in_order(

@@ -170,6 +170,9 @@ def test_iterating_again_runs_again(how: str) -> None:
     first, second = iterate(turns, how), iterate(turns, how)
     assert first == second == [["0"]]
     assert turns.result.spent.iterations == 2
+    nothing: Any = turns
+    with pytest.raises(TypeError):
+        next(nothing)
 
 
 @both

@@ -216,6 +216,7 @@ def test_loaded_value_must_be_a_dict() -> None:
 # ---- its time
 
 
+@pytest.mark.medium
 @HOW
 @cases("method", ["force", "generate"])
 def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
@@ -244,6 +245,7 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     assert memory.saved == [({"input": "q"}, {"output": result.output})]
 
 
+@pytest.mark.medium
 @HOW
 def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     held, heard = threading.Event(), list[Any]()
@@ -262,6 +264,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     assert [event.target for event in heard if isinstance(event, gx.Moved)][-2:] == ["return_unsaved", "END"]
 
 
+@pytest.mark.medium
 @HOW
 @cases("stream", [False, True])
 def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:

@@ -15,7 +15,7 @@ from graphexec import agents, kernel, memory, models
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, create_self_ask_agent
 from graphexec.effects import CallModel
-from graphexec.errors import InputError, MissingHandlerError, ParseError, ToolDefinitionError
+from graphexec.errors import InputError, MissingHandlerError, ToolDefinitionError
 from graphexec.executor import parse
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, CompletionRequest
@@ -335,19 +335,6 @@ def test_executor_resumes_a_paused_run() -> None:
     assert isinstance(state.effect, gx.AskHuman)
     result = asking.run(state.reply("yes"))
     assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("done", 2, 1)
-
-
-def test_a_callable_agent_may_raise_a_parse_error() -> None:
-    def agent(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
-        if not steps:
-            raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
-        return answer(steps[0].observation)
-
-    result = executor(agent=agent, handle_parsing_errors=True).run("?")
-    (step,) = result.steps
-    assert (result.output, step.status, step.action.log) == ("Say it again.", "parse_error", "gibberish")
-    with pytest.raises(ParseError, match="handle_parsing_errors=True"):
-        executor(agent=agent).run("?")
 
 
 # ---- an executor has the tools that its agent describes to the model

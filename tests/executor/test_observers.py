@@ -46,6 +46,10 @@ def test_every_observer_receives_every_event_once(way: str) -> None:
     run_by(way, make_executor(first.append, second.append))
     assert first == second
     assert kinds(first) == WHOLE
+    decided, acted = ["plan", "parse"], ["dispatch_tools", "check_return_direct"]
+    assert [one.node for one in first if isinstance(one, Entered)] == [*decided, *acted, *decided]
+    asked = [type(one.effect).__name__ for one in first if isinstance(one, Asked)]
+    assert asked == ["CallAgent", "CallTool", "CallAgent"]
 
 
 class Failing:

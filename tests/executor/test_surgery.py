@@ -250,6 +250,7 @@ def test_original_executor_is_unchanged() -> None:
         guarded.run("q")
 
 
+@pytest.mark.medium
 @HOW
 @cases("kind", ["def", "async def"])
 def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None:
@@ -309,6 +310,7 @@ def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
     assert observations(result)[0] == "a"
 
 
+@pytest.mark.medium
 @HOW
 def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
     released = threading.Event()

@@ -195,10 +195,11 @@ def test_timeout_error_of_a_tool_is_its_error(how: str, limit: float | None, rel
     ] * 2
 
 
+@pytest.mark.parametrize("limit", [None, 20.0])
 @HOW
-def test_timeout_error_of_a_model_is_raised(how: str, released: threading.Event) -> None:
+def test_timeout_error_of_a_model_is_raised(how: str, limit: float | None, released: threading.Event) -> None:
     agent = gx.create_react_agent(ScriptedModel([TimeoutError("the model's")]), [])
-    executor = gx.AgentExecutor(agent=agent, tools=[], max_execution_time=20)
+    executor = gx.AgentExecutor(agent=agent, tools=[], max_execution_time=limit)
     with pytest.raises(TimeoutError, match="the model's"):
         time_run(executor, how, released)
 

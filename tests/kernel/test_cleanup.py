@@ -98,6 +98,7 @@ def test_error_wins_over_the_cleanup(machine: Any, how: str) -> None:
     assert answers.asked == ["go on"] * 3
 
 
+@pytest.mark.medium
 @HOW
 @MACHINES
 @cases(

@@ -201,6 +201,7 @@ def test_hanging_call_is_cut_after_the_grace(drive: Driver) -> None:
 SOON = gx.replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
+@pytest.mark.medium
 @cases("drive", LIVE)
 @cases("hanging", ["sum up", "a mail"])
 def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:

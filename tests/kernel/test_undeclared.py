@@ -17,7 +17,7 @@ from tests.kernel import machines as m
 from tests.parameters import cases
 
 
-class Child(m.Total):  # type: ignore[misc] # pyright: ignore[reportGeneralTypeIssues]
+class Child(m.Total):  # pyright: ignore[reportGeneralTypeIssues]
     """A subclass of an outcome; type checkers refuse it."""
 
 

@@ -127,8 +127,6 @@ def test_invalid_keys_are_refused() -> None:
     with pytest.raises(InputError, match="output_key is output, which is missing from the outputs; the keys are: none"):
         asyncio.run(memory.asave({"question": "a"}, {}))
     assert memory.history.turns() == ()
-    with pytest.raises(InputError, match="key and input_key are both input"):
-        BufferMemory(key="input")
 
 
 MODEL = ScriptedModel(["S"], repeat_last=True)

@@ -61,15 +61,6 @@ def test_valid_reply_is_returned(reply: ModelReply) -> None:
 
 
 @cases(
-    ("content", "reasoning", "rest"),
-    [("<think>Hm.</think>42", ["Hm."], "42"), ("Hm.</think>42", ["Hm."], "42"), ("<think></think>42", [], "42")],
-)
-def test_reasoning_in_the_content_is_separated(content: str, reasoning: list[str], rest: str) -> None:
-    reply = check_reply(ModelReply(content), "mine")
-    assert ([one.text for one in reply.reasoning], reply.content) == (reasoning, rest)
-
-
-@cases(
     ("message", "line"),
     [
         (SystemMessage("Be brief."), "System: Be brief."),

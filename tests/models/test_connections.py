@@ -323,6 +323,8 @@ class TestClientsOfTheUsers:
             assert not client.is_closed
             assert call_blocking(OpenAICompatible("tiny", base_url=server.url, client=client)) == CHAT_REPLY
             assert server.connections == 1
+            # The server waits for its clients.
+            client.close()
 
     def test_httpx2_client_is_supported(self) -> None:
         async def talk(url: str) -> None:
@@ -337,6 +339,7 @@ class TestClientsOfTheUsers:
             assert call_blocking(model) == stream_blocking(model) == CHAT_REPLY
             asyncio.run(talk(server.url))
             assert server.connections == 2
+            client.close()
 
     @pytest.mark.medium
     def test_httpx2_exceptions_have_the_same_errors(self) -> None:

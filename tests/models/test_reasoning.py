@@ -12,10 +12,11 @@ from graphexec import AgentExecutor, create_tool_calling_agent, messages
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.models import MemoryCache, cached
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.providers import anthropic_reply, openai_reply, responses_reply
+from graphexec.models.providers import anthropic_reply, openai_reply
 from tests.executor.actors import echo
 from tests.models.actors import HELLO
 from tests.models.picky_server import PickyServer, Protocol, openai_refusal
+from tests.models.test_responses_wire import decode_stream, end, whole
 from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")
@@ -263,20 +264,6 @@ class TestAnthropic:
         assert list(anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))) == []
 
 
-def read_output(*output: dict[str, Any]) -> messages.ModelReply:
-    return responses_reply.decode(json.dumps({"output": output, "status": "completed"}).encode(), PEER)
-
-
-# Any: an event's JSON.
-def read_events(*events: dict[str, Any]) -> tuple[list[messages.ReplyDelta], messages.ModelReply]:
-    draft = responses_reply.ResponsesStream(PEER)
-    return [piece for event in events for piece in draft.take(json.dumps(event))], draft.reply()
-
-
-def completed(*output: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "response.completed", "response": {"status": "completed", "output": output}}
-
-
 REASONING = {"type": "reasoning", "id": "rs_1"}
 SAID = {"summary": SUMMARY}
 CONTENT = {"content": [{"type": "reasoning_text", "text": "Hm."}]}
@@ -297,26 +284,26 @@ class TestResponses:
         ],
     )
     def test_reasoning_item_is_read(self, members: dict[str, Any], texts: list[str], sent: list[object]) -> None:
-        reply = read_output({**REASONING, **members})
+        reply = whole({**REASONING, **members})
         assert texts_of(reply) == texts
         assert [json.loads(part.data) if part.data else None for part in reply.reasoning] == sent
 
     def test_streamed_and_unstreamed_items_are_read(self) -> None:
         delta = {"type": "response.reasoning_summary_text.delta", "output_index": 0}
         parts = [(0, "One"), (0, "."), (1, "Two.")]
-        pieces, _ = read_events(*({**delta, "summary_index": part, "delta": text} for part, text in parts), completed())
+        pieces, _ = decode_stream(*({**delta, "summary_index": part, "delta": text} for part, text in parts), end())
         assert "".join(piece.reasoning for piece in pieces) == "One.\n\nTwo."
-        pieces, reply = read_events(completed({**REASONING, **SAID}))
+        pieces, reply = decode_stream(end(output=[{**REASONING, **SAID}]))
         assert [piece.reasoning for piece in pieces] == texts_of(reply) == [THOUGHTS]
 
     @cases("kind", ["reasoning_text", "summary_text", "thinking"])
     def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
         parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
         message = {"type": "message", "content": parts}
-        end = completed(message)
+        ended = end(output=[message])
         done = {"type": "response.output_item.done", "output_index": 0, "item": message}
         delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
-        for reply in (read_output(message), read_events(end)[1], read_events(delta, done, end)[1]):
+        for reply in (whole(message), decode_stream(ended)[1], decode_stream(delta, done, ended)[1]):
             assert (reply.content, texts_of(reply)) == ("Oslo.", ["<tool_call>"])
 
     def test_commentary_is_no_part_of_the_answer(self) -> None:
@@ -332,8 +319,8 @@ class TestResponses:
                 {"type": "response.output_text.delta", "delta": item["content"][0]["text"], **place},
                 {"type": "response.output_item.done", "item": item, **place},
             ]
-        pieces, streamed = read_events(*events, completed(*output))
-        for reply in (read_output(*output), streamed, read_events(completed(*output))[1]):
+        pieces, streamed = decode_stream(*events, end(output=output))
+        for reply in (whole(*output), streamed, decode_stream(end(output=output))[1]):
             assert (reply.content, texts_of(reply)) == ("Oslo", ["I look."])
         assert [(piece.content, piece.reasoning) for piece in pieces] == [("", "I look."), ("Oslo", "")]
 

@@ -221,25 +221,6 @@ def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, .
 
 
 @cases(
-    ("body", "fault"),
-    [
-        (b"", "nothing"),
-        (b"{}", "without output"),
-        (b'{"output": [{"type": "message", "content": [{"text": 5}]}]}', "output.0.content.0.text"),
-        (b'{"output": [{"type": "function_call", "call_id": "a"}]}', "without a name"),
-        (b'{"output": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
-        (b'{"output": [], "status": "failed"}', "without a message"),
-        (b'{"error": "no\\nway"}', "no way"),
-    ],
-)
-def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
-    with pytest.raises(errors.InvalidReplyError) as caught:
-        decode(body, PEER)
-    assert fault in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@cases(
     ("code", "error"),
     [
         *((code, errors.ServerError) for code in ("server_error", "server_is_overloaded")),

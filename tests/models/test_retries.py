@@ -164,13 +164,8 @@ def test_a_cancellation_is_never_retried() -> None:
         raise asyncio.CancelledError
 
     time = FakeTime()
-    model = scripted_server(busy_response(), cancel, GOOD, time=time)
-
-    async def run() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            await model.acomplete(HELLO)
-
-    asyncio.run(run())
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(scripted_server(busy_response(), cancel, GOOD, time=time).acomplete(HELLO))
     assert len(time.slept) == 1
 
 

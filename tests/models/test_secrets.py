@@ -249,6 +249,7 @@ def test_address_keeps_its_parameters() -> None:
     model = OpenAICompatible("tiny", base_url=url, api_key="", client=httpx.Client(transport=script.transport))
     with pytest.raises(ModelError, match=r"tiny at https://a\.example/v1\?api-version=3&api-key=\*\*\* "):
         call_blocking(model)
+    assert repr(model) == "OpenAICompatible('tiny', base_url='https://a.example/v1?api-version=3&api-key=***')"
     (request,) = script.requests
     assert str(request.url) == "https://a.example/v1/chat/completions?api-version=3&api-key=k"
     assert request.headers["authorization"] == "Basic bWU6cGEgc3M="

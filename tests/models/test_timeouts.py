@@ -182,6 +182,7 @@ def test_time_of_the_consumer_does_not_count() -> None:
         assert actors.read_stream(pieces).content == "Café costs €4."
 
 
+@pytest.mark.medium
 def test_complete_reply_waits_a_second_for_the_end_of_its_stream() -> None:
     with actors.serve(timeout=60) as (server, model):
         server.add_acts(server.stall(actors.chunks(*EVENTS, end=False)))

@@ -4,7 +4,6 @@ import json
 from types import MappingProxyType
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from graphexec.models.providers.openai_compatible import encode, route
 from graphexec.models.providers.openai_reply import ChatStream, decode
 from tests.models import recorded
 from tests.models.actors import HELLO, scripted_server, sse
-from tests.models.call_modes import call_blocking, check_reply_or_error, stream_blocking
+from tests.models.call_modes import stream_blocking
 from tests.models.recorded import CALLS, CALLS_REPLY, CALLS_STREAM, CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
@@ -78,20 +77,6 @@ def test_completions_have_their_own_route() -> None:
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
 
 
-# The arguments of a call, and what is sent back of them in each protocol.
-ARGUMENTS: list[tuple[str, dict[str, int]]] = [
-    *((invalid, {}) for invalid in ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"]),
-    *((readable, {"a": 1}) for readable in ["{'a': 1}", '{"a": 1,}']),
-]
-
-
-@cases(("arguments", "sent"), ARGUMENTS)
-def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, int]) -> None:
-    message = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
-    function = encode_body(messages.ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
-    assert json.loads(function["arguments"]) == sent
-
-
 @cases(
     ("body", "chat", "reply"),
     [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (recorded.COMPLETION, False, recorded.COMPLETION_REPLY)],
@@ -114,40 +99,6 @@ def test_any_text_is_sent_unchanged(text: str) -> None:
 def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
     body = STREAM.replace(b"\n", newline)
     assert stream_blocking(scripted_server(sse([body[i : i + 1] for i in range(len(body))]))) == CHAT_REPLY
-
-
-KEYS = ["error", "message", "code", "choices", "tool_calls", "function", "usage", "detail", "n_ctx", "n_prompt_tokens"]
-SCALARS = st.none() | st.booleans() | st.integers() | st.text()
-
-
-@pytest.mark.medium
-@cases("status", [200, 400])
-@given(body=st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner)))
-def test_any_json_is_reply_or_model_error(status: int, body: object) -> None:
-    check_reply_or_error(lambda: call_blocking(scripted_server(httpx.Response(status, json=body))))
-
-
-@cases(
-    ("body", "fault"),
-    [
-        (b"", "nothing"),
-        (b"<html>\n<h1>Hello</h1>", "<html> <h1>Hello</h1>"),
-        (b'{"choices": []}', "without choices"),
-        (b'{"choices": null}', "without choices"),
-        (b'{"choices": [{}]}', "without a message"),
-        (b'{"choices": [{"message": {"content": 5}}]}', "choices.0.message.content"),
-        (b'{"choices": [{"message": {"tool_calls": [{"id": "a"}]}}]}', "without a name"),
-        (b'{"choices": [{"message": {"content": "\\ud800"}}]}', "Invalid JSON"),
-        (b'{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": -1}}', "usage.prompt_tokens"),
-        (b'{"error": {"code": 500, "message": "it\\nbroke"}}', "it broke"),
-        (b'{"error": "no"}', "no"),
-    ],
-)
-def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
-    with pytest.raises(InvalidReplyError) as caught:
-        decode(body, PEER, chat=True)
-    assert fault in str(caught.value)
-    assert str(caught.value).startswith("tiny at http://127.0.0.1:1/v1 ")
 
 
 ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +15,10 @@ from graphexec.agents import chat_agent
 from graphexec.effects import CallModel
 from graphexec.kernel.events import Reported
 from graphexec.memory import SummaryMemory
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, Reasoning, ReplyDelta, UserMessage, check_reply
+from graphexec.messages import ChatRequest, ModelReply, Reasoning, ReplyDelta, UserMessage, check_reply
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
+from tests.models.call_modes import Typewriter
 from tests.parameters import cases, mark_except
 
 
@@ -179,18 +180,6 @@ def test_reasoning_is_separated_in_linear_time(piece: str) -> None:
     assert time.process_time() - began < 3
 
 
-class Thinking(ScriptedModel):
-    """A scripted model that streams its replies in pieces of three characters."""
-
-    def stream(
-        self, request: ModelRequest, *, timeout: float | None = None
-    ) -> Generator[ReplyDelta | ModelReply, None, None]:
-        reply = self.complete(request, timeout=timeout)
-        for start in range(0, len(reply.content), 3):
-            yield ReplyDelta(reply.content[start : start + 3])
-        yield reply
-
-
 THOUGHT = "<think>\nAction: echo\nAction Input: no\nFinal Answer: no\n</think>\n\n"
 ACT = f"{THOUGHT}Action: echo\nAction Input: yes"
 
@@ -205,7 +194,7 @@ def test_reasoning_is_not_in_the_next_prompt() -> None:
     assert (result.output, [step.observation for step in result.steps]) == ("done", ["yes"])
     assert "think" not in str(model.requests[1])
     # Streamed reasoning is reported as reasoning.
-    streamed = executor(Thinking([f"{THOUGHT}Final Answer: done"])).stream("q", tokens=True)
+    streamed = executor(Typewriter([f"{THOUGHT}Final Answer: done"])).stream("q", tokens=True)
     deltas = [event.news for event in streamed if isinstance(event, Reported) and isinstance(event.news, ReplyDelta)]
     assert "".join(delta.content for delta in deltas) == "Final Answer: done"
     assert "".join(delta.reasoning for delta in deltas) == THOUGHT[len("<think>") : THOUGHT.index("</think>")]
@@ -214,7 +203,7 @@ def test_reasoning_is_not_in_the_next_prompt() -> None:
 @cases("make", [create_react_agent, create_tool_calling_agent])
 def test_streamed_answer_has_no_reasoning(make: Callable[..., Agent]) -> None:
     label = "Final Answer: " if make is create_react_agent else ""
-    assert "".join(executor(Thinking([f"{THOUGHT}{label}It is 42."]), make).stream_answer("q")) == "It is 42."
+    assert "".join(executor(Typewriter([f"{THOUGHT}{label}It is 42."]), make).stream_answer("q")) == "It is 42."
 
 
 CUTS = st.lists(st.integers(0, 100))

@@ -1,8 +1,16 @@
 """Runs, tools and snapshots that the tests of the runtime share."""
 
-from collections.abc import Callable
+import asyncio
+import gc
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
+
+import pytest
 
 import graphexec as gx
 from graphexec.runtime.threads import CancelScope, run_in_thread
@@ -19,6 +27,10 @@ HOW = cases("run", [run_sync, run_async])
 MIXED = cases(("run", "is_async"), [(run, is_async) for run in (run_sync, run_async) for is_async in (False, True)])
 
 
+def ignore(event: object) -> None:
+    """Observe an event, and do nothing."""
+
+
 def tool_named(name: str, function: Callable[..., Any], **options: Any) -> AnyTool:
     made: AnyTool = gx.tool(name=name, description="A tool.", **options)(function)
     return made
@@ -29,6 +41,52 @@ def snapshot_in(error: BaseException) -> gx.Snapshot:
     snapshot = gx.snapshot_of(error)
     assert snapshot is not None
     return snapshot
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """Call a function in a bare thread."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join(LONG)
+    return results[0]
+
+
+def succeeds_in_fork(work: Callable[[], bool]) -> bool:
+    """Return whether a function is true in a forked process, which is killed if it hangs."""
+    child = os.fork()
+    if not child:
+        code = 1
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(LONG))
+        with suppress(BaseException):
+            code = 0 if work() else 2
+        os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
+
+
+async def cancel_when(begun: Awaitable[Any], run: Coroutine[Any, Any, Any]) -> BaseException:
+    """Cancel a run when it has begun, and return what it raises."""
+    task = asyncio.create_task(run)
+    await begun
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    return caught.value
+
+
+def reports_of(main: Callable[[], Any]) -> list[Any]:
+    """Return the loop's error reports about tasks that `main` starts, also those at the loop's end."""
+    contexts: list[Any] = []
+
+    async def collect() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+        await main()
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(collect())
+    return contexts
 
 
 def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> Future[T]:

@@ -15,6 +15,7 @@ from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, start_in_thread, tool_named
 
 
+@pytest.mark.medium
 @HOW
 @cases("timeout", [None, 3 * LONG])
 @cases("kind", ["async def", "def that returns a coroutine"])
@@ -37,6 +38,7 @@ def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float
     assert cancelled.wait(LONG)
 
 
+@pytest.mark.medium
 def test_nested_run_in_a_cut_tool_stops() -> None:
     asked: list[int] = []
     held, ended = threading.Event(), threading.Event()

@@ -18,7 +18,7 @@ from graphexec.kernel.events import journal_of
 from graphexec.runtime.threads import count_abandoned
 from tests.executor.actors import Running, run_async
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
+from tests.runtime.actors import HOW, LONG, cancel_when, snapshot_in, tool_named
 from tests.stopwatch import eventually
 
 
@@ -147,16 +147,6 @@ def test_exception_of_a_tool_has_the_progress_of_its_run(place: int) -> None:
     assert run_async(make_executor("aaaaa", tool_named("a", ok)), snapshot_in(raised.value)).output == "done"
 
 
-async def cancel_when(entered: threading.Event, executor: AgentExecutor) -> BaseException:
-    """Cancel a run in a call of it."""
-    task = asyncio.create_task(executor.arun("?"))
-    await asyncio.to_thread(entered.wait, LONG)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError) as raised:
-        await task
-    return raised.value
-
-
 @cases("place", [0, 1, 2, 4])
 def test_cancelled_run_ends_at_once(place: int) -> None:
     entered, free, ended = threading.Event(), threading.Event(), threading.Event()
@@ -174,9 +164,8 @@ def test_cancelled_run_ends_at_once(place: int) -> None:
         return "ok"
 
     async def main() -> BaseException:
-        executor = make_executor("aaaaa", hold)
         began = time.monotonic()
-        error = await cancel_when(entered, executor)
+        error = await cancel_when(asyncio.to_thread(entered.wait, LONG), make_executor("aaaaa", hold).arun("?"))
         assert time.monotonic() - began < LONG / 2
         # The call is still running.
         assert not ended.is_set()
@@ -211,7 +200,7 @@ def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
         return "ok"
 
     executor = make_executor("aab", tool_named("a", ok), tool_named("b", nest))
-    snapshot = snapshot_in(asyncio.run(cancel_when(entered, executor)))
+    snapshot = snapshot_in(asyncio.run(cancel_when(asyncio.to_thread(entered.wait, LONG), executor.arun("?"))))
     free.set()
     assert ended.wait(LONG)
     assert asked == []

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, final
+from typing import Annotated, Any
 
 import pytest
 
@@ -14,45 +14,34 @@ import graphexec as gx
 from graphexec.kernel import CallId, PendingEffect, advance, begin, replay
 from graphexec.kernel.effects import DetachedScope
 from graphexec.models import ScriptedModel
-from graphexec.runtime import RunContext, RunOptions, arun, current_call, make_run_context, report, run, stream
+from graphexec.runtime import RunOptions, arun, current_call, make_run_context, report, run, stream
 from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor import actors
 from tests.executor.actors import act, call, run_by, snapshot_after
+from tests.kernel.machines import Halted, reload, value
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG
+from tests.runtime.actors import HOW, LONG, ignore, tool_named
 
 # ---- a machine that asks for one effect, then for two, and then runs an opaque node
 
 
-@final
-@dataclass(frozen=True)
-class Start:
-    pass
+@value
+class Start: ...
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Begun:
     ids: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Replied:
     ids: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Finished:
     ids: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True)
-class Stopped:
-    at: Begun | Replied
-    limit: gx.Exhausted
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,7 @@ def pure(start: Start, call: gx.CallContext[Any]) -> Begun:
     return Begun((str(call.id),))
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=Halted)
 @gx.node
 def asking(given: Begun, *, call: gx.CallContext[object]) -> gx.Asks[Look, Replied]:
     first = yield from gx.ask(Look())
@@ -73,16 +62,16 @@ def asking(given: Begun, *, call: gx.CallContext[object]) -> gx.Asks[Look, Repli
     return Replied((*given.ids, str(call.id), first, *both))
 
 
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=Halted)
 @gx.opaque
 def act_freely(given: Replied, here: gx.CallContext) -> Finished:  # type: ignore[type-arg]  # pyright: ignore
     return Finished((*given.ids, str(here.id), str(current_call())))
 
 
-MACHINE: gx.Graph[Start, Finished | Stopped] = gx.graph(
+MACHINE: gx.Graph[Start, Finished | Halted] = gx.graph(
     gx.edges(pure, gx.on(Begun, asking))
-    | gx.edges(asking, gx.on(Replied, act_freely) | gx.on(Stopped, gx.END))
-    | gx.edges(act_freely, gx.on(Finished, gx.END) | gx.on(Stopped, gx.END)),
+    | gx.edges(asking, gx.on(Replied, act_freely) | gx.on(Halted, gx.END))
+    | gx.edges(act_freely, gx.on(Finished, gx.END) | gx.on(Halted, gx.END)),
     start=pure,
 )
 IDS = ("r/1.0", "r/1.0", "r/1.0", "r/2.0", "r/2.1", "r/3.0", "<call r/3.0 of act_freely>")
@@ -98,27 +87,19 @@ async def alook(effect: Look, call: gx.CallContext[Any]) -> str:
     return look(effect, call)
 
 
-def run_machine(world: RunContext, value: Start | gx.Snapshot, **options: Any) -> Any:
-    return run(MACHINE, value, world, options=RunOptions(**options))
+R = RunOptions(run_id="r")
+RUNS: list[Callable[..., Any]] = [
+    run,
+    lambda *args, **options: asyncio.run(arun(*args, **options)),
+    lambda *args, **options: list(stream(*args, **options))[-1],
+]
 
 
-def arun_machine(world: RunContext, value: Start | gx.Snapshot, **options: Any) -> Any:
-    return asyncio.run(arun(MACHINE, value, world, options=RunOptions(**options)))
-
-
-def stream_machine(world: RunContext, value: Start | gx.Snapshot, **options: Any) -> Any:
-    *_, done = stream(MACHINE, value, world, options=RunOptions(**options))
-    return done
-
-
-MACHINES = cases("run_it", [run_machine, arun_machine, stream_machine])
-
-
-@MACHINES
+@cases("run_it", RUNS)
 @cases("handler", [look, alook])
 @cases("at_once", [1, 64])
 def test_handlers_and_nodes_get_their_call(run_it: Any, handler: Callable[..., Any], at_once: int) -> None:
-    done = run_it(make_run_context({Look: handler}, at_once=at_once), Start(), run_id="r")
+    done = run_it(MACHINE, Start(), make_run_context({Look: handler}, at_once=at_once), options=R)
     assert done.outcome == Finished(IDS)
     assert done.snapshot.run_id == "r"
 
@@ -138,14 +119,14 @@ def test_graph_run_takes_the_run_id(handler: Any) -> None:
 
 def test_run_id_is_made_up_and_kept() -> None:
     world = make_run_context({Look: look})
-    first, second = (run_machine(world, Start()) for _ in range(2))
+    first, second = (run(MACHINE, Start(), world) for _ in range(2))
     assert first.snapshot.run_id != second.snapshot.run_id
-    resumed = run_machine(world, gx.Snapshot.from_json(first.snapshot.to_json(), MACHINE))
+    resumed = run(MACHINE, reload(first.snapshot, MACHINE), world)
     assert resumed.snapshot.run_id == first.snapshot.run_id
     assert CallId("r", 2, 1) == ("r", 2, 1)
 
 
-@MACHINES
+@cases("run_it", RUNS)
 @cases("failing", ["r/1.0", "r/2.0", "r/2.1", "r/3.0"])
 def test_id_survives_a_resume_from_json(run_it: Any, failing: str) -> None:
     attempts: list[str] = []
@@ -158,13 +139,11 @@ def test_id_survives_a_resume_from_json(run_it: Any, failing: str) -> None:
 
     world = make_run_context({Look: flaky})
     if failing == "r/3.0":
-        snapshot = run_it(world, Start(), run_id="r").snapshot
-        snapshot = gx.Snapshot(
-            snapshot.node, snapshot.value, spent=snapshot.spent, entered=True, sequence=2, run_id="r"
-        )
+        end = run_it(MACHINE, Start(), world, options=R).snapshot
+        snapshot = gx.Snapshot(end.node, end.value, spent=end.spent, entered=True, sequence=2, run_id="r")
     else:
-        snapshot = snapshot_after(ValueError, lambda: run_it(world, Start(), run_id="r"), failing)
-    done = run_it(world, gx.Snapshot.from_json(snapshot.restarted().to_json(), MACHINE))
+        snapshot = snapshot_after(ValueError, lambda: run_it(MACHINE, Start(), world, options=R), failing)
+    done = run_it(MACHINE, reload(snapshot.restarted(), MACHINE), world)
     assert done.outcome.ids == IDS
 
 
@@ -179,7 +158,7 @@ def test_stepping_and_replay_have_the_same_ids() -> None:
             break
         state = advance(MACHINE, state.reply(replies if len(replies) > 1 else replies[0]), limits)
     assert ids == ["/1.0", "/2.0", "/2.1", "/3.0"]
-    done = run_machine(make_run_context({Look: look}), Start(), run_id="r")
+    done: Any = run(MACHINE, Start(), make_run_context({Look: look}), options=R)
     replayed = [str(event.call) for event in replay(done.journal) if isinstance(event, gx.Answered)]
     by_asking = [f"<call r/{number} of asking>" for number in ("1.0", "2.0", "2.1")]
     assert sorted(replayed) == [*by_asking, "<call r/3.0 of act_freely>"]
@@ -321,10 +300,6 @@ def test_reports_of_a_stream_carry_their_call(tokens: bool) -> None:
 span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="none")
 
 
-def ignore(event: object) -> None:
-    """Observe an event, and do nothing."""
-
-
 class Spans:
     """Enters a span around each call, and records its id, its thread, and its end."""
 
@@ -359,7 +334,7 @@ def seeing(seen: list[str], *, is_async: bool = False) -> actors.AnyTool:
     async def asee(text: str) -> str:
         return see(text)
 
-    return gx.tool(name="see", description="Note the span.")(asee if is_async else see)
+    return tool_named("see", asee if is_async else see)
 
 
 @HOW

@@ -3,70 +3,23 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from graphexec import END, Done, Exhausted, Limits, Snapshot, advance, begin, charged, edges, graph, on, opaque
+from graphexec import Exhausted, Limits, charged, opaque
 from graphexec.effects import CallTool, ToolResult
-from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
-from graphexec.runtime import IO, Handler, RunContext, arun, make_run_context, run
+from graphexec.runtime import IO, Handler, RunContext, make_run_context
 from graphexec.runtime.handlers import handlers_for
-from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, run_script
+from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, drive_async, drive_sync, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
 TEN = Limits(seconds=10)
-TOO_LATE = "was cut off: the limit of 10 seconds was reached"
-
-
-def asking(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> PendingEffect:
-    state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
-    assert isinstance(state, PendingEffect)
-    return state
-
-
-def finish(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
-    state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
-    assert isinstance(state, Done)
-    return state
 
 
 # ---- in the engine
-
-
-def test_call_has_its_deadline() -> None:
-    assert asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).deadline == 10
-    assert asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea")), Limits()).deadline is None
-
-
-def test_cut_effect_takes_the_drawn_edge() -> None:
-    first = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).reply("fine", at=4.0)
-    cut = asking(m.INTERVIEW, first).cut(at=10.5)
-    assert finish(m.INTERVIEW, cut).outcome == m.Stopped(m.Topic("tea"), Exhausted("seconds", 10, 10.5))
-
-
-@cases(
-    ("topics", "at", "answers", "results"),
-    [
-        (("a",), 11.0, (), [("cut", f"a {TOO_LATE} (11 spent).")]),
-        # The finished results are kept in order.
-        (
-            ("a", "b", "c"),
-            10.0,
-            (Cut(), ToolResult("b"), Cut()),
-            [("cut", f"a {TOO_LATE} (10 spent)."), ("ok", "b"), ("cut", f"c {TOO_LATE} (10 spent).")],
-        ),
-        # A batch that has not begun is cut whole.
-        (("a", "b"), 10.0, (), [("cut", f"{name} {TOO_LATE} (10 spent).") for name in "ab"]),
-    ],
-)
-def test_batch_continues_with_its_cut_replies(topics: Any, at: float, answers: Any, results: list[Any]) -> None:
-    state = asking(m.SURVEY, begin(m.SURVEY, m.Topics(topics)))
-    outcome = finish(m.SURVEY, state.cut(at=at, **({"answers": answers} if answers else {}))).outcome
-    assert outcome == m.Survey(tuple(ToolResult(text, status) for status, text in results))
 
 
 STOPPED = m.Stopped(m.Topic("tea", 2), Exhausted("seconds", 10, 99))
@@ -74,42 +27,16 @@ STOPPED = m.Stopped(m.Topic("tea", 2), Exhausted("seconds", 10, 99))
 
 @cases(("count", "outcome"), [(1, m.Interview(("at last",))), (2, STOPPED)])
 def test_late_reply_counts_but_ends_asking(count: int, outcome: object) -> None:
-    late = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea", count))).reply("at last", at=99.0)
-    assert finish(m.INTERVIEW, late).outcome == outcome
+    late = m.pending(m.INTERVIEW, m.Topic("tea", count), TEN).reply("at last", at=99.0)
+    assert m.finish(m.INTERVIEW, m.reload(late, m.INTERVIEW), TEN).outcome == outcome
 
 
 def test_no_second_stops_a_run_at_once() -> None:
-    assert finish(m.CLOCK, begin(m.CLOCK, m.Tick()), Limits(seconds=0)).outcome == m.Stopped(
-        m.Tick(), Exhausted("seconds", 0, 0)
-    )
-
-
-def test_backward_clock_gives_no_time_back() -> None:
-    first = asking(m.INTERVIEW, begin(m.INTERVIEW, m.Topic("tea"))).reply("one", at=9.0)
-    second = asking(m.INTERVIEW, first).reply("two", at=3.0)
-    assert second.spent.seconds == 9.0
-
-
-def test_cut_opaque_node_takes_the_drawn_edge() -> None:
-    first = asking(m.ERRAND, begin(m.ERRAND, m.Errand())).reply(m.Underway(("left",)), at=1.0)
-    outcome = finish(m.ERRAND, asking(m.ERRAND, first).cut(at=10.0)).outcome
-    assert outcome == m.Stopped(m.Underway(("left",)), Exhausted("seconds", 10, 10))
+    done = m.finish(m.CLOCK, m.Tick(), Limits(seconds=0))
+    assert done.outcome == m.Stopped(m.Tick(), Exhausted("seconds", 0, 0))
 
 
 # ---- in the drivers, with a clock that only handlers advance
-
-
-def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None) -> RunContext:
-    """Questions are answered at once, but each advances the clock."""
-    clock = FakeClock(1000.0)
-
-    def answer(question: m.Question) -> str:
-        if asked is not None:
-            asked.append(question.text)
-        clock.advance(seconds_each)
-        return "fine"
-
-    return RunContext(handlers_for({m.Question: answer}), limits, clock=clock)
 
 
 @cases(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
@@ -118,7 +45,15 @@ def test_clock_is_read_between_effects(seconds_each: float, answers: int) -> Non
 
     def script() -> Script[Any, Any]:
         asked.clear()
-        return Script(m.INTERVIEW, m.Topic("tea", 3), ticking(seconds_each, TEN, asked))
+        clock = FakeClock(1000.0)
+
+        def answer(question: m.Question) -> str:
+            asked.append(question.text)
+            clock.advance(seconds_each)
+            return "fine"
+
+        context = RunContext(handlers_for({m.Question: answer}), TEN, clock=clock)
+        return Script(m.INTERVIEW, m.Topic("tea", 3), context)
 
     result = run_script(script)
     assert len(asked) == answers
@@ -161,6 +96,7 @@ async def await_forever(question: m.Question) -> str:
     return "never"
 
 
+@pytest.mark.medium
 @cases("driver", ALL_DRIVERS)
 @cases("kind", ["def", "async def"])
 def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
@@ -178,6 +114,7 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
     assert result.outcome.limit.reached >= SOON
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("at_once", [1, 2, 64])
 def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, released: threading.Event) -> None:
@@ -202,8 +139,8 @@ def test_an_opaque_node_that_blocks_is_cut(driver: Driver, released: threading.E
         released.wait()
         return m.Home(())
 
-    machine = graph(edges(wait, on(m.Home, END) | on(m.Stopped, END)), start=wait)
-    assert isinstance(driver(Script(machine, m.Errand(), m.without_handlers(Limits(seconds=SOON)))).outcome, m.Stopped)
+    script: Script[Any, Any] = Script(m.machine_of(wait), m.Errand(), m.without_handlers(Limits(seconds=SOON)))
+    assert isinstance(driver(script).outcome, m.Stopped)
 
 
 @cases("driver", ALL_DRIVERS)
@@ -241,12 +178,7 @@ def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> Non
 
     instant = Handler(answer, instant=True)
     made = RunContext({m.Question: instant, CallTool: instant}, Limits(seconds=seconds))
-    runs: list[Callable[[], object]] = [
-        lambda: run(m.INTERVIEW, m.Topic("tea"), made),
-        lambda: run(m.SURVEY, m.Topics(("a", "b")), made),
-        lambda: asyncio.run(arun(m.INTERVIEW, m.Topic("tea"), made)),
-        lambda: asyncio.run(arun(m.SURVEY, m.Topics(("a", "b")), made)),
-    ]
-    for one in runs:
-        one()
+    for drive in (drive_sync, drive_async):
+        drive(Script(m.INTERVIEW, m.Topic("tea"), made))
+        drive(Script(m.SURVEY, m.Topics(("a", "b")), made))
     assert threads == {threading.get_ident()}

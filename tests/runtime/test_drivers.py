@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
-from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, node, on
+from graphexec import Asks, Effect, Exhausted, Graph, ask, charged, node
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Usage
 from graphexec.runtime import arun, make_run_context, run
@@ -89,8 +89,7 @@ class Fetch(Effect[int]):
     pass
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Fetched:
     value: int
 
@@ -101,7 +100,7 @@ def fetch(left: m.Left) -> Asks[Fetch, Fetched]:
     return Fetched((yield from ask(Fetch())))
 
 
-FETCH = graph(edges(fetch, on(Fetched, END) | on(m.Stopped, END)), start=fetch)
+FETCH: Graph[m.Left, Fetched | m.Stopped] = m.machine_of(fetch)
 
 
 def test_drivers_that_disagree_are_found_out() -> None:
@@ -128,8 +127,7 @@ def test_common_exception_is_raised() -> None:
         run_script(lambda: Script(FETCH, m.Left(1), make_run_context({Fetch: fail})))
 
 
-@final
-@dataclass(frozen=True)
+@m.value
 class Holding:
     thing: object
 
@@ -143,6 +141,5 @@ def hold(given: m.Left) -> Holding:
 
 
 def test_values_outside_json_pass_live_drivers() -> None:
-    machine = graph(edges(hold, on(Holding, END)), start=hold)
-    result = run_script(lambda: Script(machine, m.Left(1), m.without_handlers()), drivers=LIVE)
+    result = run_script(lambda: Script(m.machine_of(hold), m.Left(1), m.without_handlers()), drivers=LIVE)
     assert result.outcome.thing is THING

@@ -22,6 +22,7 @@ from graphexec.runtime.threads import run_on_own_loop
 from graphexec.tools import AnyTool
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
+from tests.runtime.actors import in_thread
 
 REQUEST = ChatRequest([UserMessage("Hello")])
 
@@ -127,11 +128,7 @@ def test_error_names_the_library_that_runs_the_call(
 
 def test_sync_methods_need_no_event_loop() -> None:
     # As `trio.to_thread.run_sync` calls it.
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(executor_of(look).invoke("q")))
-    thread.start()
-    thread.join()
-    assert results == [{"input": "q", "output": "done"}]
+    assert in_thread(lambda: executor_of(look).invoke("q")) == {"input": "q", "output": "done"}
 
 
 @pytest.fixture
@@ -152,21 +149,6 @@ async def _cancel_tasks() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-
-
-def waiting(loop: asyncio.AbstractEventLoop, wait: Callable[[], Awaitable[object]]) -> None:
-    """Bind a lock or a queue to a loop, as a task there does that waits for it."""
-    begun = threading.Event()
-
-    async def bind() -> None:
-        task = asyncio.ensure_future(wait())
-        await asyncio.sleep(0)
-        begun.set()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    asyncio.run_coroutine_threadsafe(bind(), loop)
-    assert begun.wait(10)
 
 
 async def hold(lock: asyncio.Lock) -> None:
@@ -194,9 +176,20 @@ async def await_completed(future: asyncio.Future[Any]) -> None:
 
 
 def make_bound(make: Callable[[], Any], wait: Callable[[Any], Awaitable[object]], again: Callable[[Any], Any]) -> Any:
+    """Bind a lock or a queue to a loop, as a task there does that waits for it, and wait for it again."""
+
     def in_loop(loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[Any]]:
-        one = make()
-        waiting(loop, partial(wait, one))
+        one, begun = make(), threading.Event()
+
+        async def bind() -> None:
+            task = asyncio.ensure_future(wait(one))
+            await asyncio.sleep(0)
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await task
+
+        asyncio.run_coroutine_threadsafe(bind(), loop)
+        assert begun.wait(10)
         return partial(again, one)
 
     return in_loop

@@ -2,22 +2,24 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
 import graphexec as gx
 from graphexec.effects import TOOL_CALLS, CallTool
-from graphexec.runtime import IO, Handler, RunContext, arun, astream, current_call, report, run, stream, threads
+from graphexec.runtime import IO, Handler, RunContext, arun, current_call, report, run, threads
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
+from tests.drivers import LIVE, Driver, Script
 from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, until
+from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, snapshot_in, start_in_thread, tool_named
+from tests.runtime.actors import HOW, LONG, ignore, snapshot_in, start_in_thread, tool_named
 
 SOON = 0.1
 
@@ -75,13 +77,9 @@ every_way = cases("way", WAYS)
 with_deadline = cases("seconds", [None, 3 * LONG])
 
 
-def drive(way: str, tools: Sequence[AnyTool], watch: Watch, inputs: Any = "q", **options: Any) -> None:
+def run_in(way: str, tools: Sequence[AnyTool], watch: Watch, inputs: Any = "q", **options: Any) -> None:
     """Run an executor of these tools to its end, and watch its events."""
     WAYS[way](lambda observers: executor(*tools, observers=observers, **options), watch, inputs)
-
-
-def ignore(event: object) -> None:
-    """Watch an event, and do nothing."""
 
 
 def is_answer_of(event: gx.Event[Any], name: str) -> bool:
@@ -102,7 +100,7 @@ def test_a_quick_result_does_not_wait(way: str, seconds: float | None, kind: int
         if is_answer_of(event, "quick"):
             released.set()
 
-    drive(way, [slow, quick], watch, max_execution_time=seconds)
+    run_in(way, [slow, quick], watch, max_execution_time=seconds)
     assert in_time == [True]
 
 
@@ -116,7 +114,7 @@ def test_one_at_a_time_is_in_turn(way: str, seconds: float | None) -> None:
             seen.append((type(event).__name__, event.effect.name))
 
     tools = [tool_named(name, lambda: seen.append(("carried out", name_here()))) for name in "abc"]
-    drive(way, tools, watch, tool_concurrency=1, max_execution_time=seconds)
+    run_in(way, tools, watch, tool_concurrency=1, max_execution_time=seconds)
     assert seen == [(what, name) for name in "abc" for what in ("Asked", "carried out", "Answered")]
 
 
@@ -139,7 +137,7 @@ def test_events_say_which_call_they_are_of(way: str) -> None:
             if isinstance(event, gx.Reported):
                 assert event.news == event.effect.name
 
-    drive(way, [tool_named(name, work) for name in "abc"], watch)
+    run_in(way, [tool_named(name, work) for name in "abc"], watch)
     assert len(seen) == 3 * 4
     assert len(set(seen)) == 3
 
@@ -199,14 +197,14 @@ def test_failure_keeps_finished_replies(way: str, seconds: float | None, kind: s
     """The resume makes exactly two calls again, with their ids, and five are charged."""
     siblings = Siblings(kind)
     options: dict[str, Any] = {"handle_tool_errors": "raise", "max_execution_time": seconds}
-    snapshot = snapshot_after(OSError, lambda: drive(way, siblings.tools, siblings.watch, **options), "it broke")
+    snapshot = snapshot_after(OSError, lambda: run_in(way, siblings.tools, siblings.watch, **options), "it broke")
     siblings.released.set()
     assert snapshot.spent[TOOL_CALLS] == 3
     if as_json:
         snapshot = gx.Snapshot.from_json(snapshot.to_json(), executor(*siblings.tools, **options).graph)
     siblings.failing = False
     seen: list[gx.Event[Any]] = []
-    drive(way, siblings.tools, seen.append, snapshot, **options)
+    run_in(way, siblings.tools, seen.append, snapshot, **options)
     assert sorted(siblings.calls) == ["done", "failed", "failed", "running", "running"]
     assert all(len(set(ids)) == 1 for ids in siblings.ids.values())
     end = seen[-1]
@@ -246,7 +244,7 @@ def test_unstarted_call_never_starts(way: str) -> None:
     begun: list[str] = []
     others = [tool_named(name, lambda: begun.append(name_here())) for name in "abc"]
     with pytest.raises(OSError, match="it broke"):
-        drive(way, [tool_named("fail", fail), *others], ignore, tool_concurrency=1, handle_tool_errors="raise")
+        run_in(way, [tool_named("fail", fail), *others], ignore, tool_concurrency=1, handle_tool_errors="raise")
     assert begun == []
 
 
@@ -266,7 +264,7 @@ def test_reports_without_end_do_not_hide_a_failure(way: str) -> None:
     tools = [tool_named("fail", fail_when_reported), tool_named("talk", talk)]
     try:
         with pytest.raises(OSError, match="it broke"):
-            drive(way, tools, ignore, handle_tool_errors="raise")
+            run_in(way, tools, ignore, handle_tool_errors="raise")
     finally:
         released.set()
 
@@ -285,49 +283,30 @@ class LookUp(Fetch):
     """An effect that is answered at once, without a thread or a task."""
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Wanted:
     """The effects of one batch."""
 
     all: tuple[Fetch, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Pages:
     pages: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True)
-class Stopped:
-    at: Wanted
-    limit: gx.Exhausted
-
-
-@gx.charged(when_spent=Stopped)
+@gx.charged(when_spent=Halted)
 @gx.node
 def fetch(wanted: Wanted) -> gx.Asks[Fetch | LookUp, Pages]:
     return Pages((yield from gx.ask_all(wanted.all)))
 
 
-FETCHING = gx.graph(gx.edges(fetch, gx.on(Pages, gx.END) | gx.on(Stopped, gx.END)), start=fetch)
-RUNS: dict[str, Callable[..., Any]] = {
-    "run": run,
-    "arun": lambda *args: asyncio.run(arun(*args)),
-    "stream": lambda *args: list(stream(*args))[-1],
-    "astream": lambda *args: asyncio.run(_last(astream(*args))),
-}
+FETCHING: gx.Graph[Wanted, Pages | Halted] = machine_of(fetch)
 
 
-async def _last(events: AsyncIterator[gx.Event[Any]]) -> gx.Event[Any]:
-    return [event async for event in events][-1]
-
-
-@cases("way", RUNS)
+@cases("drive", LIVE)
 @with_deadline
-def test_instant_failure_keeps_finished_replies(way: str, seconds: float | None) -> None:
+def test_instant_failure_keeps_finished_replies(drive: Driver, seconds: float | None) -> None:
     """Two at a time: one runs while the next ones are answered, and the last one fails at once."""
     asked: list[str] = []
     failing = ["fails"]
@@ -349,11 +328,11 @@ def test_instant_failure_keeps_finished_replies(way: str, seconds: float | None)
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(carry_out_at_once, instant=True)}
     context = RunContext(handlers, gx.Limits(seconds=seconds), at_once=2)
     wanted = Wanted((Fetch("runs"), Fetch("done"), LookUp("found"), LookUp("fails")))
-    snapshot = snapshot_after(OSError, lambda: RUNS[way](FETCHING, wanted, context), "it broke")
+    snapshot = snapshot_after(OSError, lambda: drive(Script(FETCHING, wanted, context)), "it broke")
     assert snapshot.spent[PAGES] == 4
     failing.clear()
     released.set()
-    done = RUNS[way](FETCHING, gx.Snapshot.from_json(snapshot.to_json(), FETCHING), context)
+    done = drive(Script(FETCHING, reload(snapshot, FETCHING), context))
     assert done.outcome == Pages(("RUNS", "DONE", "FOUND", "FAILS"))
     assert sorted(asked) == ["done", "fails", "fails", "found", "runs", "runs"]
     assert done.spent[PAGES] == 6
@@ -423,7 +402,7 @@ def statuses_of(way: str, tools: Sequence[AnyTool], **options: Any) -> dict[str,
         if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
             answered[event.effect.name] = event.reply.status
 
-    drive(way, tools, watch, max_execution_time=5 * SOON, **options)
+    run_in(way, tools, watch, max_execution_time=5 * SOON, **options)
     return answered
 
 
@@ -442,6 +421,7 @@ def test_the_deadline_cuts_only_open_members(way: str, kind: str) -> None:
     assert statuses == {"quick": "ok", "slow": "cut"}
 
 
+@pytest.mark.medium
 @every_way
 def test_a_cut_in_turn_begins_no_more(way: str) -> None:
     """Cut in the middle of the second of three calls."""

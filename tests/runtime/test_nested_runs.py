@@ -3,20 +3,16 @@
 import asyncio
 import contextvars
 import os
-import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, CallContext, Done, Event, Limits, Reported, Snapshot, actions, tool
+from graphexec import AgentExecutor, CallContext, Event, Limits, Reported, Snapshot, actions, tool
 from graphexec.errors import AbandonedError, ModelError
-from graphexec.executor import RunResult
-from graphexec.kernel import replay
 from graphexec.memory import BufferMemory
 from graphexec.messages import Usage
 from graphexec.models import Price, ScriptedModel, priced
@@ -35,6 +31,7 @@ from tests.executor.actors import (
     delegate_to,
     echo,
     make_executor,
+    replayed,
     run_async,
     run_by,
     run_sync,
@@ -42,22 +39,11 @@ from tests.executor.actors import (
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, MIXED, tool_named
+from tests.runtime.actors import HOW, LONG, MIXED, ignore, in_thread, succeeds_in_fork, tool_named
 
 
 def inner_of(model: Any, **options: Any) -> AgentExecutor:
     return caller_of(model, echo, **options)
-
-
-def ignore(event: object) -> None:
-    """Observe an event, and do nothing."""
-
-
-def spent_in_replay(result: RunResult) -> Any:
-    assert result.journal is not None
-    *_, last = replay(result.journal)
-    assert isinstance(last, Done)
-    return last.spent
 
 
 def recording(inner: Callable[[], AgentExecutor], results: list[Any]) -> AnyTool:
@@ -126,19 +112,16 @@ def test_simultaneous_inner_runs_spend_exactly_the_limit(run: Running, is_async:
     inner = inner_of(model, max_iterations=15)
     together = threading.Barrier(8)
 
-    def delegate(text: str) -> str:
-        together.wait(LONG)
-        return str(inner.run(text).output)
+    def meet() -> AgentExecutor:
+        if not is_async:
+            together.wait(LONG)
+        return inner
 
-    async def adelegate(text: str) -> str:
-        return str((await inner.arun(text)).output)
-
-    one = tool_named("delegate", adelegate if is_async else delegate)
-    result = run(caller_of(Caller(8), one, max_model_calls=50))
+    result = run(caller_of(Caller(8), delegate_to(meet, is_async=is_async), max_model_calls=50))
     assert model.calls == 49
     assert result.spent["model_calls"] == 50
     assert result.reason == "model_calls"
-    assert spent_in_replay(result) == result.spent
+    assert replayed(result) == result.spent
 
 
 @MIXED
@@ -160,7 +143,7 @@ def test_failing_inner_run_is_charged(run: Running, is_async: bool) -> None:
     result = run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=is_async)))
     assert result.steps[0].status == "error"
     assert result.spent["model_calls"] == 2 + 2
-    assert spent_in_replay(result) == result.spent
+    assert replayed(result) == result.spent
 
 
 @cases("is_async", [False, True])
@@ -205,14 +188,6 @@ def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
     assert Snapshot.from_json(unlimited.snapshot.to_json(), INTERVIEW).spent == unlimited.spent
 
 
-@HOW
-def test_stopped_inner_run_names_the_outer_run(run: Running) -> None:
-    results: list[Any] = []
-    inner = inner_of(Caller())
-    run(caller_of(Caller(), recording(lambda: inner, results), max_model_calls=3))
-    assert str(results[0].stopped.limit) == "the limit of 3 model calls was reached (3 spent), in an outer run"
-
-
 # ---- recursion
 
 
@@ -227,10 +202,14 @@ def test_recursion_ends_at_the_depth_limit(run: Running, is_async: bool, options
     assert result.output == "Agent stopped due to depth limit."
 
 
-def test_depth_limit_says_how_deep() -> None:
+@HOW
+def test_limit_of_an_outer_run_is_named(run: Running) -> None:
     results: list[Any] = []
+    inner = inner_of(Caller())
+    run(caller_of(Caller(), recording(lambda: inner, results), max_model_calls=3))
+    assert str(results.pop().stopped.limit) == "the limit of 3 model calls was reached (3 spent), in an outer run"
     executor: AgentExecutor = caller_of(Caller(answers_after=1), recording(lambda: executor, results), max_depth=2)
-    executor.run("q")
+    run(executor)
     says = "the limit of 2 levels of nested runs was reached, in an outer run"
     assert [one.stopped and str(one.stopped.limit) for one in results] == [says, None, None]
 
@@ -293,15 +272,6 @@ def test_outer_limit_stops_where_no_own_limit_can(run: Running) -> None:
 
 
 # ---- where a run is within a call
-
-
-def in_thread(work: Callable[[], Any]) -> Any:
-    """Call a function in a bare thread."""
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    thread.join(LONG)
-    return results[0]
 
 
 @HOW
@@ -512,7 +482,7 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
     assert left == [8 if own != 3 else 3]
     if own == 3:
         assert ended == ["the limit of 3 seconds was reached (3 spent)"]
-        assert spent_in_replay(result) == result.spent
+        assert replayed(result) == result.spent
 
 
 def hanging(released: threading.Event) -> AnyTool:
@@ -544,7 +514,7 @@ def test_replay_counts_runs_within_cut_calls(run: Running, width: int, released:
         result = run(caller_of(Caller(at_once), delegate_to(lambda: inner, is_async=False), **options))
         assert result.reason == "seconds"
         assert result.spent["model_calls"] == 1 + (at_once if width > 1 else 1)
-        assert spent_in_replay(result) == result.spent
+        assert replayed(result) == result.spent
 
 
 # ---- snapshots
@@ -573,7 +543,7 @@ def test_resumed_run_keeps_nested_charges(run: Running, is_async: bool) -> None:
     result = run(outer, stored)
     assert result.spent["model_calls"] == 1 + 3 + 3 + 1
     assert result.spent.restarts == 1
-    assert spent_in_replay(result) == result.spent
+    assert replayed(result) == result.spent
 
 
 @HOW
@@ -583,7 +553,7 @@ def test_replay_counts_nested_runs(run: Running, width: int) -> None:
     outer = caller_of(Caller(3, answers_after=6), delegate_to(lambda: inner, is_async=False), tool_concurrency=width)
     result = run(outer)
     assert result.spent["model_calls"] == 3 + 6 * 3
-    assert spent_in_replay(result) == result.spent
+    assert replayed(result) == result.spent
 
 
 # ---- proofs
@@ -616,7 +586,7 @@ def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchr
     wanted = sum(1 + sum(turn) for turn in turns) + 1
     assert result.spent["model_calls"] == min(wanted, limit)
     assert (result.reason == "finished") == (wanted <= limit)
-    assert spent_in_replay(result) == result.spent
+    assert replayed(result) == result.spent
 
 
 @pytest.mark.medium
@@ -636,14 +606,5 @@ def test_forked_process_holds_no_lock_of_another_thread(lock: Any) -> None:
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait(LONG)
-    child = os.fork()
-    if not child:
-        code = 1
-        # A process that hangs is killed.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(int(LONG))
-        with suppress(BaseException):
-            code = 0 if outer.run("q").spent["model_calls"] == 3 + 2 * 3 else 2
-        os._exit(code)
+    assert succeeds_in_fork(lambda: outer.run("q").spent["model_calls"] == 3 + 2 * 3)
     thread.join(LONG)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -5,7 +5,7 @@ import dataclasses
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, contextmanager
 from typing import Any, TypeAlias
 
 import pytest
@@ -166,46 +166,48 @@ AsyncPieces: TypeAlias = AsyncGenerator[ReplyDelta | ModelReply, None]
 class StreamingModel:
     """Streams its reply, each piece when the test releases it."""
 
-    def __init__(self, pieces: tuple[str, ...] = ANSWER) -> None:
-        self.pieces = pieces
+    def __init__(self, pieces: tuple[str, ...] = ANSWER, error: Exception | None = None) -> None:
+        self.pieces, self.error = pieces, error
         self.going = threading.Semaphore(0)
         self.closed = threading.Event()
         self.ended: BaseException | None = None
         self.made = 0
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        if self.error is not None:
+            raise self.error
         return ModelReply("".join(self.pieces))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        return ModelReply("".join(self.pieces))
+        return self.complete(request)
 
-    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Pieces:
+    @contextmanager
+    def noted_end(self) -> Generator[None, None, None]:
         try:
-            for piece in self.pieces:
-                assert self.going.acquire(timeout=LONG), "no piece was released"
-                self.made += 1
-                yield ReplyDelta(piece)
-            yield ModelReply("".join(self.pieces))
+            yield
         except BaseException as error:
             self.ended = error
             raise
         finally:
             self.closed.set()
 
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Pieces:
+        with self.noted_end():
+            for piece in self.pieces:
+                assert self.going.acquire(timeout=LONG), "no piece was released"
+                self.made += 1
+                yield ReplyDelta(piece)
+            yield self.complete(request)
+
     async def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncPieces:
-        try:
+        with self.noted_end():
             for piece in self.pieces:
                 # Not an asyncio.Semaphore, which belongs to one loop.
                 while not self.going.acquire(blocking=False):  # noqa: ASYNC110
                     await asyncio.sleep(0)
                 self.made += 1
                 yield ReplyDelta(piece)
-            yield ModelReply("".join(self.pieces))
-        except BaseException as error:
-            self.ended = error
-            raise
-        finally:
-            self.closed.set()
+            yield self.complete(request)
 
 
 def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], float] | None = None) -> RunContext:
@@ -268,11 +270,11 @@ def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> N
     assert news(events) == ["a notice"]
 
 
-EVENTS = ["Asked", "Reported", "Reported", "Reported", "Answered"]
-
-
 @cases("how", ["sync", "async"])
-@cases(("pieces", "made", "events"), [(False, 0, ["Asked", "Answered"]), (True, 3, EVENTS)])
+@cases(
+    ("pieces", "made", "events"),
+    [(False, 0, ["Asked", "Answered"]), (True, 3, ["Asked", *["Reported"] * 3, "Answered"])],
+)
 def test_model_streams_only_for_pieces(how: str, pieces: bool, made: int, events: list[str]) -> None:
     model = StreamingModel()
     model.going.release(3)
@@ -280,23 +282,13 @@ def test_model_streams_only_for_pieces(how: str, pieces: bool, made: int, events
     assert model.made == made
 
 
-class Breaking(StreamingModel):
-    """Says a piece, and breaks."""
-
-    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Pieces:
-        yield ReplyDelta("It ")
-        raise OSError("the line is dead")
-
-    async def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncPieces:
-        yield ReplyDelta("It ")
-        raise OSError("the line is dead")
-
-
 @cases("how", ["sync", "async"])
 def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
     seen: list[Event[Any]] = []
+    model = StreamingModel(("It ",), OSError("the line is dead"))
+    model.going.release()
     with pytest.raises(OSError, match="the line is dead"):
-        streamed(PROMPTS, Prompt(), asking(Breaking()), how=how, pieces=True, seen=seen)
+        streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=True, seen=seen)
     assert news(seen) == [ReplyDelta("It ")]
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot
-from graphexec.kernel import END, Cut, Done, ask_all, charged, edges, graph, node, on
+from graphexec.kernel import Cut, ask_all, charged, node
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
 from tests.executor.actors import answer, make_executor
-from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
+from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total, machine_of
 from tests.parameters import cases
 from tests.runtime.actors import LONG
 
@@ -213,10 +213,8 @@ def test_instant_handlers_may_cut_a_batch() -> None:
     async def cut_short(effect: Question, call: CallContext[Any], io: IO) -> Any:
         return Cut()
 
-    machine = graph(edges(survey, on(Total, END) | on(Stopped, END)), start=survey)
-    done: Done[Any] = run(
-        machine, Topics(("a", "b")), RunContext({Question: Handler(cut_short, instant=True)}, Limits(seconds=9))
-    )
+    context = RunContext({Question: Handler(cut_short, instant=True)}, Limits(seconds=9))
+    done = run(machine_of(survey), Topics(("a", "b")), context)
     assert isinstance(done.outcome, Stopped)
     assert done.outcome.limit.limit == "seconds"
 

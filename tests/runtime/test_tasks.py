@@ -1,7 +1,6 @@
 """Tasks: an interrupt reaches the run, and exceptions of abandoned tasks are ignored."""
 
 import asyncio
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from graphexec import Snapshot, tool
 from graphexec.runtime.tasks import CallTaskGroup, abandon, start
 from tests.executor.actors import act, answer, make_executor, run_by, snapshot_after
 from tests.parameters import cases
-from tests.runtime.actors import LONG
+from tests.runtime.actors import LONG, reports_of
 
 
 @pytest.mark.medium
@@ -50,20 +49,6 @@ async def begun(work: Callable[[], Any]) -> Any:
     task = start(work)
     await asyncio.sleep(0)
     return task
-
-
-def reports_of(main: Callable[[], Any]) -> list[Any]:
-    """Return the loop's error reports about tasks that `main` starts, also those at the loop's end."""
-    contexts: list[Any] = []
-
-    async def collect() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
-        await main()
-        gc.collect()
-        await asyncio.sleep(0)
-
-    asyncio.run(collect())
-    return contexts
 
 
 async def fail() -> None:

@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope
 from tests.executor.actors import Running, act, answer, make_executor, run_async, run_sync, scripted, snapshot_after
 from tests.parameters import examples
-from tests.runtime.actors import LONG, snapshot_in, start_in_thread, tool_named
+from tests.runtime.actors import LONG, snapshot_in, start_in_thread, succeeds_in_fork, tool_named
 from tests.stopwatch import eventually
 
 # Seconds of the deadlines.
@@ -226,13 +225,7 @@ def test_idle_threads_end(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_forked_process_has_threads_of_its_own() -> None:
     executor = executor_of(lambda: "fine", lambda: "fine", max_execution_time=LONG)
     assert executor.run("q").output == "done"
-    child = os.fork()
-    if not child:
-        code = 1
-        with suppress(BaseException):
-            code = 0 if executor.run("q").output == "done" else 2
-        os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert succeeds_in_fork(lambda: executor.run("q").output == "done")
     assert executor.run("q").output == "done"
 
 

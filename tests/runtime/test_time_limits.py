@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from tests.executor.actors import (
     snapshot_after,
     until,
 )
-from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
+from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases, examples
 from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
 from tests.stopwatch import Stopwatch, eventually
@@ -53,30 +54,19 @@ def works(tool: AnyTool, **options: Any) -> gx.AgentExecutor:
 # ---- control returns
 
 
-async def stubborn(released: threading.Event) -> None:
-    """Ignore every cancellation."""
-    while not released.is_set():
-        try:
-            await until(released)
-        except asyncio.CancelledError:
-            continue
-
-
-def blocking(released: threading.Event, kind: str = "def") -> AnyTool:
-    """Return a tool that ends when it is released."""
-
-    async def awaiting() -> None:
-        await stubborn(released)
-
-    return tool_named("work", awaiting if kind == "async def" else lambda: released.wait(LONG))
-
-
 @pytest.mark.medium
 @HOW
 @cases("kind", ["def", "async def"])
 def test_control_returns_from_a_tool(run: Running, kind: str) -> None:
     released = threading.Event()
-    executor = works(blocking(released, kind), max_execution_time=SECONDS)
+
+    async def stubborn() -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await until(released)
+
+    one = tool_named("work", stubborn if kind == "async def" else lambda: released.wait(LONG))
+    executor = works(one, max_execution_time=SECONDS)
 
     async def timed() -> tuple[Any, Stopwatch]:
         # The event loop waits for a task that ignores its cancellation, so the time is taken within.
@@ -95,6 +85,7 @@ def test_control_returns_from_a_tool(run: Running, kind: str) -> None:
     assert SECONDS <= watch.elapsed < watch.extend(SECONDS + 1)
 
 
+@pytest.mark.medium
 @HOW
 def test_control_returns_from_a_model(run: Running) -> None:
     model = BlockingModel()
@@ -146,6 +137,10 @@ def test_control_returns_from_a_memory(run: Running, where: str) -> None:
     assert (result.reason == "seconds") is (where == "load")
 
 
+# ---- late code stops
+
+
+@pytest.mark.medium
 @HOW
 def test_a_late_call_is_followed_by_nothing(run: Running) -> None:
     """A tool that returns after the cut would be followed by a payment."""
@@ -168,6 +163,7 @@ def test_a_late_call_is_followed_by_nothing(run: Running) -> None:
     assert [step.status for step in result.steps] == ["cut"]
 
 
+@pytest.mark.medium
 @HOW
 def test_a_cut_keeps_the_answers_before_it(run: Running) -> None:
     calls, released = list[int](), threading.Event()
@@ -263,7 +259,7 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
         yield from gx.ask(Question("second"))
         return Interview(())
 
-    machine = gx.graph(gx.edges(think, gx.on(Interview, gx.END) | gx.on(Stopped, gx.END)), start=think)
+    machine = machine_of(think)
 
     def answer(question: Question) -> str:
         begun.append(question.text)
@@ -284,7 +280,7 @@ def test_no_thread_is_an_error_with_a_snapshot(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(threads, "_threads", vars(threads)["_Threads"]())
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    executor = works(blocking(threading.Event()), max_execution_time=LONG)
+    executor = works(tool_named("work", lambda: None), max_execution_time=LONG)
     snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from graphexec.errors import AbandonedError
 from graphexec.executor.handlers import make_model_handler
 from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
-from graphexec.runtime import RunContext, arun, make_run_context, run
+from graphexec.runtime import RunContext, arun, make_run_context
 from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, call_in_thread
@@ -35,7 +35,7 @@ from graphexec.runtime.threads import (
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
-from tests.runtime.actors import LONG, start_in_thread
+from tests.runtime.actors import LONG, cancel_when, reports_of, start_in_thread
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
@@ -251,21 +251,16 @@ def test_stubborn_coroutine_is_abandoned_within_the_grace() -> None:
 
 
 def test_failure_of_abandoned_task_is_ignored() -> None:
-    lost: list[Any] = []
-
     async def spiteful() -> None:
         try:
             await hang()
         except asyncio.CancelledError:
             raise ValueError("spite") from None
 
-    async def watched() -> object:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
-        return await await_for(spiteful, SOON)
+    async def watched() -> None:
+        assert await await_for(spiteful, SOON) is NOT_DONE
 
-    assert asyncio.run(watched()) is NOT_DONE
-    gc.collect()
-    assert lost == []
+    assert reports_of(watched) == []
 
 
 def test_unstarted_calls_leave_no_warning() -> None:
@@ -276,25 +271,17 @@ def test_unstarted_calls_leave_no_warning() -> None:
     gc.collect()
 
 
-async def fail_late() -> None:
+async def fail() -> None:
     raise TimeoutError("mine")
-
-
-def stop() -> None:
-    raise StopIteration
-
-
-async def fail_in_own_loop() -> None:
-    raise KeyError("x")
 
 
 @cases(
     ("waiting", "error", "says"),
     [
-        (lambda: asyncio.run(await_for(fail_late, LONG)), TimeoutError, "mine"),
-        (lambda: asyncio.run(await_all([fail_late(), fail_late()], None, at_once=2)), TimeoutError, "mine"),
-        (lambda: asyncio.run(call_in_thread(stop)), RuntimeError, "raised StopIteration"),
-        (lambda: run_on_own_loop(fail_in_own_loop), KeyError, "x"),
+        (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
+        (lambda: asyncio.run(await_all([fail(), fail()], None, at_once=2)), TimeoutError, "mine"),
+        (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
+        (lambda: run_on_own_loop(fail), TimeoutError, "mine"),
     ],
 )
 def test_exception_of_an_async_call_is_raised(waiting: Callable[[], object], error: type[Exception], says: str) -> None:
@@ -334,20 +321,11 @@ def test_cancelling_a_run_cancels_its_calls(
                 raise
 
         made = make_run_context({m.Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
-        caught = await cancel_when(begun, arun(machine, value, made))
+        caught = await cancel_when(begun.wait(), arun(machine, value, made))
         assert snapshot_of(caught) is not None
 
     asyncio.run(cancel_run())
     assert cancelled == effects
-
-
-async def cancel_when(begun: asyncio.Event, run: Coroutine[Any, Any, Any]) -> BaseException:
-    task = asyncio.create_task(run)
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await task
-    return caught.value
 
 
 def test_cancelling_an_async_run_abandons_its_thread(released: threading.Event) -> None:
@@ -359,7 +337,7 @@ def test_cancelling_an_async_run_abandons_its_thread(released: threading.Event) 
             released.wait()
             return "too late"
 
-        await cancel_when(begun, arun(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: answer})))
+        await cancel_when(begun.wait(), arun(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: answer})))
 
     asyncio.run(cancel_run())
     # The loop is closed when the call ends: nothing is delivered or reported.
@@ -368,11 +346,8 @@ def test_cancelling_an_async_run_abandons_its_thread(released: threading.Event) 
 
 def test_late_thread_of_cancelled_run_is_ignored(released: threading.Event) -> None:
     before = set(threading.enumerate())
-    lost: list[Any] = []
 
     async def cancel_and_stay() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: lost.append(context))
         waiting = asyncio.create_task(call_in_thread(released.wait))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -383,8 +358,7 @@ def test_late_thread_of_cancelled_run_is_ignored(released: threading.Event) -> N
         # The loop handles the thread's callback in its next iteration.
         await asyncio.sleep(0)
 
-    asyncio.run(cancel_and_stay())
-    assert lost == []
+    assert reports_of(cancel_and_stay) == []
 
 
 def test_busy_async_run_yields_to_other_tasks() -> None:
@@ -462,18 +436,7 @@ def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
     assert WHO.get() == "no one"
 
 
-# ---- running loops, and the end of the program
-
-
-def test_async_handler_serves_a_sync_run() -> None:
-    async def answer(question: m.Question) -> str:
-        await asyncio.sleep(0)
-        return "fine"
-
-    async def notebook() -> object:
-        return run(m.INTERVIEW, m.Topic("tea", 1), make_run_context({m.Question: answer})).outcome
-
-    assert asyncio.run(notebook()) == m.Interview(("fine",))
+# ---- the end of the program
 
 
 @pytest.mark.medium

@@ -1,10 +1,8 @@
 """Section 6 of docs/semantics.md, quirks of LangChain's executor that are arguably bugs: none of them is here."""
 
 import asyncio
-import copy
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +10,7 @@ import pytest
 import graphexec as gx
 from graphexec.agents import create_xml_agent
 from graphexec.errors import InputError, ServerError
-from graphexec.memory import BufferMemory
-from graphexec.messages import ToolCall, UserMessage
+from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel, retrying
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, observations, scripted, statuses
@@ -24,20 +21,6 @@ from tests.semantics.endings import STOPPED, A, B, C, finish_of, run_agent, run_
 
 REACT_ACTION = "Action: echo\nAction Input: a"
 TOOL_CALLING = gx.create_tool_calling_agent
-
-
-@cases("limit", [None, 20.0])
-def test_q1_tool_timeout_error_is_not_the_deadline(limit: float | None) -> None:
-    @gx.tool
-    def connect() -> str:
-        """Fail with a timeout."""
-        raise TimeoutError("the socket's")
-
-    result = run_turns(act("connect"), answer(), tools=[connect], max_execution_time=limit)
-    assert finish_of(result).output == "done"
-    assert observations(result) == ["connect failed: TimeoutError: the socket's"]
-    with pytest.raises(TimeoutError, match="the model's"):
-        run_replies(TimeoutError("the model's"))
 
 
 def test_q2_time_limit_spares_the_stream_consumer() -> None:
@@ -56,31 +39,6 @@ def test_q2_time_limit_spares_the_stream_consumer() -> None:
 
 
 GENERATE: dict[str, Any] = {"early_stopping_method": "generate"}
-
-
-def concluding(steps: Any, inputs: dict[str, Any]) -> Any:
-    return answer("the last word") if "conclude" in inputs else A
-
-
-@cases(
-    "run",
-    [
-        partial(run_replies, REACT_ACTION, "Final Answer: the last word"),
-        partial(run_replies, call("echo", text="a"), "the last word", make=TOOL_CALLING),
-        partial(run_agent, concluding),
-    ],
-)
-def test_q3_generate_works_for_every_agent(run: Callable[..., Any]) -> None:
-    stop = stop_of(run(max_iterations=1, **GENERATE))
-    assert (stop.output, stop.generated) == ("the last word", True)
-
-
-@cases(("reply", "output"), [(REACT_ACTION, STOPPED), ("It is 42, I think.", "It is 42, I think.")])
-def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
-    result = run_replies(reply, max_iterations=0, **GENERATE)
-    assert result.outcome.output == output
-    # It is an effect like any other: watched, and awaited in an async run.
-    assert [event.node for event in result.events if isinstance(event, gx.Asked)] == ["stopped_response"]
 
 
 @pytest.mark.medium
@@ -124,27 +82,9 @@ def test_q7_to_q18_run_goes_on_to_an_answer(run: Callable[[], Any], output: str,
     assert [status for status in statuses(result) if status != "ok"] in ([], ["error"], ["parse_error"])
 
 
-POLICIES: list[str | Callable[[Any], str]] = ["Fix it!", lambda error: "Fix it!"]
-
-
-@cases("policy", POLICIES)
-def test_q11_parse_feedback_reaches_tool_calling_model(policy: Any) -> None:
-    model = ScriptedModel([ToolCall("c", "echo", '{"text": '), "done"])
-    executor = gx.AgentExecutor(agent=TOOL_CALLING(model, [echo]), tools=[echo], handle_parsing_errors=policy)
-    assert executor.run("q").output == "done"
-    assert actors.messages(model.requests[1])[-1] == UserMessage("Fix it!")
-
-
 def test_q13_xml_parse_error_is_handled() -> None:
     result = run_replies("no tags", DONE, make=create_xml_agent, **HANDLED)
     assert (result.outcome.output, statuses(result)) == ("done", ["parse_error"])
-
-
-def test_q15_stream_is_saved_like_a_run() -> None:
-    memory = BufferMemory()
-    executor = gx.AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory, return_intermediate_steps=True)
-    list(executor.stream_chunks("q"))
-    assert memory.load({}) == {"chat_history": "Human: q\nAI: 42"}
 
 
 @HOW
@@ -158,13 +98,8 @@ def test_q16_every_agent_takes_a_string(run: Running) -> None:
 
 def test_q17_every_door_checks_its_inputs() -> None:
     executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
-    doors: list[Callable[[Any], Any]] = [
-        *(executor.run, executor.invoke, executor.stream, executor.astream),
-        lambda inputs: list(executor.stream_chunks(inputs)),
-        lambda inputs: list(executor.iter(inputs)),
-        lambda inputs: asyncio.run(executor.arun(inputs)),
-    ]
-    for door in doors:
+    for door in (executor.stream, executor.astream):
+        # Also before it is iterated.
         with pytest.raises(InputError, match="the inputs lack input"):
             door({"question": "q"})
     # The error of a stopped response is raised, too.
@@ -174,25 +109,6 @@ def test_q17_every_door_checks_its_inputs() -> None:
         run_replies(ServerError("the model's"), max_iterations=0, **GENERATE)
     with pytest.raises(ServerError, match="the model's"):
         list(executor.stream_chunks("q"))
-
-
-def test_q19_agent_finish_is_not_changed() -> None:
-    finish = gx.AgentFinish({"output": "42"}, "I know")
-    before = copy.deepcopy(finish)
-    executor = gx.AgentExecutor(agent=scripted(A, finish), tools=[echo], return_intermediate_steps=True)
-    executor.invoke("q")
-    list(executor.stream_chunks("q"))
-    assert finish == before
-
-    # It cannot change the steps.
-    def greedy(steps: Any, inputs: dict[str, Any]) -> Any:
-        assert not hasattr(steps, "append")
-        inputs["input"] = "mine"
-        return answer() if steps else A
-
-    executor = gx.AgentExecutor(agent=greedy, tools=[echo])
-    assert executor.invoke("q") == {"input": "q", "output": "done"}
-    assert executor.run("q").ending.run.inputs == {"input": "q"}
 
 
 def other_values(steps: Any, inputs: Any) -> Any:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError, create_react_agent, tool
+from graphexec import AgentExecutor, AgentFinish, AgentStep, ParseError, create_react_agent, tool
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
@@ -173,9 +173,3 @@ def test_row_17_exception_ends_without_saving_memory(run: Running) -> None:
 def test_row_18_time_limit_cuts_running_calls(run: Running) -> None:
     result = endings.run_blocked(run)
     assert (result.output, result.reason, result.spent["model_calls"]) == (STOPPED, "seconds", 1)
-
-
-def test_the_checks_run_before_each_plan() -> None:
-    result = run_turns(A, max_iterations=1)
-    entered = [event.node for event in result.events if isinstance(event, Entered)]
-    assert entered == ["plan", "parse", "dispatch_tools", "check_return_direct", "plan", "stopped_response"]

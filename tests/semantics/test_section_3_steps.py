@@ -1,8 +1,5 @@
 """Sections 3.5 to 3.8 of docs/semantics.md: planning, tools, return_direct, and memory."""
 
-import asyncio
-import threading
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,66 +11,9 @@ from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
 from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
-from tests.semantics.endings import A, finish_of, run_agent, run_replies, run_turns
+from tests.semantics.endings import A, finish_of, run_replies, run_turns
 
 # ---- 3.5 Plan
-
-
-def first_one(steps: Sequence[AgentStep]) -> Sequence[AgentStep]:
-    return steps[:1]
-
-
-def as_seen(steps: Sequence[AgentStep]) -> list[tuple[AgentAction, str]]:
-    """Pairs, as a function of LangChain's returns."""
-    return [(step.action, "seen") for step in steps]
-
-
-def shown_with(trim: Any) -> list[list[str]]:
-    """Return the steps that an agent with three actions sees at each of its turns."""
-    shown: list[list[str]] = []
-
-    def decide(steps: Steps, inputs: Any) -> Any:
-        shown.append([step.observation for step in steps])
-        return answer() if len(shown) == 4 else act("echo", text="abc"[len(shown) - 1])
-
-    executor = AgentExecutor(agent=decide, tools=[echo], trim_intermediate_steps=trim)
-    # Trimming affects only what the agent sees.
-    assert [step.observation for step in executor.run("q").steps] == ["a", "b", "c"]
-    return shown
-
-
-@cases(
-    ("trim", "last"),
-    [
-        *((trim, ["a", "b", "c"]) for trim in (-1, 0, -5, 9)),
-        *((trim, ["c"]) for trim in (1, True)),
-        *((2, ["b", "c"]), (first_one, ["a"]), (as_seen, ["seen"] * 3)),
-    ],
-)
-def test_steps_are_trimmed_by_number_or_function(trim: Any, last: list[str]) -> None:
-    first, *_, end = shown_with(trim)
-    assert (first, end) == ([], last)
-
-
-def test_untrimmed_steps_are_immutable() -> None:
-    def decide(steps: Any, inputs: Any) -> Any:
-        with pytest.raises((TypeError, AttributeError)):
-            steps[0] = None
-        return answer() if steps else A
-
-    assert len(AgentExecutor(agent=decide, tools=[echo]).run("q").steps) == 1
-
-
-def test_yielded_chunks_are_added() -> None:
-    def decide(steps: Any, inputs: Any) -> Any:
-        if steps:
-            yield answer()
-            return
-        yield [A]
-        yield [act("echo", text="b")]
-
-    result = run_agent(decide)
-    assert (observations(result), result.spent.iterations) == (["a", "b"], 2)
 
 
 # ---- 3.6 Tools
@@ -134,34 +74,6 @@ def test_tool_policy_handles_its_exception(run: Running) -> None:
     assert [step.observation for step in result.steps] == ["fail failed: ValueError: no b", "sorry: no"]
     with pytest.raises(ValueError, match="strict"):
         run(AgentExecutor(agent=scripted(act("strict")), tools=[strict]))
-
-
-@HOW
-def test_concurrent_tools_keep_step_order(run: Running) -> None:
-    # Two have to be there for either to go on; the time is for a defect, which is then an error and no hang.
-    both = threading.Barrier(2, timeout=20)
-
-    @tool
-    def meet(word: str) -> str:
-        """Wait for the other one."""
-        both.wait()
-        return word
-
-    batch = [act("meet", word=word) for word in "abcd"]
-    result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[meet], tool_concurrency=2))
-    assert [step.observation for step in result.steps] == [*"abcd"]
-
-
-@HOW
-def test_coroutine_only_tool_works_in_a_sync_run(run: Running) -> None:
-    @tool
-    async def aecho(text: str) -> str:
-        """Say it again."""
-        await asyncio.sleep(0)
-        return text
-
-    result = run(AgentExecutor(agent=scripted(act("aecho", text="a"), answer()), tools=[aecho]))
-    assert [step.observation for step in result.steps] == ["a"]
 
 
 # ---- 3.7 return_direct

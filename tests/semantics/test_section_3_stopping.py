@@ -42,7 +42,7 @@ def test_invalid_limit_is_refused(options: dict[str, Any], error: type[Exception
         gx.AgentExecutor(agent=scripted(answer()), tools=[], **options)
 
 
-def test_max_iterations_none_needs_another_limit() -> None:
+def test_runs_have_15_iterations_or_another_limit() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return answer() if len(steps) == 40 else A
 
@@ -50,8 +50,10 @@ def test_max_iterations_none_needs_another_limit() -> None:
         gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=None)
     executor = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=None, max_model_calls=100)
     assert executor.run("q").spent.iterations == 41
+    assert gx.AgentExecutor(agent=decide, tools=[echo]).run("q").spent.iterations == 15
 
 
+@pytest.mark.medium
 @HOW
 def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
     released = threading.Event()

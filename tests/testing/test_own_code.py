@@ -210,6 +210,7 @@ def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pyt
     assert turns[0] == last
 
 
+@pytest.mark.medium
 def test_code_that_sleeps_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[int] = []
 
