@@ -52,7 +52,7 @@ def explain_calls(
                 raise (SignatureError(join_faults(faults)) if faults else error) from None
             finally:
                 # The frame of an error shows its variables, and an option may be an API key.
-                named.clear()
+                del named
 
         return call_function
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -126,7 +127,8 @@ class Records(RunRecorder):
         self.heartbeat = None if file is None else _HEARTBEAT
         self._lock = threading.Lock()
         self._last = time.monotonic()
-        self._over = threading.Event()
+        # Not an Event, which an interrupt may leave locked.
+        self._over = SimpleQueue[None]()
 
     def on_start(self, setup: RunSetup) -> None:
         """Record `start`, and begin to give signs of life."""
@@ -136,12 +138,14 @@ class Records(RunRecorder):
 
     def close(self) -> None:
         """End the signs of life."""
-        self._over.set()
+        self._over.put(None)
 
     def _beat(self, seconds: float) -> None:
         assert self._recorder is not None, "a run begins"
         wait = seconds
-        while not self._over.wait(wait):
+        while True:
+            with suppress(Empty):
+                return self._over.get(timeout=max(0.0, wait))
             with self._lock:
                 wait = self._last + seconds - time.monotonic()
                 if wait <= 0 and self._recorder.recording.result is None:

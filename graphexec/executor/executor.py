@@ -184,11 +184,7 @@ class AgentExecutor(RunMethods[T_co]):
             return_intermediate_steps=return_intermediate_steps,
         )
         self._allow_nonterminating = allow_nonterminating
-        handlers = self._setup.make_handlers()
-        may_go_on_in_thread = self._setup.may_go_on_in_thread(handlers)
-        context = RunContext(
-            handlers, limits, tool_concurrency, around_call=around_call, may_go_on_in_thread=may_go_on_in_thread
-        )
+        context = RunContext(self._setup.make_handlers(), limits, tool_concurrency, around_call=around_call)
         self._prove(self._setup.make_graph(), context)
 
     def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
@@ -207,12 +203,8 @@ class AgentExecutor(RunMethods[T_co]):
         graph = setup.make_graph()
         limits = self.limits
         budgets = {name: limit for name, limit in limits.budgets.items() if name in graph.budgets}
-        handlers = setup.make_handlers()
         context = dataclasses.replace(
-            self.run_context,
-            handlers=handlers,
-            limits=dataclasses.replace(limits, budgets=budgets),
-            may_go_on_in_thread=setup.may_go_on_in_thread(handlers),
+            self.run_context, handlers=setup.make_handlers(), limits=dataclasses.replace(limits, budgets=budgets)
         )
         changed._prove(graph, context)
         return changed

@@ -33,7 +33,7 @@ from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions, World
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
-from graphexec.runtime.loop import follow
+from graphexec.runtime.loop import conclude, follow
 from graphexec.runtime.observers import OnEvent
 from graphexec.tools import AnyTool
 
@@ -157,13 +157,13 @@ class RunMethods(Generic[T_co]):
         Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
         unreadable reply, and any exception of a tool, unless it is handled.
         """
-        done = run_sync(self._follow(self._name(inputs), BLOCKING, RunOptions(**options)))
-        return make_result(done, self.limits, self._output)
+        run = self._follow(self._name(inputs), BLOCKING, RunOptions(**options))
+        return run_sync(conclude(run, self._make_result, BLOCKING))
 
     async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run like `run`, on the running event loop."""
-        done = await self._follow(self._name(inputs), ASYNC, RunOptions(**options))
-        return make_result(done, self.limits, self._output)
+        run = self._follow(self._name(inputs), ASYNC, RunOptions(**options))
+        return await conclude(run, self._make_result, ASYNC)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
@@ -295,8 +295,8 @@ class RunMethods(Generic[T_co]):
         self, given: Inputs | Snapshot, io: IO, call: CallContext[Any], watch: Observer
     ) -> RunResult:
         """Return the result of a run nested in a call; `watch` is called with its events."""
-        options = RunOptions(context=call.context, host=call)
-        return make_result(await self._follow(self._name(given), io, options, watch=watch), self.limits)
+        run = self._follow(self._name(given), io, RunOptions(context=call.context, host=call), watch=watch)
+        return await conclude(run, lambda done: make_result(done, self.limits), io)
 
     async def _invoke(
         self,
@@ -307,12 +307,17 @@ class RunMethods(Generic[T_co]):
         *,
         only_outputs: bool = False,
     ) -> dict[str, Any]:
-        done = await self._follow(self._name(inputs), io, options, watch=watch)
-        result = make_result(done, self.limits, self._output)
-        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
-        if self.return_intermediate_steps:
-            returned["intermediate_steps"] = pairs(result.steps)
-        return returned
+        def make_outputs(done: Done[Ending]) -> dict[str, Any]:
+            result = self._make_result(done)
+            returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
+            if self.return_intermediate_steps:
+                returned["intermediate_steps"] = pairs(result.steps)
+            return returned
+
+        return await conclude(self._follow(self._name(inputs), io, options, watch=watch), make_outputs, io)
+
+    def _make_result(self, done: Done[Ending]) -> RunResult[T_co]:
+        return make_result(done, self.limits, self._output)
 
     def _events(
         self,

@@ -79,14 +79,6 @@ class Setup:
             return ()
         return tuple(name for name in validate_rules(self.agent.rules) if name not in self.dropped)
 
-    def may_go_on_in_thread(self, handlers: Handlers) -> bool:
-        """Return whether an async run may go on in a thread between calls that block: no node is the user's."""
-        policies, changed = self.policies, self.changed is not None
-        on_error = (self.tool_options.on_error, *(one.on_error for one in self.tools))
-        is_own = callable(self.parsing) or any(map(callable, on_error)) or policies.select_steps is not None
-        is_plain = not (is_own or policies.edits or self.all_pieces or changed or self.memory is not None)
-        return is_plain and any(handler.may_block is not None for handler in handlers.values())
-
     @cached_property
     def all_pieces(self) -> tuple[Piece, ...]:
         """The pieces of the agent's rules, which are nearest to its nodes, and those of the user.

@@ -209,14 +209,15 @@ class Counters:
 
     def _add_nested_charges(self) -> None:
         """Add what nested runs have charged to the counters of this run."""
-        slots, self._spent = self.program.slots, None
-        foreign = dict(self._foreign_charges)
+        slots, counts, foreign = self.program.slots, [*self._counts], dict(self._foreign_charges)
         for name, amount in self._nested_charges.items():
             if name in slots:
-                self._counts[slots[name]] = add_counts(self._counts[slots[name]], amount)
+                counts[slots[name]] = add_counts(counts[slots[name]], amount)
             else:
                 foreign[name] = add_counts(foreign.get(name, 0), amount)
-        self._nested_charges, self._foreign_charges = _NO_CHARGES, foreign or _NO_CHARGES
+        # No call separates these lines, so that no KeyboardInterrupt finds a charge that is counted twice.
+        self._counts[:] = counts
+        self._nested_charges, self._foreign_charges, self._spent = _NO_CHARGES, foreign or _NO_CHARGES, None
 
     def _out_of_time(self, grace: float) -> Exhausted | None:
         seconds, outer = self._limits.seconds, self._outer_seconds

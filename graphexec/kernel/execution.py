@@ -407,10 +407,11 @@ class Execution(Counters):
             CallContext(self.scope, step.name, effect, request, sequence, member)
             for member, effect in enumerate(request.effects)
         )
-        states = self._open = read_states(self._open, request, self.graph.outcomes)
+        states = read_states(self._open, request, self.graph.outcomes)
         begin_again(calls, states)
-        unanswered = [member for member, state in enumerate(states) if state is PAID]
-        self._current = batch = Batch(request, calls, dict.fromkeys(unanswered, PAID))
+        batch = Batch(request, calls, {member: PAID for member, state in enumerate(states) if state is PAID})
+        # Together, so that no KeyboardInterrupt finds the states of a batch with the call before it.
+        self._open, self._current = states, batch
         if observed and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])

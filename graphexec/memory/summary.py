@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -15,7 +16,7 @@ from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage, check_reply
-from graphexec.runtime.calls import ForkSafeLock, ask_within, current_call
+from graphexec.runtime.calls import ask_within, current_call
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 
@@ -81,8 +82,8 @@ class SummaryMemory(TurnMemory):
     summaries: History = field(default_factory=MemoryHistory, kw_only=True)
     timeout: float | None = field(default=None, kw_only=True)
     _template: Template = field(init=False, repr=False)
-    # The holder asks the model; no one waits for the lock.
-    _asking: ForkSafeLock = field(default_factory=ForkSafeLock, init=False, repr=False)
+    # The save that asks the model, by process: no other one waits for it.
+    _asking: dict[int, object] = field(default_factory=dict[int, object], init=False, repr=False)
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
@@ -118,16 +119,17 @@ class SummaryMemory(TurnMemory):
 
     async def _save(self, turn: Turn, io: IO) -> None:
         await self._call(lambda: self.history.add(turn), io)
-        if not self._asking.acquire(blocking=False):
-            # Another save is asking the model; the next one will summarize this turn as well.
-            return
+        process, save = os.getpid(), object()
         try:
-            await self._summarise(io)
+            # Otherwise another save is asking the model; the next one will summarize this turn as well.
+            if self._asking.setdefault(process, save) is save:
+                await self._summarise(io)
         # The turn is already stored. If this raised, a resumed run would store it a second time.
         except Exception as error:  # noqa: BLE001
             report(SummaryFailed(error))
         finally:
-            self._asking.release()
+            if self._asking.get(process) is save:
+                del self._asking[process]
 
     async def _summarise(self, io: IO) -> None:
         turns = await self._call(self.history.turns, io)

@@ -16,7 +16,6 @@ from graphexec.runtime.handlers import Handler, Handlers, RunContext, handler_of
 from graphexec.runtime.io import BLOCKING, IO, CallGroup, run_sync
 from graphexec.runtime.observers import Notifier, OnEvent
 from graphexec.runtime.progress import Listener, Reports
-from graphexec.runtime.supervision import Deadline, Loop, Superseded
 from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ class CallAnswering:
     """What answers the calls of a run; the run itself sets the fields."""
 
     __slots__ = (
-        "_asked_at",
-        "_call",
         "_notify",
         "_on_event",
         "io",
@@ -42,9 +39,6 @@ class CallAnswering:
     )
     _notify: Notifier | None
     _on_event: OnEvent | None
-    # The call that the supervisor may cut, and the time at which it began.
-    _call: CallContext[Any] | None
-    _asked_at: float
     io: IO
     # Observers or the consumer of a stream receive the events.
     observed: bool
@@ -62,10 +56,8 @@ class CallAnswering:
         """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
         return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
 
-    async def answer(
-        self, call: CallContext[Any], loop: Loop, deadline: Deadline | None, left: float | None
-    ) -> tuple[object, float]:
-        """Return the reply to a call, within `left` seconds, and the time at which it came; deliver its reports."""
+    async def answer(self, call: CallContext[Any], left: float | None) -> tuple[object, float]:
+        """Return the reply to a call, or `CUT` after `left` seconds, and the time then; deliver its reports."""
         handler = handler_of(self.run_context.handlers, call.effect) if not self.worlds else self.handler_of(call)
         if handler.timed:
             left = None
@@ -80,16 +72,12 @@ class CallAnswering:
         try:
             token = enter_call(call)
             try:
-                if self._on_event is not None:
-                    if handler.instant or left is None:
-                        reply = await self.handle(handler, call)
-                    else:
-                        update = await self.io.within(partial(self.handle, handler, call), left)
-                        reply = CUT if update is NOT_DONE else update
-                elif handler.instant or deadline is None or left is None:
+                if handler.instant or left is None:
                     reply = await self.handle(handler, call)
                 else:
-                    reply = await self._hurry(handler, call, loop, deadline, left)
+                    reply = await self.io.within(partial(self.handle, handler, call), left)
+                    if reply is NOT_DONE:
+                        reply = CUT
                 now = self.scope.now()
             finally:
                 leave_call(call, token)
@@ -100,20 +88,6 @@ class CallAnswering:
         if reports:
             await self.report(call, reports)
         return reply, now
-
-    async def _hurry(
-        self, handler: Handler, call: CallContext[Any], loop: Loop, deadline: Deadline, left: float
-    ) -> object:
-        """Return the reply to a call that the supervisor cuts after `left` seconds; then this loop is abandoned."""
-        self._call, self._asked_at = call, self.scope.now()
-        deadline.begin(left)
-        try:
-            reply = await self.handle(handler, call)
-        finally:
-            mine = deadline.end(loop)
-        if not mine:
-            raise Superseded
-        return reply
 
     async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
         """Deliver the reports of a call."""
@@ -174,11 +148,9 @@ class CallAnswering:
 class MemberCalls:
     """The calls of one batch. They start as `at_once` allows, and are answered one by one as replies come."""
 
-    def __init__(self, run: RunLoop, batch: Batch, loop: Loop, deadline: Deadline | None) -> None:
+    def __init__(self, run: RunLoop, batch: Batch) -> None:
         self.batch = batch
         self._run = run
-        self._loop = loop
-        self._deadline = deadline
         # A batch with an effect that has no handler is refused before any of its calls begins.
         self._handlers = {member: run.handler_of(batch.calls[member]) for member in batch.open}
         self._waiting = deque(batch.open)
@@ -261,7 +233,7 @@ class MemberCalls:
         """Carry out a call in the loop itself."""
         run, call = self._run, self.batch.calls[member]
         self._running -= 1
-        answer = run.answer(call, self._loop, self._deadline, self._seconds_left())
+        answer = run.answer(call, self._seconds_left())
         try:
             # run_sync isolates the context variables that each call sets.
             reply, now = run_sync(answer) if run.io.blocking and not run.streams else await answer
@@ -303,7 +275,9 @@ class MemberCalls:
         try:
             reply, now = result()
         except BaseException as error:  # noqa: BLE001 - raised once finished calls are recorded
-            self._error = self._error or error
+            # An interrupt of this thread may come here, after the exception of a call.
+            if self._error is None or isinstance(error, (KeyboardInterrupt, SystemExit)):
+                self._error = error
         else:
             self._add_reply(member, reply, now)
 
@@ -319,7 +293,7 @@ class MemberCalls:
         for member in self.batch.open:
             if member not in self._began:
                 self._ready.append(self._begin(member))
-            self._ready.append(self._run.cut_call(self.batch.calls[member], self._began[member]))
+            self._add_reply(member, CUT, self._run.scope.now())
 
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.scope.now()

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
@@ -29,7 +29,19 @@ R = TypeVar("R")
 class Scope:
     """The values that a run's calls share: its id, its context, its clock, and the engine that counts charges."""
 
-    __slots__ = ("_execution", "began", "clock", "context", "date", "deepest", "depth", "host", "levels", "run_id")
+    __slots__ = (
+        "_execution",
+        "began",
+        "caller",
+        "clock",
+        "context",
+        "date",
+        "deepest",
+        "depth",
+        "host",
+        "levels",
+        "run_id",
+    )
     depth: int
     deepest: float
     levels: int
@@ -46,6 +58,8 @@ class Scope:
         self.context: Any = context
         self.clock = clock
         self.host = host
+        # The call that the code is in that starts the run: its host, unless another one is passed.
+        self.caller = _here.get()
         outer = None if host is None else scope_of(host)
         self.depth = 0 if outer is None else outer.depth + 1
         # The greatest depth allowed, and the limit that sets it: of this run, or of one around it.
@@ -124,21 +138,15 @@ class ForkSafeLock:
         self._lock = threading.Lock()
         reset_after_fork(self)
 
-    def acquire(self, *, blocking: bool = True) -> bool:
-        """Acquire the lock; return False if it is held and this is not to wait."""
-        return self._lock.acquire(blocking)
+    # `with` calls the two methods of the lock itself: an interrupt in a method in Python would leave it locked. The
+    # thread that forks in the block releases the lock that it has acquired, not the new one.
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        return self._lock.__enter__
 
-    def release(self) -> None:
-        """Release the lock."""
-        # The thread that forked may have held it.
-        with suppress(RuntimeError):
-            self._lock.release()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    @property
+    def __exit__(self) -> Callable[..., None]:  # noqa: PLE0302, PYI036 - it returns the method
+        return self._lock.__exit__
 
     def reset_after_fork(self) -> None:
         """Free the lock."""
@@ -163,6 +171,13 @@ enter_call, reset_call = _here.set, _here.reset
 # Held while runs are charged for a nested run. Their own loops count what they spend themselves.
 sharing = threading.Lock()
 hold_over_fork(sharing)
+
+
+def leave_run(scope: Scope) -> None:
+    """Undo `enter_call` after an interrupt that came before its token was known, in the caller's own context."""
+    call = _here.get()
+    if call is not None and call.scope is scope:
+        _here.set(scope.caller)
 
 
 def leave_call(call: CallContext[Any], token: contextvars.Token[CallContext[Any] | None]) -> None:

@@ -60,7 +60,7 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
             emitted = item
             while True:
                 if type(emitted) is not tuple:
-                    raise RuntimeError(
+                    raise RuntimeError(  # noqa: TRY301 - the coroutine receives it, too
                         "something in this sync stream awaited the event loop; use the async form, such as astream"
                     )
                 try:
@@ -73,6 +73,13 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
                         emitted = coroutine.throw(error)
                     except StopIteration:
                         return
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        # An interrupt between two items: the run adds its state to it.
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_SUSPENDED:
+            coroutine.throw(error)
+        raise
     finally:
         coroutine.close()
 

@@ -29,8 +29,7 @@ class Handler:
 
     `answer` is a coroutine function of the effect, its `CallContext`, and the `IO`; it returns the reply. The runner
     enforces the deadline (`call.seconds_left`); a `timed` handler enforces it itself, and is called even if no seconds
-    are left. An `instant` handler never waits: it runs without a thread or a task. `may_block` returns whether the
-    answer to an effect calls a function that may block, and usually awaits nothing. A run's context must be an instance
+    are left. An `instant` handler never waits: it runs without a thread or a task. A run's context must be an instance
     of all `context_types`. `check_access` raises what calls would raise before anything is sent, such as
     `MissingAPIKeyError`.
     """
@@ -41,7 +40,6 @@ class Handler:
     context_types: tuple[type, ...] = ()
     timed: bool = False
     check_access: Callable[[], None] | None = None
-    may_block: Callable[[Any], bool] | None = None
 
     def __post_init__(self) -> None:
         # Users may pass the function of an effect that `handlers` takes.
@@ -206,8 +204,7 @@ class RunContext:
     With the `proof` of a verdict, a step that this does not allow raises `CertificateError`. `around_call`
     makes a context manager for each call, which is entered in the thread or task that carries out the call: for
     telemetry spans, for example. `overrides` answer the effects of embedded executors before their own handlers do: for
-    scripted replies. If an async run `may_go_on_in_thread`, blocking calls in a row are made in one thread, and the
-    nodes between them run there, too, instead of on the event loop.
+    scripted replies.
     """
 
     handlers: Handlers
@@ -217,7 +214,6 @@ class RunContext:
     proof: Proof | None = None
     around_call: AroundCall | None = None
     overrides: Handlers = field(default_factory=dict[type[Effect[Any]], Handler])
-    may_go_on_in_thread: bool = False
 
     def __post_init__(self) -> None:
         # Users without a type checker pass functions.

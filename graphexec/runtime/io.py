@@ -1,8 +1,7 @@
 """Blocking and async waiting behind one interface, so that each coroutine is written once.
 
 A sync run passes `BLOCKING`, whose methods never suspend, and steps the coroutine itself (`run_sync`, `iterate_sync`).
-An async run passes `ASYNC` and awaits the coroutine, or `ThreadIO` while it goes on in a thread. Only this module,
-`threads` and `tasks` differ between the two.
+An async run passes `ASYNC` and awaits the coroutine. Only this module, `threads` and `tasks` differ between the two.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.threads import (
     CallUpdate,
@@ -31,15 +31,11 @@ from graphexec.runtime.threads import (
     ThreadGroup,
     check_cancelled,
     current_cancel_scope,
-    run_on_own_loop,
+    get_within,
     sleep_unless_cancelled,
     wait_for,
     wait_for_all,
 )
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-    from concurrent.futures import Future
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,7 +100,7 @@ class IO(Protocol):
 
     @property
     def blocking(self) -> bool:
-        """True in a sync run, in which waiting blocks the caller's thread; false in an async one, in any thread."""
+        """True in a sync run, in which waiting blocks the caller's thread; false in an async one."""
         ...
 
     def now(self) -> float:
@@ -130,8 +126,8 @@ class IO(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Sleep. Raises `AbandonedError`, or is cancelled, when the caller is cancelled."""
 
-    async def wait(self, future: Future[T], seconds: float | None) -> T:
-        """Return the result of a future that another thread sets. Raises `TimeoutError` after `seconds`."""
+    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
+        """Call `begin` with a function, and wait until any thread calls that. Raises `TimeoutError` after `seconds`."""
         ...
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
@@ -211,7 +207,7 @@ class _BlockingCallGroup:
         self._group.__exit__(*raised)
 
     def start(self, position: int, call: Call[Any]) -> None:
-        self._group.start(position, partial(_run, call))
+        self._group.start(position, lambda: run_sync(call()))
 
     def report(self, position: int, news: object) -> None:
         self._group.report(position, news)
@@ -223,6 +219,7 @@ class _BlockingCallGroup:
         return self._group.take(seconds)
 
 
+@final
 class _BlockingIO:
     """Waits in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
 
@@ -249,8 +246,13 @@ class _BlockingIO:
     async def sleep(self, seconds: float) -> None:
         sleep_unless_cancelled(seconds)
 
-    async def wait(self, future: Future[T], seconds: float | None) -> T:
-        return future.result(seconds)
+    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
+        rung = SimpleQueue[None]()
+        begin(partial(rung.put, None))
+        try:
+            get_within(rung, seconds)
+        except Empty:
+            raise TimeoutError from None
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         # Nothing interrupts a blocking call.
@@ -261,44 +263,16 @@ class _BlockingIO:
         return check_cancelled
 
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
-        return wait_for(partial(_run, call), seconds)
+        return wait_for(lambda: run_sync(call()), seconds)
 
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-        return wait_for_all([partial(_run, call) for call in calls], seconds, at_once=at_once)
+        return wait_for_all([lambda: run_sync(call()) for call in calls], seconds, at_once=at_once)
 
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
         return _BlockingCallGroup()
 
     async def checkpoint(self) -> None:
         check_cancelled()
-
-
-@final
-class ThreadIO(_BlockingIO):
-    """Waits in a thread that goes on with an async run; coroutines are awaited on the event loop of the run."""
-
-    __slots__ = ("_loop",)
-    # Handlers do what an async run needs: they copy the context variables for each call.
-    blocking = False
-
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = loop
-
-    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call it with its own copy of the context variables, as in a thread of its own."""
-        return copy_context().run(function, *args, **kwargs)
-
-    async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await it on the event loop, for which this thread waits."""
-        from graphexec.runtime.tasks import await_from_thread
-
-        return await_from_thread(self._loop, partial(function, *args, **kwargs))
-
-    async def checkpoint(self) -> None:
-        """Let the event loop run, which may wait for this thread. Raises `AbandonedError` if the call is cancelled."""
-        check_cancelled()
-        # Otherwise Python changes threads only after 5 ms.
-        time.sleep(0)  # noqa: ASYNC251 - no event loop runs in this thread
 
 
 @final
@@ -340,13 +314,22 @@ class _AsyncIO:
         require_event_loop()
         await asyncio.sleep(seconds)
 
-    async def wait(self, future: Future[T], seconds: float | None) -> T:
+    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
         import asyncio
 
         from graphexec.runtime.tasks import require_event_loop
 
         require_event_loop()
-        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+
+        def ring() -> None:
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(rung.set)
+
+        begin(ring)
+        async with asyncio.timeout(seconds):
+            await rung.wait()
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         import asyncio
@@ -361,7 +344,7 @@ class _AsyncIO:
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
         from graphexec.runtime.tasks import await_for
 
-        return await await_for(call(), seconds)
+        return await await_for(call, seconds)
 
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         from graphexec.runtime.tasks import await_all, require_event_loop
@@ -421,10 +404,6 @@ def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         run_sync(_close(items))
 
 
-def _run(call: Call[T]) -> T:
-    return run_sync(call())
-
-
 async def _async_items(items: AsyncIterable[T]) -> AsyncGenerator[T, None]:
     async for item in items:
         yield item
@@ -437,3 +416,32 @@ async def _await(awaitable: Awaitable[T]) -> T:
 
 async def _close(items: AsyncGenerator[Any, None]) -> None:
     await items.aclose()
+
+
+def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
+    """Run an async function in a sync run: in a separate thread with its own event loop, so also under a running loop.
+
+    It is cancelled with its caller. Raises `EventLoopError` if another thread, such as that of another loop, sets what
+    it awaits.
+    """
+    # Importing asyncio takes half of the import time, and a run may never need it.
+    import asyncio
+
+    from graphexec._mistakes.event_loops import guard_loop
+
+    async def main() -> T:
+        loop, task, scope = asyncio.get_running_loop(), asyncio.current_task(), current_cancel_scope()
+        assert task is not None, "asyncio.run makes one"
+        assert scope is not None, "a call in a thread has one"
+
+        def cancel() -> None:
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+
+        with scope.on_cancel(cancel):
+            return await guard_loop(loop, task, call)
+
+    result = wait_for(lambda: asyncio.run(main()), None)
+    assert not isinstance(result, NotDone), "it has no limit"
+    return result

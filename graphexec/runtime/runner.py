@@ -15,7 +15,7 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, NO_OPTIONS, HandlerLike, RunContext, RunOptions, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, run_sync
-from graphexec.runtime.loop import follow
+from graphexec.runtime.loop import conclude, follow
 
 # `Graph` looks up these functions here.
 __all__ = ["RunContext", "RunOptions", "arun", "astream", "make_run_context", "run", "stream"]
@@ -66,7 +66,7 @@ async def arun(
     graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, options: RunOptions = NO_OPTIONS
 ) -> Done[F]:
     """Run like `run`, on the running event loop; blocking functions run in threads."""
-    return await follow(graph, value, run_context, ASYNC, options=options)
+    return await conclude(follow(graph, value, run_context, ASYNC, options=options), lambda done: done, ASYNC)
 
 
 def astream(

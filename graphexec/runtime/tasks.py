@@ -9,7 +9,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
@@ -20,8 +19,7 @@ from graphexec.runtime.threads import (
     NOT_DONE,
     CallUpdate,
     NotDone,
-    check_cancelled,
-    current_cancel_scope,
+    make_room,
     open_cancel_scope,
     run_in_thread,
 )
@@ -70,15 +68,15 @@ async def call_in_thread(call: Callable[[], T]) -> T:
     result: asyncio.Future[T] = loop.create_future()
 
     def deliver(value: T, error: BaseException | None) -> None:
-        if result.done():
-            return
-        if isinstance(error, StopIteration):
-            # asyncio cannot store it in a future; PEP 479 converts it to the same error.
-            result.set_exception(RuntimeError(f"{call} raised StopIteration"))
-        elif error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(value)
+        # It may be cancelled; and not asked before, since a signal handler of asyncio may cancel it in between.
+        with contextlib.suppress(asyncio.InvalidStateError):
+            if isinstance(error, StopIteration):
+                # asyncio cannot store it in a future; PEP 479 converts it to the same error.
+                result.set_exception(RuntimeError(f"{call} raised StopIteration"))
+            elif error is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(value)
 
     def receive(value: T, error: BaseException | None) -> None:
         # The loop may be closed by the time an abandoned call ends.
@@ -86,35 +84,8 @@ async def call_in_thread(call: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(deliver, value, error)
 
     with open_cancel_scope() as scope:
-        run_in_thread(call, scope, receive, capped=True)
+        run_in_thread(call, scope, receive)
         return await result
-
-
-def await_from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) -> T:
-    """Await what `call` returns on the event loop, and return its result in this thread, which waits for it.
-
-    It is cancelled when the call of this thread is.
-    """
-
-    async def await_result() -> T:
-        return await call()
-
-    check_cancelled()
-    coroutine = await_result()
-    try:
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-    except RuntimeError:
-        # The loop was closed.
-        coroutine.close()
-        raise
-    scope = current_cancel_scope()
-    with contextlib.nullcontext() if scope is None else scope.on_cancel(future.cancel):
-        try:
-            return future.result()
-        except CancelledError:
-            check_cancelled()
-            # The coroutine itself has raised it.
-            raise asyncio.CancelledError from None
 
 
 @final
@@ -183,12 +154,25 @@ def make_check() -> Callable[[], None]:
     return check
 
 
-async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:
-    """Return the result of `call`, or `NOT_DONE` after `seconds`.
+async def await_for(call: Callable[[], Awaitable[T]], seconds: float, *, detach: bool = False) -> T | NotDone:
+    """Return the result of `call()`, or `NOT_DONE` after `seconds`; then it is cancelled, unless it is to `detach`.
 
-    Unlike `asyncio.wait_for`, it neither waits for a task that ignores its cancellation nor raises `TimeoutError`.
+    It does not start if `seconds` is 0 or less. Cancelling this cancels it. Unlike `asyncio.wait_for`, it neither waits
+    for a task that ignores its cancellation nor raises `TimeoutError`.
     """
-    return (await await_all([call], seconds, at_once=1))[0]
+    if seconds <= 0:
+        return NOT_DONE
+    task = start(call)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+        if task.done():
+            return result_of(task)
+        if detach:
+            _keep(task)
+        return NOT_DONE
+    finally:
+        if not (task.done() or task in _abandoned):
+            await abandon([task])
 
 
 async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
@@ -217,25 +201,6 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
                 call.close()
 
 
-async def await_or_detach(call: Callable[[], Awaitable[T]], seconds: float) -> T | NotDone:
-    """Return the result of `call()`, or `NOT_DONE` after `seconds`: then the call continues and is not cancelled.
-
-    It does not start if `seconds` is 0 or less. Cancelling this cancels it.
-    """
-    if seconds <= 0:
-        return NOT_DONE
-    task = start(call)
-    try:
-        await asyncio.wait([task], timeout=seconds)
-    except BaseException:
-        await abandon([task])
-        raise
-    if task.done():
-        return result_of(task)
-    _keep(task)
-    return NOT_DONE
-
-
 @final
 class _ThreadReport(NamedTuple):
     """A report from a thread; taking it makes room for another one."""
@@ -255,7 +220,7 @@ class CallTaskGroup(Generic[T]):
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         # Limits the reports from threads.
-        self._room = threading.Semaphore(MOST_REPORTS)
+        self._room = make_room()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -263,7 +228,7 @@ class CallTaskGroup(Generic[T]):
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
-        self._room.release()
+        self._room.put(None)
         await abandon([task for task in self._tasks.values() if not task.done()])
 
     def start(self, position: int, call: Callable[[], Awaitable[T]]) -> None:
@@ -276,10 +241,10 @@ class CallTaskGroup(Generic[T]):
         if threading.get_ident() == self._thread:
             self._loop.call_soon(self._add, (position, None, news))
             return
-        self._room.acquire()
+        self._room.get()
         if self._closed:
             # The report is dropped, and so are those of other waiting threads.
-            self._room.release()
+            self._room.put(None)
             return
         # The loop may be closed by the time an abandoned call reports.
         with contextlib.suppress(RuntimeError):
@@ -308,7 +273,7 @@ class CallTaskGroup(Generic[T]):
         position, result, news = self._coming.popleft()
         self._taken.set()
         if type(news) is _ThreadReport:
-            self._room.release()
+            self._room.put(None)
             news = news.news
         return position, result, news
 
@@ -318,7 +283,9 @@ class CallTaskGroup(Generic[T]):
 
     def _add(self, update: CallUpdate) -> None:
         self._coming.append(update)
-        self._news.set()
+        # As in `call_in_thread`.
+        with contextlib.suppress(asyncio.InvalidStateError):
+            self._news.set()
 
 
 # The event loop keeps only weak references to tasks; an abandoned task is kept here until it is done.

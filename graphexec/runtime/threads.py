@@ -3,26 +3,27 @@
 Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline
 runs in a separate thread or task, which is abandoned at the deadline: a daemon thread continues to its end. Threads are
 reused; at most `MOST_ABANDONED` abandoned calls may still run.
+
+The main thread waits by a `SimpleQueue` and holds only a `Lock`, which a signal cannot leave locked: an `Event`, a
+`Semaphore` or a `Future` is code in Python, and an interrupt there may keep its lock for ever.
 """
 
 from __future__ import annotations
 
 import contextvars
+import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, final
+from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import AbandonedError, ThreadLimitError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -31,6 +32,9 @@ MOST_ABANDONED = 256
 
 # The number of idle threads, and the seconds after which an idle thread ends.
 _MOST_IDLE, _IDLE_SECONDS = 64, 10.0
+
+# Seconds after which a wait looks for signals: Python misses one between its last look and the wait itself.
+_LOOK = 0.2
 
 # The number of reports that may wait to be taken.
 MOST_REPORTS = 64
@@ -158,12 +162,12 @@ class _Threads:
         self._lock = threading.Lock()
         self._idle: list[_Inbox] = []
 
-    def run(self, work: Callable[[], Callable[[], object]], *, capped: bool) -> None:
+    def run(self, work: Callable[[], Callable[[], object]]) -> None:
         """Call `work` in a thread, then call its result once the thread can be reused.
 
-        Raises `ThreadLimitError` if no thread can be started or, if `capped`, too many abandoned calls still run.
+        Raises `ThreadLimitError` if no thread can be started, or too many abandoned calls still run.
         """
-        if capped and self.abandoned >= MOST_ABANDONED:
+        if self.abandoned >= MOST_ABANDONED:
             raise ThreadLimitError(
                 f"{self.abandoned} abandoned calls still run in their threads, so no more calls start; give the "
                 "functions that hang their own timeout (an HTTP timeout, for example)"
@@ -173,10 +177,12 @@ class _Threads:
             job = self.last, work
             # The thread's id is set once it has started.
             self.running[self.last] = None
-            inbox = self._idle.pop() if self._idle else None
-        if inbox is not None:
-            inbox.put(job)
-            return
+            if self._idle:
+                # Python handles signals after a call: no interrupt finds a thread that is neither idle nor at work.
+                inbox = self._idle[-1]
+                del self._idle[-1]
+                inbox.put(job)
+                return
         inbox = SimpleQueue[_Job]()
         inbox.put(job)
         try:
@@ -243,11 +249,11 @@ def threads_since(number: int) -> list[int | None]:
 Receiver: TypeAlias = Callable[[Any, BaseException | None], object]
 
 
-def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive: Receiver, *, capped: bool) -> None:
+def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive: Receiver) -> None:
     """Start `call` in a daemon thread, with a copy of the caller's context variables; `receive` its result there.
 
     If the scope is cancelled before the thread starts, the call is not made. Raises `ThreadLimitError` if no thread is
-    available. A call that is not `capped` continues the work of an abandoned one.
+    available.
     """
     context = contextvars.copy_context()
     context.run(_cancel_scope.set, scope)
@@ -269,30 +275,13 @@ def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive
         close_if_cancelled(result, scope)
         return partial(receive, result, None)
 
-    _threads.run(work, capped=capped)
+    _threads.run(work)
 
 
 def close_if_cancelled(result: object, scope: CancelScope | None) -> None:
     """Close a coroutine that a function has returned, if nobody will await it: Python would warn of it."""
     if scope is not None and scope.cancelled and isinstance(result, CoroutineType):
         result.close()
-
-
-def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, capped: bool = True) -> Future[T]:
-    """Start `call` as `run_in_thread` does; return its future."""
-    # It loads logging.
-    from concurrent.futures import Future
-
-    future: Future[T] = Future()
-
-    def receive(result: T, error: BaseException | None) -> None:
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    run_in_thread(call, scope, receive, capped=capped)
-    return future
 
 
 def check_cancelled() -> None:
@@ -308,17 +297,36 @@ def check_before_awaiting(coroutine: object) -> None:
     check_cancelled()
 
 
+def get_within(queue: SimpleQueue[T], seconds: float | None) -> T:
+    """Return the next item of a queue. Raises `Empty` after `seconds`."""
+    ends = math.inf if seconds is None else time.monotonic() + seconds
+    while True:
+        try:
+            return queue.get(timeout=max(0.0, min(_LOOK, ends - time.monotonic())))
+        except Empty:
+            if time.monotonic() >= ends:
+                raise
+
+
 def sleep_unless_cancelled(seconds: float) -> None:
     """Sleep; raise `AbandonedError` as soon as this thread's call is cancelled."""
     scope = _cancel_scope.get()
-    cancelled = threading.Event()
-    with nullcontext() if scope is None else scope.on_cancel(cancelled.set):
-        if cancelled.wait(seconds):
-            check_cancelled()
+    cancelled = SimpleQueue[None]()
+    with nullcontext() if scope is None else scope.on_cancel(partial(cancelled.put, None)), suppress(Empty):
+        get_within(cancelled, seconds)
+        check_cancelled()
 
 
 # The position of a call, with a function that returns its result or raises, or with a report.
 CallUpdate: TypeAlias = tuple[int, Callable[[], Any] | None, object]
+
+
+def make_room() -> SimpleQueue[None]:
+    """Return a queue with one item for each report that may wait to be taken."""
+    room = SimpleQueue[None]()
+    for _ in range(MOST_REPORTS):
+        room.put(None)
+    return room
 
 
 @final
@@ -330,7 +338,7 @@ class ThreadGroup(Generic[T]):
 
     def __init__(self) -> None:
         self._coming: SimpleQueue[CallUpdate | None] = SimpleQueue()
-        self._room = threading.Semaphore(MOST_REPORTS)
+        self._room = make_room()
         self._scope_context = open_cancel_scope()
 
     def __enter__(self) -> Self:
@@ -351,23 +359,21 @@ class ThreadGroup(Generic[T]):
         def receive(result: Any, error: BaseException | None) -> None:
             self._coming.put((position, partial(_result_of, result, error), None))
 
-        run_in_thread(call, self._scope, receive, capped=True)
+        run_in_thread(call, self._scope, receive)
 
     def report(self, position: int, news: object) -> None:
         """Add a report of the call at this position, from its thread."""
-        self._room.acquire()
+        self._room.get()
         if self._scope.cancelled:
             # Wake the next thread that waits for room, so that it stops, too.
-            self._room.release()
+            self._room.put(None)
             self._scope.check()
         self._coming.put((position, None, news))
 
     def take(self, seconds: float | None) -> CallUpdate | None:
         """Return the next result or report, or `None` after `seconds`. Raises `AbandonedError` if cancelled."""
         try:
-            update = self._coming.get(
-                timeout=None if seconds is None else min(max(seconds, 0.0), threading.TIMEOUT_MAX)
-            )
+            update = get_within(self._coming, seconds)
         except Empty:
             return None
         if update is None:
@@ -375,12 +381,12 @@ class ThreadGroup(Generic[T]):
             self._scope.check()
             return None
         if update[1] is None:
-            self._room.release()
+            self._room.put(None)
         return update
 
     def _wake(self) -> None:
         self._coming.put(None)
-        self._room.release()
+        self._room.put(None)
 
 
 def _result_of(result: T, error: BaseException | None) -> T:
@@ -392,9 +398,23 @@ def _result_of(result: T, error: BaseException | None) -> T:
         del error  # Its traceback refers to this frame.
 
 
-def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
-    """Return the result of `call`, or `NOT_DONE` after `seconds`. Raises the exception of `call`."""
-    return wait_for_all([call], seconds, at_once=1)[0]
+def wait_for(call: Callable[[], T], seconds: float | None) -> T | NotDone:
+    """Return the result of `call`, or `NOT_DONE` after `seconds`. Raises the exception of `call`.
+
+    It does not start if `seconds` is 0 or less. Raises `AbandonedError` when this thread's call is cancelled.
+    """
+    if seconds is not None and seconds <= 0:
+        return NOT_DONE
+    ended = SimpleQueue[Callable[[], T] | None]()
+    with open_cancel_scope() as scope, scope.on_cancel(partial(ended.put, None)):
+        run_in_thread(call, scope, lambda result, error: ended.put(partial(_result_of, result, error)))
+        try:
+            end = get_within(ended, seconds)
+        except Empty:
+            return NOT_DONE
+        scope.check()
+    assert end is not None, "only the end of the scope puts it"
+    return end()
 
 
 def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
@@ -420,31 +440,3 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
                 results[update[0]] = update[1]()
                 running -= 1
     return tuple(results)
-
-
-def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
-    """Run an async function in a sync run: in a separate thread with its own event loop, so also under a running loop.
-
-    It is cancelled with its caller. Raises `EventLoopError` if another thread, such as that of another loop, sets what
-    it awaits.
-    """
-    # Importing asyncio takes half of the import time, and a run may never need it.
-    import asyncio
-
-    from graphexec._mistakes.event_loops import guard_loop
-
-    with open_cancel_scope() as scope:
-
-        async def main() -> T:
-            loop, task = asyncio.get_running_loop(), asyncio.current_task()
-            assert task is not None, "asyncio.run makes one"
-
-            def cancel() -> None:
-                # The loop may have been closed meanwhile.
-                with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(task.cancel)
-
-            with scope.on_cancel(cancel):
-                return await guard_loop(loop, task, call)
-
-        return start_in_thread(lambda: asyncio.run(main()), scope).result()

@@ -16,10 +16,10 @@ from graphexec.errors import InputError, ToolDefinitionError, close_names, descr
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO, iterate_unless_cancelled
+from graphexec.runtime.io import IO, iterate_unless_cancelled, run_on_own_loop
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.threads import NotDone, check_before_awaiting, run_on_own_loop
+from graphexec.runtime.threads import NotDone, check_before_awaiting
 from graphexec.tools.formatting import shorten_observation
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
@@ -96,13 +96,8 @@ def make_tool_handler(
             # Since Python 3.13 the traceback of the error refers to this frame, too.
             del result
 
-    blocking = frozenset(name for name, one in known.items() if not one.is_async and one.async_function is None)
-
-    def may_block(effect: CallTool) -> bool:
-        return (effect.name if exact else effect.name.casefold()) in blocking
-
     context_types = {kind for one in with_defaults for kind in one.context_types}
-    return Handler(answer, context_types=tuple(context_types), may_block=may_block if blocking else None)
+    return Handler(answer, context_types=tuple(context_types))
 
 
 @final

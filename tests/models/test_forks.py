@@ -175,18 +175,17 @@ def test_place_taken_by_another_thread_is_free_after_a_fork() -> None:
     program = """
         from graphexec.models.wrappers.rate_limits import Gate
         gate = Gate(1)
-        turn, waiting = gate.enter(), gate.enter()
+        gate.turns |= {"turn": None, "waiting": None}
         def work(worker):
-            own, next_one = gate.enter(), gate.enter()
-            first = own.done() and not next_one.done()
-            gate.leave(own)
-            gate.leave(next_one)
+            gate.turns |= {"own": None, "next": None}
+            first = gate.admits("own") and not gate.admits("next")
             # The thread that forked had a place, and leaves it.
-            gate.leave(turn)
-            return first and gate.enter().done() and not gate.enter().done()
+            gate.turns.pop("turn", None)
+            del gate.turns["own"]
+            return first and gate.admits("next")
         print(*collect(fork(work, 2)))
-        gate.leave(turn)
-        print(waiting.done())
+        del gate.turns["turn"]
+        print(gate.admits("waiting"))
     """
     assert run(program) == ["True", "True", "True"]
 
@@ -196,7 +195,7 @@ def test_summaries_go_on_after_a_fork() -> None:
         from graphexec.memory import SummaryMemory
         from graphexec.models import ScriptedModel
         memory = SummaryMemory(ScriptedModel(["a summary"] * 3))
-        assert memory._asking.acquire(blocking=False)
+        memory._asking[os.getpid()] = "a thread of this process"
         def work(worker):
             memory.save({"input": "a"}, {"output": "b"})
             return memory.load({})["chat_history"] == "Summary: a summary"

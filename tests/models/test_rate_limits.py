@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -235,37 +236,29 @@ def test_reserved_times_stay_ordered_and_within_limits(
 @given(st.integers(1, 4), st.lists(st.sampled_from(["enter", "leave", "cancel"]), max_size=60))
 def test_places_are_first_come_first_served(places: int, acts: list[str]) -> None:
     gate = Gate(places)
-    inside: list[Future[None]] = []
-    queue: deque[Future[None]] = deque()
-    for act in acts:
+    inside: list[int] = []
+    queue: deque[int] = deque()
+    called: set[int] = set()
+    for number, act in enumerate(acts):
         if act == "enter":
-            turn = gate.enter()
-            (inside if turn.done() else queue).append(turn)
+            gate.turns[number] = None
+            (inside if gate.admits(number) else queue).append(number)
+            if number in queue:
+                gate.call_at(number, partial(called.add, number))
         elif act == "leave" and inside:
-            gate.leave(inside.pop(0))
+            del gate.turns[inside.pop(0)]
+            gate.ring()
             if queue:
-                assert queue[0].done(), "the one that waits longest is the next"
+                assert queue[0] in called, "the one that waits longest is the next"
                 inside.append(queue.popleft())
         elif act == "cancel" and queue:
-            gate.leave(queue.pop())
+            del gate.turns[queue.pop()]
+            gate.ring()
         assert len(inside) <= places
         assert not queue or len(inside) == places, "no call waits while a place is free"
-        assert not any(turn.done() for turn in queue)
-    for turn in [*queue, *inside]:
-        gate.leave(turn)
-    assert all(gate.enter().done() for _ in range(places))
-    assert not gate.enter().done()
-
-
-def test_turn_cancelled_during_handover_is_passed_on() -> None:
-    gate = Gate(1)
-    holder, gone, following = gate.enter(), gate.enter(), gate.enter()
-    gone.cancel()
-    gate.leave(holder)
-    assert following.done()
-    gate.leave(gone)
-    gate.leave(following)
-    assert gate.enter().done()
+        assert all(map(gate.admits, inside))
+        assert not called.intersection(queue)
+        assert not any(map(gate.admits, queue))
 
 
 @cases("how", ["sync", "async"])

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from graphexec import errors
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models import FunctionModel, OpenAICompatible, Retried, ScriptedModel, WrappedModel, retrying
-from graphexec.runtime.threads import open_cancel_scope, start_in_thread
+from graphexec.runtime.threads import open_cancel_scope
 from tests.models.actors import HELLO, FakeTime, scripted_server, sse
 from tests.models.call_modes import Ask, Called, Typewriter, all_modes, both_streams, record_reports, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
+from tests.runtime.actors import start_in_thread
 
 DOWN = errors.ServerError("503: busy")
 GOOD = httpx.Response(200, content=CHAT)

@@ -6,14 +6,18 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import graphexec as gx
+from graphexec.runtime.threads import CancelScope, run_in_thread
 from tests.executor.actors import AnyTool, run_async, run_sync
 from tests.parameters import cases
+
+T = TypeVar("T")
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
@@ -83,3 +87,17 @@ def reports_of(main: Callable[[], Any]) -> list[Any]:
 
     asyncio.run(collect())
     return contexts
+
+
+def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> Future[T]:
+    """Start `call` as `run_in_thread` does; return its future."""
+    future: Future[T] = Future()
+
+    def receive(result: T, error: BaseException | None) -> None:
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    run_in_thread(call, scope, receive)
+    return future

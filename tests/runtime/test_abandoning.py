@@ -10,10 +10,10 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
 from graphexec.errors import AbandonedError
-from graphexec.runtime.threads import open_cancel_scope, start_in_thread
+from graphexec.runtime.threads import open_cancel_scope
 from tests.executor.actors import Running, act, make_executor, scripted, snapshot_after
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, tool_named
+from tests.runtime.actors import HOW, LONG, start_in_thread, tool_named
 
 
 @pytest.mark.medium

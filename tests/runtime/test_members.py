@@ -19,7 +19,7 @@ from tests.drivers import LIVE, Driver, Script
 from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, until
 from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, ignore, snapshot_in, tool_named
+from tests.runtime.actors import HOW, LONG, ignore, snapshot_in, start_in_thread, tool_named
 
 SOON = 0.1
 
@@ -354,7 +354,7 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
         # A call in a reused thread begins when the thread has delivered the previous reply.
         while len(pool.running) > (seconds is not None):
             threading.Event().wait(0.001)
-        threads.start_in_thread(int).result(LONG)
+        start_in_thread(int).result(LONG)
         raise OSError("it broke")
 
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(fail, instant=True)}

@@ -17,8 +17,9 @@ from graphexec.runtime import ASYNC, BLOCKING, IO
 from graphexec.runtime.io import run_sync
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
-from graphexec.runtime.threads import open_cancel_scope, start_in_thread
+from graphexec.runtime.threads import open_cancel_scope
 from tests.parameters import cases
+from tests.runtime.actors import start_in_thread
 
 waits = st.floats(0, 1e300)
 

@@ -23,20 +23,19 @@ from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
 from graphexec.runtime import RunContext, arun, make_run_context
 from graphexec.runtime.handlers import Handler, handlers_for
+from graphexec.runtime.io import run_on_own_loop
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, call_in_thread
 from graphexec.runtime.threads import (
     NOT_DONE,
     open_cancel_scope,
-    run_on_own_loop,
-    start_in_thread,
     wait_for,
     wait_for_all,
 )
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
-from tests.runtime.actors import LONG, cancel_when, reports_of
+from tests.runtime.actors import LONG, cancel_when, reports_of, start_in_thread
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
@@ -223,7 +222,7 @@ def test_late_async_call_is_cancelled() -> None:
             cancelled.append(True)
             raise
 
-    assert asyncio.run(await_for(wait(), SOON)) is NOT_DONE
+    assert asyncio.run(await_for(wait, SOON)) is NOT_DONE
     assert cancelled == [True]
 
 
@@ -240,7 +239,7 @@ def test_stubborn_coroutine_is_abandoned_within_the_grace() -> None:
         release = asyncio.Event()
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        result = await await_for(stubborn(release), SOON)
+        result = await await_for(partial(stubborn, release), SOON)
         took = loop.time() - begun
         release.set()
         return result, took
@@ -259,7 +258,7 @@ def test_failure_of_abandoned_task_is_ignored() -> None:
             raise ValueError("spite") from None
 
     async def watched() -> None:
-        assert await await_for(spiteful(), SOON) is NOT_DONE
+        assert await await_for(spiteful, SOON) is NOT_DONE
 
     assert reports_of(watched) == []
 
@@ -279,7 +278,7 @@ async def fail() -> None:
 @cases(
     ("waiting", "error", "says"),
     [
-        (lambda: asyncio.run(await_for(fail(), LONG)), TimeoutError, "mine"),
+        (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
         (lambda: asyncio.run(await_all([fail(), fail()], None, at_once=2)), TimeoutError, "mine"),
         (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
         (lambda: run_on_own_loop(fail), TimeoutError, "mine"),

@@ -27,8 +27,6 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
     """
     is_async = inspect.iscoroutinefunction(function)
     yields_async = inspect.isasyncgenfunction(function)
-    # Whether it is no coroutine function, but returns coroutines.
-    has_awaited = False
 
     def decide(run: Run) -> Any:
         decision = function(run.steps, {**run.inputs})
@@ -50,7 +48,6 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
 
     async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
         del call
-        nonlocal has_awaited
         try:
             run = effect.run
             if is_async:
@@ -63,7 +60,6 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
                 decision = decide(run) if yields_async or io.blocking else await io.call(decide, run)
                 # A lambda may return a coroutine or an async generator.
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
-                    has_awaited = True
                     check_before_awaiting(decision)
                     decision = await io.call_async(await_decision, decision, io)
         except ParseError as error:
@@ -73,11 +69,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
             return Decided((decision,))
         return check_decision(function, *(decision if type(decision) is _Chunks else (decision,)))
 
-    def may_block(effect: CallAgent) -> bool:
-        del effect
-        return not has_awaited
-
-    return Handler(answer, may_block=None if is_async or yields_async else may_block)
+    return Handler(answer)
 
 
 @final

@@ -49,9 +49,9 @@ def make_save_handler(memory: Memory) -> Handler:
 
         async def save_or_leave() -> NotDone | None:
             # Imported here: this imports asyncio, which is slow to load and which a sync run never needs.
-            from graphexec.runtime.tasks import await_or_detach
+            from graphexec.runtime.tasks import await_for
 
-            return await await_or_detach(lambda: memory.asave(*values), seconds)
+            return await await_for(lambda: memory.asave(*values), seconds, detach=True)
 
         done = await io.either(lambda: wait_for(lambda: memory.save(*values), seconds), save_or_leave)
         if done is not NOT_DONE:

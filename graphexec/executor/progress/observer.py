@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from typing import final
 
 from graphexec.errors import InputError
@@ -211,7 +212,8 @@ class _Ticker:
 
     def __init__(self, tick: Callable[[_Ticker], bool]) -> None:
         self._tick = tick
-        self._stopped = threading.Event()
+        # Not an Event, which an interrupt may leave locked.
+        self._stopped = SimpleQueue[None]()
         # A display belongs to the cell whose code runs in this context.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="graphexec-progress", daemon=True)
@@ -220,12 +222,16 @@ class _Ticker:
             self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopped.wait(_TICK) and self._tick(self):
-            pass
+        while True:
+            try:
+                return self._stopped.get(timeout=_TICK)
+            except Empty:
+                if not self._tick(self):
+                    return None
 
     def end(self) -> None:
         """End the thread, and wait for that."""
-        self._stopped.set()
+        self._stopped.put(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 

@@ -6,7 +6,8 @@ The libraries for rate limits support either threads or one event loop; a model 
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future
+from collections.abc import Callable
+from functools import partial
 
 from graphexec._arguments import optional, validate, whole
 from graphexec.errors import InputError, TurnTimeoutError
@@ -45,19 +46,22 @@ def rate_limited(
         if gate is None:
             await wait_for_pace(call)
             return await call.ask(model)
-        turn = gate.enter()
+        turn = object()
         try:
-            if not turn.done():
-                await wait_for_turn(turn, call)
+            gate.turns[turn] = None
+            if not gate.admits(turn):
+                await wait_for_turn(gate, turn, call)
             await wait_for_pace(call)
             return await call.ask(model)
         finally:
-            gate.leave(turn)
+            # Apart from the ring, because an interrupt may come as soon as a function begins.
+            gate.turns.pop(turn, None)
+            gate.ring()
 
-    async def wait_for_turn(turn: Future[None], call: ModelCall) -> None:
+    async def wait_for_turn(gate: Gate, turn: object, call: ModelCall) -> None:
         began, left = clock.monotonic(), call.seconds_left
         try:
-            await call.io.wait(turn, None if left is None else max(left, 0.0))
+            await call.io.wait(partial(gate.call_at, turn), None if left is None else max(left, 0.0))
         except TimeoutError:
             raise TurnTimeoutError(
                 f"a call had to wait longer than its timeout of {call.timeout:g} s for other calls "
@@ -89,48 +93,36 @@ def rate_limited(
 class Gate:
     """A semaphore that admits waiting callers in their order. Threads and event loops may share it.
 
-    A forked process has places of its own: the threads that have taken or await one are not there.
+    A turn enters as a key of `turns`, and leaves when it is removed: the first ones have the places. So an interrupt
+    loses no place. A forked process has places of its own: the threads that have taken or await one are not there.
     """
 
     def __init__(self, places: int) -> None:
-        self._free = self._places = places
-        self._waiting: deque[Future[None]] = deque()
-        self._lock = ForkSafeLock()
+        self._places = places
+        # What to call when a turn has a place.
+        self.turns: dict[object, Callable[[], object] | None] = {}
         reset_after_fork(self)
 
     def reset_after_fork(self) -> None:
         """Free all places."""
-        self._free = self._places
-        self._waiting.clear()
+        self.turns.clear()
 
-    def enter(self) -> Future[None]:
-        """Return a turn, a future that is done when its holder may proceed. Every turn must `leave`."""
-        turn: Future[None] = Future()
-        with self._lock:
-            if not self._free:
-                self._waiting.append(turn)
-                return turn
-            self._free -= 1
-        turn.set_result(None)
-        return turn
+    def admits(self, turn: object) -> bool:
+        """Return whether a turn has a place; all have in a forked process that have entered in the old one."""
+        turns = list(self.turns)
+        return turn in turns[: self._places] or turn not in turns
 
-    def leave(self, turn: Future[None]) -> None:
-        """Pass the place on to the next turn, if this turn had a place."""
-        # A turn that can still be cancelled never had a place. It is skipped later.
-        if turn.cancel():
-            return
-        while (following := self._next()) is not None:
-            if following.set_running_or_notify_cancel():
-                following.set_result(None)
-                return
+    def call_at(self, turn: object, ring: Callable[[], object]) -> None:
+        """Call `ring`, perhaps more than once, when the turn has a place."""
+        self.turns[turn] = ring
+        self.ring()
 
-    def _next(self) -> Future[None] | None:
-        with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            # The thread that forked may have had a place.
-            self._free = min(self._free + 1, self._places)
-            return None
+    def ring(self) -> None:
+        """Call for the turns that have a place what they wait for."""
+        for turn in list(self.turns)[: self._places]:
+            ring = self.turns.get(turn)
+            if ring is not None:
+                ring()
 
 
 class Pace:

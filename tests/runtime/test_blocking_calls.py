@@ -1,4 +1,4 @@
-"""An async run whose calls block one after the other goes on in one thread, and is otherwise as if it did not."""
+"""An async run whose calls block in threads: its event loop goes on, and it can be cancelled at any time."""
 
 import asyncio
 import threading
@@ -15,8 +15,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snap
 from graphexec.draw import recording_of
 from graphexec.errors import AbandonedError, ParseError
 from graphexec.kernel.events import journal_of
-from graphexec.runtime import supervision
-from graphexec.runtime.threads import count_abandoned, last_call
+from graphexec.runtime.threads import count_abandoned
 from tests.executor.actors import Running, run_async
 from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, cancel_when, snapshot_in, tool_named
@@ -56,17 +55,6 @@ def done_in(executor: AgentExecutor) -> int:
 
 def make_executor(names: str, *tools: Any, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=steps_of(names), tools=[*tools], max_iterations=len(names) + 1, **options)
-
-
-def test_calls_in_a_row_share_a_thread() -> None:
-    threads: list[int] = []
-    executor = make_executor("a" * 20, tool_named("a", lambda: threads.append(threading.get_ident())))
-    before = last_call()
-    done_in(executor)
-    assert len(threads) == 20
-    assert len(set(threads[1:])) == 1
-    # The agent's first call has one, and all that follow another one.
-    assert last_call() - before == 2
 
 
 def test_async_tool_is_awaited_on_the_event_loop() -> None:
@@ -306,19 +294,6 @@ def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
     one = tool_named("a", fail, on_error=policy)
     options: dict[str, Any] = {} if policy else {option: [note] if option == "observers" else note}
     assert threads == {done_in(AgentExecutor(agent=decide_or_raise, tools=[one], **options))}
-
-
-def test_few_runs_go_on_in_threads_at_once() -> None:
-    most: list[int] = []
-    executor = make_executor("a" * 12, tool_named("a", lambda: most.append(supervision.count_running())))
-
-    async def main() -> None:
-        await asyncio.gather(*(executor.arun("?") for _ in range(20)))
-
-    asyncio.run(main())
-    assert len(most) == 240
-    assert 1 <= max(most) <= 4
-    assert supervision.count_running() == 0
 
 
 @cases("place", [1, 2, 3, 5, 9])

@@ -1,0 +1,237 @@
+"""Interrupt runs at random moments, and resume them: `python -m tests.runtime.interrupting SEED COUNT`.
+
+Python handles a signal when a function in Python begins, after a call of a function in C, and where a loop jumps back.
+Half of the interrupts come at the first two, each of which is equally likely; a timer sends the other half.
+"""
+
+import asyncio
+import faulthandler
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeAlias
+
+import graphexec as gx
+from graphexec.kernel import Done, Event
+
+# Seconds after which a run hangs.
+LONG = 60.0
+
+# The answer of each run.
+ANSWER = 6
+
+# Called by each decision and tool: the run has begun.
+begun: list[object] = []
+
+
+@gx.tool
+def double(number: int) -> int:
+    """Double a number."""
+    begun.append(number)
+    return number * 2
+
+
+@gx.tool(name="double")
+async def double_async(number: int) -> int:
+    """Double a number."""
+    begun.append(number)
+    await asyncio.sleep(0)
+    return number * 2
+
+
+def decide(steps: Any, inputs: Any) -> Any:
+    """Call one tool, then two at once, then finish."""
+    begun.append(inputs)
+    if len(steps) >= 3:
+        return gx.AgentFinish({"output": sum(int(step.observation) for step in steps)})
+    return [gx.AgentAction("double", {"number": len(steps) + one}) for one in range(2 if steps else 1)]
+
+
+async def decide_async(steps: Any, inputs: Any) -> Any:
+    """Decide without waiting."""
+    return decide(steps, inputs)
+
+
+def executor_of(agent: Any, tool: Any, **options: Any) -> gx.AgentExecutor:
+    return gx.AgentExecutor(
+        agent=agent, tools=[tool], max_iterations=None, allow_nonterminating=True, max_nested_runs=1_000, **options
+    )
+
+
+def nested(inner: gx.AgentExecutor) -> Any:
+    @gx.tool(name="double")
+    def double_within(number: int) -> int:
+        """Double a number after another run."""
+        assert inner.run("within").output == ANSWER
+        return number * 2
+
+    return double_within
+
+
+def ignore(event: object) -> None:
+    """Observe an event."""
+
+
+PLAIN = executor_of(decide, double)
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"max_execution_time": LONG},
+    {"tool_concurrency": 1},
+    {"tool_concurrency": 1, "max_execution_time": LONG},
+    {"observers": [ignore]},
+    {"observers": [ignore], "max_execution_time": LONG},
+]
+EXECUTORS = [
+    *(executor_of(decide, double, **options) for options in OPTIONS),
+    *(executor_of(decide_async, double_async, **options) for options in OPTIONS),
+    *(executor_of(decide, nested(PLAIN), **options) for options in OPTIONS[:4]),
+    executor_of(decide, nested(executor_of(decide, double, max_execution_time=LONG)), tool_concurrency=1),
+]
+
+
+# The answer of a run, or its events. Any: the class of its outcome.
+Found: TypeAlias = list[Event[Any] | int]
+
+
+class Sending:
+    """Sends an interrupt when a run comes to the place of a `number`, or some `seconds` after it has begun."""
+
+    def __init__(self, number: int = 0, seconds: float = 0.0) -> None:
+        self.number = number
+        self.seconds = seconds
+
+    def arm(self) -> None:
+        """Begin to count."""
+        if self.seconds:
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        else:
+            sys.setprofile(self._count)
+
+    def disarm(self) -> None:
+        """Send nothing more."""
+        sys.setprofile(None)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _count(self, _: FrameType, event: str, __: object) -> None:
+        if event in ("call", "c_return"):
+            self.number -= 1
+            if not self.number:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+
+Way: TypeAlias = Callable[[gx.AgentExecutor, Any, Found, Sending], None]
+
+
+def run(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending) -> None:
+    sending.arm()
+    found.append(executor.run(state).output)
+
+
+def invoke(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending) -> None:
+    sending.arm()
+    found.append(executor.run(state).output if isinstance(state, gx.Snapshot) else executor.invoke(state)["output"])
+
+
+def stream(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending) -> None:
+    sending.arm()
+    # No code of the consumer, whose interrupts are not the run's.
+    found.extend(executor.stream(state))
+
+
+def arun(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending) -> None:
+    async def main() -> None:
+        # Not while `asyncio.run` itself begins or ends: there it raises no `CancelledError`.
+        sending.arm()
+        try:
+            found.append((await executor.arun(state)).output)
+        finally:
+            sending.disarm()
+
+    asyncio.run(main())
+
+
+WAYS: list[Way] = [run, invoke, stream, arun]
+
+
+class NotSending(Sending):
+    """Sends nothing."""
+
+    def arm(self) -> None:
+        """Do nothing."""
+
+
+def last_of(found: Found) -> object:
+    """Return the answer, or `None` if the run has not ended."""
+    last = found[-1] if found else None
+    if isinstance(last, Done):
+        return last.outcome.output
+    return last if isinstance(last, int) else None
+
+
+def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
+    """Interrupt a run, and return what came of it: it is `ended`, `not begun`, `resumed`, or else it is a fault."""
+    found: Found = []
+    begun.clear()
+    try:
+        try:
+            way(executor, "q", found, sending)
+        finally:
+            sending.disarm()
+    except KeyboardInterrupt as error:
+        if last_of(found) is None:
+            snapshot = gx.snapshot_of(error)
+            if snapshot is None:
+                return f"lost after {len(begun)} calls" if begun else "not begun"
+            way(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph), found, NotSending())
+            return "resumed" if last_of(found) == ANSWER else f"wrong answer {found} of {snapshot}"
+    return "ended" if last_of(found) == ANSWER else f"wrong answer {found}"
+
+
+def send(_: int, __: FrameType | None) -> None:
+    """Send an interrupt to this process, when the timer has ended."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def main(seed: int, count: int) -> Counter[str]:
+    """Interrupt so many runs; return how often each thing came of it."""
+    chance, came = random.Random(seed), Counter[str]()
+    # A process in the background may ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGALRM, send)
+    kinds = [(way, number) for way in WAYS for number in range(len(EXECUTORS))]
+    places: dict[tuple[Way, int], int] = {}
+    took: dict[tuple[Way, int], float] = {}
+    for _ in range(count):
+        way, number = kind = chance.choice(kinds)
+        faulthandler.dump_traceback_later(2 * LONG, exit=True)
+        if kind not in places:
+            counting = Sending(1 << 40)
+            way(EXECUTORS[number], "q", [], NotSending())
+            way(EXECUTORS[number], "q", [], counting)
+            counting.disarm()
+            places[kind] = (1 << 40) - counting.number
+            began = time.perf_counter()
+            way(EXECUTORS[number], "q", [], NotSending())
+            took[kind] = time.perf_counter() - began
+        place, seconds = chance.randint(1, places[kind]), chance.uniform(1e-6, took[kind])
+        sending = chance.choice([Sending(place), Sending(seconds=seconds)])
+        try:
+            what = interrupt(way, EXECUTORS[number], sending)
+        except BaseException as error:  # noqa: BLE001 - each is counted
+            what = repr(error)
+            traceback.print_exc()
+        came[what] += 1
+        if what not in {"ended", "not begun", "resumed"}:
+            at = f"after {seconds} s" if sending.seconds else f"at {place} of {places[kind]}"
+            print(what, way.__name__, number, at, file=sys.stderr)
+    return came
+
+
+if __name__ == "__main__":
+    print(dict(main(int(sys.argv[1]), int(sys.argv[2]))))
