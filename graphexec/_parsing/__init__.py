@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import AnyStr
 
-__all__ = ["INVISIBLE", "compile_lazily", "match_end", "search"]
+__all__ = ["INVISIBLE", "WINDOW", "compile_lazily", "match_end", "search"]
 
 # The pattern of a byte order mark or a space without a width.
 INVISIBLE = r"[\ufeff\u200b\u200c\u200d\u200e\u2060]"
@@ -18,7 +18,7 @@ def compile_lazily(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> Callable
 
 
 # Characters that a pattern searches at once: no other thread runs meanwhile, not even that of an event loop.
-_WINDOW = 50_000
+WINDOW = 50_000
 
 
 def search(
@@ -30,10 +30,10 @@ def search(
     """
     end = min(end, len(text))
     while True:
-        found = pattern.search(text, start, min(start + _WINDOW + longest, end))
-        if found is not None and found.start() <= start + _WINDOW:
+        found = pattern.search(text, start, min(start + WINDOW + longest, end))
+        if found is not None and found.start() <= start + WINDOW:
             return found
-        start += _WINDOW
+        start += WINDOW
         if start > end:
             return None
 

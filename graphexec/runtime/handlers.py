@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MappingProxyType
-from typing import Any, TypeAlias, TypedDict, final
+from typing import Any, TypeAlias, TypedDict, TypeVar, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
@@ -20,7 +20,9 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
-from graphexec.runtime.threads import check_before_awaiting
+from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,21 @@ class RunContext:
         answering = (world for world in worlds.values() if isinstance(world, World))
         known = {id(one): {**self.handlers, **one.handlers, **self.overrides} for one in answering}
         return {name: known[id(world)] for name, world in worlds.items() if id(world) in known}
+
+
+def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
+    """Yield the items; raise `AbandonedError` once this thread's call is cancelled, and close a generator of them."""
+    scope = current_cancel_scope()
+    # A generator can be closed.
+    close: Callable[[], object] | None = getattr(items, "close", None)
+    try:
+        for item in items:
+            if scope is not None and scope.cancelled:
+                scope.check()
+            yield item
+    finally:
+        if close is not None:
+            close()
 
 
 _CALL = Constraint("a call, which a parameter annotated CallContext gets", lambda value: isinstance(value, CallContext))

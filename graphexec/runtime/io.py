@@ -45,21 +45,6 @@ T_contra = TypeVar("T_contra", contravariant=True)
 Call: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
 
-def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
-    """Yield the items; raise `AbandonedError` once this thread's call is cancelled, and close a generator of them."""
-    scope = current_cancel_scope()
-    # A generator can be closed.
-    close: Callable[[], object] | None = getattr(items, "close", None)
-    try:
-        for item in items:
-            if scope is not None and scope.cancelled:
-                scope.check()
-            yield item
-    finally:
-        if close is not None:
-            close()
-
-
 class Items(Protocol[T_co]):
     """An async iterator that can be closed before its end, as an async generator can."""
 
@@ -207,7 +192,7 @@ class _BlockingCallGroup:
         self._group.__exit__(*raised)
 
     def start(self, position: int, call: Call[Any]) -> None:
-        self._group.start(position, lambda: run_sync(call()))
+        self._group.start(position, partial(_run, call))
 
     def report(self, position: int, news: object) -> None:
         self._group.report(position, news)
@@ -263,10 +248,10 @@ class _BlockingIO:
         return check_cancelled
 
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
-        return wait_for(lambda: run_sync(call()), seconds)
+        return wait_for(partial(_run, call), seconds)
 
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-        return wait_for_all([lambda: run_sync(call()) for call in calls], seconds, at_once=at_once)
+        return wait_for_all([partial(_run, call) for call in calls], seconds, at_once=at_once)
 
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
         return _BlockingCallGroup()
@@ -402,6 +387,10 @@ def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
             following = anext(items)
     finally:
         run_sync(_close(items))
+
+
+def _run(call: Call[T]) -> T:
+    return run_sync(call())
 
 
 async def _async_items(items: AsyncIterable[T]) -> AsyncGenerator[T, None]:

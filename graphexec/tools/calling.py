@@ -15,8 +15,8 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO, iterate_unless_cancelled, run_on_own_loop
+from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
+from graphexec.runtime.io import IO, run_on_own_loop
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, check_before_awaiting

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import final
 
-from graphexec._parsing import INVISIBLE, compile_lazily, match_end, search
+from graphexec._parsing import INVISIBLE, WINDOW, compile_lazily, match_end, search
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
@@ -91,14 +91,19 @@ class LabelPattern:
 
     def _may_match(self, text: str) -> bool:
         folded = self._fold(text)
-        return any(words[0] in folded and all(word in folded for word in words) for words in self._words)
+        return any(words[0] in folded and all(map(folded.__contains__, words)) for words in self._words)
 
     def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
         """Return the first match from `start` on."""
-        return next(self._find(text, start, end), None) if self._may_match(text) else None
+        if not self._may_match(text):
+            return None
+        if len(text) <= WINDOW:
+            return self._pattern.search(text, start, end)
+        return search(self._pattern, text, start, end, longest=self._longest)
 
-    def _find(self, text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[re.Match[str]]:
-        while found := search(self._pattern, text, start, end, longest=self._longest):
+    def _find(self, text: str) -> Iterator[re.Match[str]]:
+        start = 0
+        while found := search(self._pattern, text, start, longest=self._longest):
             yield found
             start = found.end()
 
@@ -108,7 +113,9 @@ class LabelPattern:
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         """Return the matches in order."""
-        return self._find(text) if self._may_match(text) else iter(())
+        if not self._may_match(text):
+            return iter(())
+        return self._pattern.finditer(text) if len(text) <= WINDOW else self._find(text)
 
 
 class Spelling(IntEnum):

@@ -11,8 +11,8 @@ from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.effects import CallAgent, Decided, Unreadable
 from graphexec.errors import AgentError, ParseError
 from graphexec.kernel.effects import CallContext
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO, iterate_unless_cancelled
+from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
+from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_before_awaiting
 
 # The usual decisions of a callable agent: they are neither awaitables nor generators.

@@ -13,8 +13,8 @@ from graphexec.errors import ParseError
 from graphexec.executor.handlers.functions import check_decision
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ReplyDelta
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO, iterate_unless_cancelled
+from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
+from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
 
 
