@@ -69,7 +69,6 @@ def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTim
     return OpenAICompatible("tiny", base_url="http://127.0.0.1:1/v1", clock=(time or FakeTime()).clock, **clients)
 
 
-# Any: the options of a model.
 def clients_of(transport: httpx.MockTransport) -> dict[str, Any]:
     """Return the options of a model that make it use a transport."""
     return {"client": httpx.Client(transport=transport), "async_client": httpx.AsyncClient(transport=transport)}

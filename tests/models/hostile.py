@@ -63,12 +63,10 @@ def make_bomb(window: int, megabytes: int) -> bytes:
     return b"".join(work.compress(b" " * 1_000_000) for _ in range(megabytes)) + work.flush()
 
 
-# Any: JSON.
 def to_json(data: Any) -> bytes:
     return json.dumps(data).encode()
 
 
-# Any: JSON.
 def event(data: Any) -> bytes:
     """Return one event of a stream."""
     return b"data: " + to_json(data) + b"\n\n"

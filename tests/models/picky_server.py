@@ -13,7 +13,6 @@ from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import clients_of
 
 Protocol: TypeAlias = Literal["chat", "responses", "anthropic"]
-# Any: JSON.
 JSON: TypeAlias = dict[str, Any]
 # A function from a parameter to the status and the body of its refusal.
 Shape: TypeAlias = Callable[[str], tuple[int, object]]

@@ -25,12 +25,10 @@ PEER = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
 ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
 
 
-# Any: a request's JSON.
 def encode_body(request: messages.ModelRequest, *, stream: bool = False) -> Any:
     return json.loads(write(encode(request, Sampling("claude-9", max_tokens=4096), stream=stream)))
 
 
-# Any: the turns of a request's JSON.
 def turns(*listed: Message) -> Any:
     return encode_body(ChatRequest(listed))["messages"]
 
@@ -39,7 +37,6 @@ def text(content: str) -> dict[str, Any]:
     return {"type": "text", "text": content}
 
 
-# Any: an event's JSON.
 def decode_stream(*events: dict[str, Any]) -> ModelReply:
     fold = AnthropicStream(PEER)
     for event in events:
@@ -182,7 +179,6 @@ def contents_of(listed: list[Message], role: str) -> list[object]:
     return found
 
 
-# Any: a block's JSON.
 def read_back(block: dict[str, Any]) -> object:
     match block:
         case {"type": "text", "text": content}:

@@ -19,7 +19,6 @@ from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.parameters import cases
 
 
-# Any: a request's JSON.
 def encode(protocol: ModuleType, *messages: Message) -> Any:
     return json.loads(write(protocol.encode(ChatRequest(messages), Sampling("tiny", max_tokens=9), stream=False)))
 

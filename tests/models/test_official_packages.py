@@ -53,7 +53,6 @@ REQUEST = ChatRequest(
 )
 
 
-# Any: a request's JSON.
 def encode(protocol: Any, request: ChatRequest, *sampling: Any, stream: bool = False) -> Any:
     return json.loads(write(protocol.encode(request, Sampling(*sampling), stream=stream)))
 
@@ -73,7 +72,6 @@ class Server:
         self.requests.append(request)
         return httpx2.Response(200, headers={"content-type": self._kind}, content=self._content)
 
-    # Any: a request's JSON.
     @property
     def sent_body(self) -> Any:
         return json.loads(self.requests[0].content)

@@ -24,14 +24,12 @@ OFFERING = (ADD, ToolSpec("now", "Tell the time.", {"type": "object", "propertie
 PROTOCOLS: tuple[Protocol, ...] = ("chat", "responses", "anthropic")
 
 
-# Any: the body of a request.
 def body_of(protocol: Protocol, request: ChatRequest = HELLO, **options: Any) -> dict[str, Any]:
     server = PickyServer(protocol, ["a"])
     server.model(**options).complete(request)
     return server.bodies[0]
 
 
-# Any: the options of a model.
 def extra(**body: Any) -> dict[str, Any]:
     return {"extra_body": body}
 
@@ -160,7 +158,6 @@ def test_any_extra_body_leaves_the_request_alone(protocol: Protocol, extra: dict
     assert contains(merged, extra)
 
 
-# Any: JSON.
 def contains(whole: Any, part: Any) -> bool:
     """Return whether a value has all members and items of another one."""
     if isinstance(part, dict) and isinstance(whole, dict):

@@ -168,11 +168,9 @@ class TestLimits:
             make("tiny", reply_limits=5)
 
 
-# Any: JSON.
 def measure(value: Any) -> tuple[int, int]:
     """Return the depth and the number of values."""
     is_container = isinstance(value, (dict, list))
-    # Any: JSON.
     inner: list[Any] = [*(value.values() if isinstance(value, dict) else value)] if is_container else []
     measured = [measure(one) for one in inner]
     return is_container + max((depth for depth, _ in measured), default=0), 1 + sum(count for _, count in measured)

@@ -24,12 +24,10 @@ PARAMETERS = {"type": "object", "required": ("a", "b")}
 ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType(PARAMETERS))
 
 
-# Any: a request's JSON.
 def encode_body(request: messages.ModelRequest, *, stream: bool = False, limit: int | None = None) -> Any:
     return json.loads(write(encode(request, Sampling("gpt-9", max_tokens=limit), stream=stream)))
 
 
-# Any: an event's JSON.
 def decode_stream(*events: dict[str, Any], stop: tuple[str, ...] = ()) -> tuple[list[ReplyDelta], ModelReply]:
     fold = ResponsesStream(PEER, stop)
     deltas = [delta for event in events for delta in fold.take(json.dumps(event))]
@@ -105,7 +103,6 @@ def test_completion_is_a_user_message() -> None:
     assert encode_body(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
 
 
-# Any: an item's JSON.
 def read_back(item: dict[str, Any]) -> list[object]:
     match item:
         case {"role": "user", "content": content}:

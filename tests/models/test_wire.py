@@ -25,7 +25,6 @@ PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
 ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
 
 
-# Any: a request's JSON.
 def encode_body(request: messages.ModelRequest, *, stream: bool = False) -> Any:
     return json.loads(write(encode(request, Sampling("tiny"), stream=stream)))
 
@@ -123,7 +122,6 @@ def test_truncated_arguments_are_unchanged() -> None:
     assert (reply.tool_calls[0].arguments, reply.finish_reason) == ("{", "length")
 
 
-# Any: a chunk's JSON.
 def call_chunk(**call: Any) -> dict[str, Any]:
     return {"choices": [{"delta": {"tool_calls": [call]}}]}
 
