@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from graphexec.errors import CertificateError, InputError, SnapshotError
+from graphexec.errors import CertificateError, GraphexecError, InputError, SnapshotError, format_value
 from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
+from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
 from graphexec.kernel.program import (
     Charge,
     Ranks,
@@ -32,6 +33,24 @@ Begun: TypeAlias = tuple[Effect[Any], NestedRun]
 
 
 _UnfrozenSpent = unfrozen(Spent)
+
+
+class MeasureError(GraphexecError, ValueError):
+    """The measure of a node with `decreases` is no natural number, or no smaller than at the `last` visit.
+
+    The node was not visited. `last` is `None` if the measure itself is invalid.
+    """
+
+    def __init__(self, node: str, measure: object, last: int | None) -> None:
+        self.node = node
+        self.measure = measure
+        self.last = last
+        super().__init__(
+            f"{node} has the measure {format_value(measure)}; its decreases= must return a whole number, 0 or more"
+            if last is None
+            else f"{node} does not decrease: its measure is {format_value(measure)}, and was {format_value(last)} at "
+            f"the last visit; lower it before each visit, or write @metered above @node in place of decreases="
+        )
 
 
 class Counters:
@@ -216,8 +235,8 @@ class Counters:
             self._measure(effect, answer)
         return answer
 
-    def _enter(self, step: Step) -> Exhausted | None:
-        if not self._simple:
+    def _enter(self, step: Step, value: object) -> Exhausted | None:
+        if not self._simple and step.entry:
             if self.timed and (late := self._out_of_time(0.0)) is not None:
                 return late
             if self._blocked is not None:
@@ -227,8 +246,19 @@ class Counters:
             if counts[slot] + amount > limit:
                 return self._refund(step.entry, slot, limit, amount)
             counts[slot] += amount
+        if step.decreases is not None:
+            counts[step.measure] = self._measure_value(step, step.decreases, value) + 1
         self._spent = None
         return None
+
+    def _measure_value(self, step: Step, decreases: Callable[[Any], int], value: object) -> int:
+        """Return the measure of a visit. Raises `MeasureError` unless it is a natural number below the last one."""
+        measure, last = decreases(value), int(self._counts[step.measure]) - 1
+        if not is_count(measure, whole=True):
+            raise MeasureError(step.name, measure, None)
+        if 0 <= last <= measure:
+            raise MeasureError(step.name, measure, last)
+        return measure
 
     def _rank(self, node: str) -> Any:
         """Return the rank at the entry of a node: a number if ranks are linear, or else a tuple of numbers."""
@@ -244,6 +274,9 @@ class Counters:
 
     def _remaining(self, name: str) -> float:
         """Return the remaining amount of a counter; 0 if a measured call or lower limits have overspent it."""
+        if name in self.program.measures:
+            # Before the first visit, it may have any value.
+            return self._counts[self.program.slots[name]] - 1 if self._counts[self.program.slots[name]] else math.inf
         limit = self.program.caps.get(name)
         if limit is None:
             raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine with these limits")

@@ -16,6 +16,7 @@ from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
+from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
@@ -92,6 +93,9 @@ def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
 
 
+# The measure of a node's first visit. A lower one gives the same runs, but shorter ones.
+FIRST_MEASURE = 2
+
 # The number of effects of one visit that are explored if no limit on a meter counts them.
 WIDEST = 8
 
@@ -135,6 +139,8 @@ class StubMachine:
         self._ranks = ranks
         self._instruction = Instruction(object)
         self._returned = False
+        # Of the run before the step, with the last measures.
+        self._budgets: Mapping[str, float] = {}
         self._spent_amounts = make_counters(self._limits, graph.budgets, grace=grace_of(graph))
         self._effects = {node.name: _stub_effects(node, limits) for node in graph}
         self._limited = {node.name: _limited_meters(node, limits) for node in graph}
@@ -170,7 +176,7 @@ class StubMachine:
         """Run the engine from an entry to the next entry, the end, or a crash."""
         if instruction.pace == "crash":
             return StubStep((), None, snapshot.restarted())
-        self._instruction, self._returned = instruction, False
+        self._instruction, self._returned, self._budgets = instruction, False, snapshot.spent.budgets
         execution = Execution(self.graph, snapshot, self._limits, self._ranks)
         path = execution.run(observed=True)
         events: list[Any] = []
@@ -192,7 +198,7 @@ class StubMachine:
                 events.append(item)
         except StopIteration as end:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
-        except UnhandledOutcomeError as error:
+        except (UnhandledOutcomeError, MeasureError) as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
         finally:
             path.close()
@@ -226,7 +232,13 @@ class StubMachine:
             when_spent=None if spent is None else partial(_leave, spent),
             settings={},
             frame=None,
+            decreases=None if node.decreases is None else partial(self._next_measure, node.measure.name),
         )
+
+    def _next_measure(self, name: str, _: object) -> int:
+        """Return the largest measure that the next visit may have: without a next one, the run ends with an error."""
+        last = self._budgets.get(name, 0)
+        return max(0, int(last) - 2) if last else FIRST_MEASURE
 
     def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
         return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
@@ -360,9 +372,9 @@ def explore_table(
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
-    A visit asks for up to 8 effects that no limit on a meter counts. With `ranks`, the engine checks that they fall.
-    Takes one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
-    `CertificateError` if a rank does not fall.
+    A visit asks for up to 8 effects that no limit on a meter counts, and the first measure of a node is 2. With
+    `ranks`, the engine checks that they fall. Takes one step of the engine for each state and outcome. Raises
+    `InputError` for more than `most_states`, and `CertificateError` if a rank does not fall.
     """
     machine = StubMachine(graph, limits, ranks)
 
