@@ -256,7 +256,7 @@ def export(
         steps = None
         if bound:
             if verdict.bounds is None or verdict.bounds.transitions.number is None:
-                raise UsageError(f"{target} is {verdict.status}, so no bound is proved; leave out --bound")
+                raise UsageError(f"{target} is {verdict.status}, without a number of transitions; leave out --bound")
             steps = int(verdict.bounds.transitions.number)
         if output_format == "promela":
             name = "machine.pml" if output is None else output.name

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
+from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Askable, Asks, CallContext, CallId, Effect, Perform, ask, ask_all
 from graphexec.kernel.events import (
     Answered,
@@ -47,6 +48,7 @@ __all__ = [
     "Graph",
     "Journal",
     "Limits",
+    "MeasureError",
     "Meter",
     "Moved",
     "Node",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from graphexec.errors import CertificateError, InputError, SnapshotError, an
+from graphexec.errors import CertificateError, GraphexecError, InputError, SnapshotError, an, format_value
 from graphexec.kernel.effects import (
     All,
     Batch,
@@ -21,7 +22,7 @@ from graphexec.kernel.effects import (
 )
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
+from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
 from graphexec.kernel.program import (
     Charge,
     Proof,
@@ -42,6 +43,24 @@ Begun: TypeAlias = tuple[Effect[Any], NestedRun]
 
 
 _UnfrozenSpent = unfrozen(Spent)
+
+
+class MeasureError(GraphexecError, ValueError):
+    """The measure of a node with `decreases` is no natural number, or no smaller than at the `last` visit.
+
+    The node was not visited. `last` is `None` if the measure itself is invalid.
+    """
+
+    def __init__(self, node: str, measure: object, last: int | None) -> None:
+        self.node = node
+        self.measure = measure
+        self.last = last
+        super().__init__(
+            f"{node} has the measure {format_value(measure)}; its decreases= must return a whole number, 0 or more"
+            if last is None
+            else f"{node} does not decrease: its measure is {format_value(measure)}, and was {format_value(last)} at "
+            f"the last visit; lower it before each visit, or write @metered above @node in place of decreases="
+        )
 
 
 class Counters:
@@ -109,8 +128,8 @@ class Counters:
         self._proof = proof
         self._lines = None if proof is None or proof.ranks is None else program.linear_ranks(proof.ranks)
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
-        counted = None if proof is None or (proof.ranks is not None and outer is None) else proof.steps
-        self._steps_left = None if counted is None else counted() + 1
+        most = None if proof is None or (proof.ranks is not None and outer is None) else proof.steps()
+        self._steps_left = None if most is None else most + 1
         if proof is not None and (proof.ranks is None or not proof.anywhere):
             self._require_circumstances(proof)
 
@@ -125,8 +144,7 @@ class Counters:
             if blocked or others:
                 raise CertificateError(
                     f"this run is nested in one that limits {' and '.join((*blocked, *others))}, which may stop it "
-                    f"anywhere, and its proof does not include that; give it a limit of its own on seconds, and verify "
-                    f"it again"
+                    f"anywhere, and its proof does not include that; limit its own seconds, and verify it again"
                 )
         if proof.ranks is None:
             for name, count in zip(program.names[: program.first_meter], self._counts, strict=False):
@@ -168,10 +186,7 @@ class Counters:
         return self._spent
 
     def stop_clock(self, at: float, clock: float) -> None:
-        """Set the run's time to the second at which an exception ends it; `clock` is what its clock shows then.
-
-        The runs that its calls have begun end then, too.
-        """
+        """Set the time at which an exception ends the run and those of its calls; `clock` is what the clock shows."""
         self._spent = None
         self.seconds = max(self.seconds, at)
         current = self._current
@@ -265,8 +280,8 @@ class Counters:
             self._measure(effect, answer)
         return answer
 
-    def _enter(self, step: Step) -> Exhausted | None:
-        if not self._simple:
+    def _enter(self, step: Step, value: object) -> Exhausted | None:
+        if not self._simple and step.entry:
             if self.timed and (late := self._out_of_time(0.0)) is not None:
                 return late
             if self._blocked is not None:
@@ -276,8 +291,19 @@ class Counters:
             if counts[slot] + amount > limit:
                 return self._refund(step.entry, slot, limit, amount)
             counts[slot] += amount
+        if step.decreases is not None:
+            counts[step.measure] = self._measure_value(step, step.decreases, value) + 1
         self._spent = None
         return None
+
+    def _measure_value(self, step: Step, decreases: Callable[[Any], int], value: object) -> int:
+        """Return the measure of a visit. Raises `MeasureError` unless it is a natural number below the last one."""
+        measure, last = decreases(value), int(self._counts[step.measure]) - 1
+        if not is_count(measure, whole=True):
+            raise MeasureError(step.name, measure, None)
+        if 0 <= last <= measure:
+            raise MeasureError(step.name, measure, last)
+        return measure
 
     def _rank(self, node: str) -> Any:
         """Return the rank at the entry of a node: a number, or a tuple of numbers for ranks that are not linear."""
@@ -289,9 +315,8 @@ class Counters:
             self._steps_left -= 1
             if not self._steps_left:
                 raise CertificateError(
-                    f"the run goes on to {node} after the last step that its certificate allows; the certificate "
-                    f"belongs to another machine or to other limits, or an outer run stops it where it loops; prove "
-                    f"this machine again, with these limits and the outer ones"
+                    f"the run goes on to {node} after the last step that its certificate allows; prove this machine "
+                    f"again, with these limits and those of the outer run, which may stop it where it loops"
                 )
         if self._proof.ranks is None:
             return self._steps_left
@@ -303,6 +328,9 @@ class Counters:
 
     def _remaining(self, name: str) -> float:
         """Return the remaining amount of a counter; 0 if a measured call or lower limits have overspent it."""
+        if name in self.program.measures:
+            # Before the first visit, it may have any value.
+            return self._counts[self.program.slots[name]] - 1 if self._counts[self.program.slots[name]] else math.inf
         limit = self.program.caps.get(name)
         if limit is None:
             raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine with these limits")

@@ -33,8 +33,9 @@ from graphexec.kernel.effects import (
 from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
-from graphexec.kernel.node import END, close_asking
+from graphexec.kernel.node import END
 from graphexec.kernel.program import HIGHEST, Proof, Step, Tariff, read_request, undeclared_outcome, unfrozen
+from graphexec.kernel.signatures import close_asking
 from graphexec.kernel.snapshot import (
     NO_FRAMES,
     PAID,
@@ -179,8 +180,8 @@ class Execution(Counters):
                     event: Any = _UnfrozenEntered(step.name, value, self._spent or self.spent(), run_call)
                     event.__class__ = Entered
                     (yield event) if notify is None else notify(event)
-                if step.entry:
-                    exhausted = self._enter(step)
+                if step.counts:
+                    exhausted = self._enter(step, value)
                 # A refused entry is not recorded, so a resumed run tries it again.
                 self._entered = exhausted is None
             if exhausted is None:

@@ -21,8 +21,7 @@ V = TypeVar("V")
 # The limits that belong to no budget and no meter.
 _OWN_LIMITS = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
 
-# The default limit on the effects of one visit: more than agents need, but soon reached by a node that asks in an
-# endless loop.
+# The default limit on the effects of one visit: more than agents need, and soon reached by an endless loop of asks.
 FAN_OUT = 1_000
 
 # The default limits on nested runs: their levels, and their total number.
@@ -107,6 +106,18 @@ class Budget:
 
     def __str__(self) -> str:
         return self.name
+
+
+def make_measure(node: str) -> Budget:
+    """Return the budget of a node's measure, of which one more than its last value counts as spent."""
+    made, place = Budget("measure"), node.rfind(".") + 1
+    object.__setattr__(made, "name", f"{node[:place]}measure({node[place:]})")
+    return made
+
+
+def is_measure(name: str) -> bool:
+    """Return whether a name in a proof or in `Spent.budgets` is that of a measure."""
+    return name.endswith(")")
 
 
 # The default budget of `metered`; its limit is `Limits.iterations`.
@@ -262,14 +273,11 @@ class Limits:
             "depth": depth,
             "nested_runs": nested_runs,
         }
-        units = {"seconds": "a number of seconds"}
-        faults = [
-            _invalid(name, limit, whole=name not in units, unit=units.get(name, "")) for name, limit in limits.items()
-        ]
+        unit = {"seconds": "a number of seconds"}
+        faults = [_invalid(name, one, whole=name not in unit, unit=unit.get(name, "")) for name, one in limits.items()]
         own = _limits_of_budgets(budgets or {}, faults)
-        # Any: users without a type checker pass other values.
+        # Any: users pass other values. `dataclasses.replace` passes the stored mapping again.
         given: Any = meters or {}
-        # `dataclasses.replace` passes the stored mapping again.
         if isinstance(meters, FrozenMapping) and type(given) is FrozenMapping:
             amounts = meters
             faults += [_invalid(name, limit, whole=isinstance(limit, int)) for name, limit in amounts.items()]

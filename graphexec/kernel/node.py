@@ -6,15 +6,16 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from types import GeneratorType
+from functools import partial
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
     Literal,
     ParamSpec,
+    Protocol,
     TypeAlias,
     TypeVar,
     final,
@@ -25,7 +26,7 @@ from typing import (
 
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
+from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole, make_measure
 from graphexec.kernel.signatures import (
     accepts,
     find_call_parameter,
@@ -35,6 +36,9 @@ from graphexec.kernel.signatures import (
     read_hints,
     read_spent_outcome,
 )
+
+if TYPE_CHECKING:
+    from graphexec.kernel.subgraphs import Subgraph
 
 
 @final
@@ -78,28 +82,6 @@ NodeKind: TypeAlias = Literal["pure", "asks", "opaque"]
 
 # The number of effects per visit: an exact number, or (least, most).
 Count: TypeAlias = int | tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Subgraph:
-    """A graph that takes the place of a node; each entry resets its `own` budgets."""
-
-    nodes: tuple[Node[Any, Any], ...]
-    edges: tuple[Edge, ...]
-    start: str
-    own: tuple[Budget, ...]
-    # The budgets that an entry resets; `None`: all its own.
-    refilled: tuple[Budget, ...] | None = None
-
-    def renamed_budgets(self, name: str) -> dict[str, Budget]:
-        """Return the own budgets of this graph and of graphs within it, renamed with the prefix `name`, by old name."""
-        deeper = [budget for node in self.nodes for budget in node.meters if "." in budget.name]
-        return {budget.name: Budget(f"{name}.{budget.name}", budget.limit) for budget in (*deeper, *self.own)}
-
-    def refilled_budgets(self, name: str) -> list[Budget]:
-        """Return the budgets that an entry into the node `name` resets."""
-        renamed = self.renamed_budgets(name)
-        return [renamed[budget.name] for budget in (self.own if self.refilled is None else self.refilled)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +141,36 @@ class Node(Generic[In_contra, Out_co]):
     world: object = None
     # The saved value of a subgraph, if the node saves or receives it.
     frame: Frame | None = None
+    # A natural number that is smaller at each later visit: see `measure`.
+    decreases: Callable[[Any], int] | None = None
 
     @property
     def metered(self) -> bool:
         """True if an entry costs anything."""
         return bool(self.meters)
 
+    @property
+    def measure(self) -> Budget:
+        """What `decreases` counts down, for `resets=`. Raises `NodeError` for a node without it."""
+        if self.decreases is None:
+            raise NodeError(f"{self.name} has no measure; write @node(decreases=...), a function of its value")
+        return make_measure(self.name)
+
     def __repr__(self) -> str:
         takes = " | ".join(kind.__name__ for kind in self.takes)
         outcomes = " | ".join(kind.__name__ for kind in self.outcomes)
         return f"<node {self.name}: {takes} -> {outcomes}>"
+
+
+class MakeNode(Protocol):
+    """A decorator that makes a node, as `node` does."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> Node[I, O]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
 
 
 @overload
@@ -177,7 +179,11 @@ def node(function: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> 
 def node(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
 @overload
 def node(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
-def node(function: Callable[..., Any], /) -> Node[Any, Any]:
+@overload
+def node(*, decreases: Callable[[Any], int]) -> MakeNode: ...
+def node(
+    function: Callable[..., Any] | None = None, /, *, decreases: Callable[[Any], int] | None = None
+) -> Node[Any, Any] | MakeNode:
     """Make a node from a function of one annotated value whose return annotation lists its outcomes.
 
     - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed there. It must do no
@@ -189,9 +195,18 @@ def node(function: Callable[..., Any], /) -> Node[Any, Any]:
     Other parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings; `bind` supplies them
     by class.
 
+    A node of a loop that counts down by itself needs no limit: `@node(decreases=lambda todo: len(todo.rest))` names its
+    measure, a natural number that is smaller at each later visit of a run. Proofs rely on it, and the engine checks it:
+    a visit whose measure is not smaller, or is no natural number, ends the run with a `MeasureError`. An edge with
+    `resets=[work.measure]` allows any measure again, and so does an entry into an embedded graph for the nodes in it.
+
     Raises `NodeError` if an annotation is missing, cannot be resolved, or is not a class.
     """
-    return _node(function, blocking=False)
+    if function is None:
+        if not callable(decreases):
+            raise NodeError(f"a node has decreases={format_value(decreases)}; give a function of the node's value")
+        return partial(_node, blocking=False, decreases=decreases)
+    return _node(function, blocking=False, decreases=decreases)
 
 
 @overload
@@ -357,7 +372,9 @@ def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int |
             raise NodeError(f"{name} has asks={asks!r}; give a number of effects, or (least, most)")
 
 
-def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
+def _node(
+    function: Callable[..., Any], *, blocking: bool, decreases: Callable[[Any], int] | None = None
+) -> Node[Any, Any]:
     if isinstance(function, Node):
         raise NodeError(f"{function.name} is a node already; leave out the second @node")
     name = name_of(function)
@@ -413,6 +430,7 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
         call_parameter=call_parameter,
         context_type=context_type,
         settings={setting: read_classes(name, f"takes {setting}", hints[setting]) for setting in settings},
+        decreases=decreases,
     )
 
 
@@ -430,21 +448,3 @@ def rename(source: Node[I, O], name: str) -> Node[I, O]:
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
     return dataclasses.replace(source, name=name)
-
-
-# How many times a node may yield while it is closed, before it is abandoned.
-_PATIENCE = 100
-
-
-def close_asking(node: GeneratorType[Any, Any, Any]) -> None:
-    """Close a node, ignoring effects that it asks for in a `finally` or a bare `except`: they are not carried out."""
-    try:
-        node.close()
-    except RuntimeError:
-        if node.gi_frame is None:
-            raise
-    for _ in range(_PATIENCE):
-        if node.gi_frame is None:
-            return
-        with suppress(GeneratorExit, StopIteration):
-            node.throw(GeneratorExit)

@@ -27,6 +27,7 @@ from graphexec.kernel.effects import All, Effect, Perform, Request, reserves_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
+from graphexec.kernel.validation import measured
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class Proof:
     """
 
     ranks: Ranks | None
-    steps: Callable[[], int] | None = None
+    steps: Callable[[], int | None] = lambda: None
     anywhere: bool = True
 
 
@@ -142,6 +143,10 @@ class Step:
         self.entry: tuple[Charge, ...] = tuple(
             (slots[budget.name], 1, math.inf if (cap := caps[budget.name]) is None else cap) for budget in meters
         )
+        self.decreases = source.decreases
+        self.measure = slots[source.measure.name] if source.decreases is not None else 0
+        # Whether an entry is charged, or its measure is checked.
+        self.counts = bool(self.entry) or self.decreases is not None
         self.least = source.least
         self.most = source.most
         # The limit on the effects of one visit; a node that declares `asks=` has none.
@@ -233,6 +238,7 @@ class Program:
         "first_meter",
         "limits",
         "measured",
+        "measures",
         "meters",
         "names",
         "slots",
@@ -245,7 +251,9 @@ class Program:
         graph.require_costs()
         self.limits = limits
         self._linear_ranks: tuple[Ranks | None, Mapping[str, Line] | None] = None, None
-        self.budgets = tuple(graph.budgets)
+        self.measures = frozenset(one.measure.name for one in measured(graph))
+        # A measure counts as one more than at the last visit, and as 0 before the first one.
+        self.budgets = (*graph.budgets, *sorted(self.measures))
         self.meters = tuple(dict.fromkeys((*graph.meters, *limits.meters)))
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
         self.measured = frozenset(meter for effect in effects for meter in effect.measures)

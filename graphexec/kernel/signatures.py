@@ -7,6 +7,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
@@ -139,7 +140,8 @@ def read_spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[
 
 def accepts(takes: tuple[Any, ...], given: type) -> bool:
     """Return whether a value of the class `given` fits one of `takes`; type checkers check what is not a class."""
-    return any(not isinstance(kind, type) or _fits(kind, given) for kind in takes)
+    # Since Python 3.11, `Any` is a class, too.
+    return any(kind is Any or not isinstance(kind, type) or _fits(kind, given) for kind in takes)
 
 
 def _fits(kind: type, given: type) -> bool:
@@ -187,3 +189,21 @@ def _bare(hint: Any) -> Any:
         kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
         return _bare(kinds[0]) if len(kinds) == 1 else hint
     return hint
+
+
+# How many times a node may yield while it is closed, before it is abandoned.
+_PATIENCE = 100
+
+
+def close_asking(node: types.GeneratorType[Any, Any, Any]) -> None:
+    """Close a node, ignoring effects that it asks for in a `finally` or a bare `except`: they are not carried out."""
+    try:
+        node.close()
+    except RuntimeError:
+        if node.gi_frame is None:
+            raise
+    for _ in range(_PATIENCE):
+        if node.gi_frame is None:
+            return
+        with suppress(GeneratorExit, StopIteration):
+            node.throw(GeneratorExit)

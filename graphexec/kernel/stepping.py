@@ -27,7 +27,7 @@ from graphexec.kernel.events import (
 )
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.kernel.meters import Exhausted, Limits, is_measure
 from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import read_reply, reply_classes
 from graphexec.kernel.snapshot import Snapshot
@@ -205,10 +205,12 @@ def _is_beyond(event: Entered | Asked | Answered | Moved, execution: Execution, 
         return now.sequence == until.sequence and not until.open
     if now.sequence < until.sequence or event.node != until.node:
         return False
-    # A node may have been visited before, without a request since: then it had spent less of an iteration or a budget.
+    # A node may have been visited before, without a request since: then it had spent less of an iteration or a budget,
+    # or its measure was greater.
     spent, most = now.spent, until.spent
     reached = spent.iterations >= most.iterations and all(
-        spent.budgets[name] >= most.budgets[name] for name in most.budgets
+        0 < spent.budgets[name] <= amount if is_measure(name) and amount else spent.budgets[name] >= amount
+        for name, amount in most.budgets.items()
     )
     return reached and not (isinstance(event, Entered) and until.entered)
 

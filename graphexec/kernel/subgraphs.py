@@ -4,13 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.errors import NodeError
-from graphexec.kernel.meters import Budget
-from graphexec.kernel.node import END, Edge, Frame, Node, Subgraph, rename
+from graphexec.kernel.meters import Budget, make_measure
+from graphexec.kernel.node import END, Edge, Frame, Node, rename
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.signatures import accepts
+from graphexec.kernel.validation import measured
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A graph that takes the place of a node; each entry resets its `own` budgets."""
+
+    nodes: tuple[Node[Any, Any], ...]
+    edges: tuple[Edge, ...]
+    start: str
+    own: tuple[Budget, ...]
+    # The budgets that an entry resets; `None`: all its own.
+    refilled: tuple[Budget, ...] | None = None
+
+    def renamed_budgets(self, name: str) -> dict[str, Budget]:
+        """Return the own budgets of this graph and of graphs within it, renamed with the prefix `name`, by old name."""
+        deeper = [budget for node in self.nodes for budget in node.meters if "." in budget.name]
+        measures = {one.measure.name: make_measure(f"{name}.{one.name}") for one in measured(self.nodes)}
+        return {
+            budget.name: Budget(f"{name}.{budget.name}", budget.limit) for budget in (*deeper, *self.own)
+        } | measures
+
+    def refilled_budgets(self, name: str) -> list[Budget]:
+        """Return the budgets that an entry into the node `name` resets: with the measures of its nodes."""
+        renamed = self.renamed_budgets(name)
+        own = self.own if self.refilled is None else self.refilled
+        return [renamed[budget.name] for budget in (*own, *(one.measure for one in measured(self.nodes)))]
 
 
 def inline_subgraphs(
@@ -90,7 +118,7 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None,
         raise NodeError(
             f"{name} is entered with {_list_names(entering)}, and when_spent returns that, too; return another class"
         )
-    resets = tuple(budget for budget in inner.own if budget != each)
+    resets = (*(budget for budget in inner.own if budget != each), *(one.measure for one in measured(inner.nodes)))
     edges = [
         Edge("enter", kind, inner.start, resets) if kind in entering else Edge("enter", kind, END.name)
         for kind in before.outcomes

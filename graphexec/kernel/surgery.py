@@ -12,9 +12,9 @@ from graphexec.errors import Fault, GraphError, InputError, NodeError, format_va
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, Table, check_bound_nodes, check_table, edges_of, require_graph
 from graphexec.kernel.meters import Budget, Exhausted, Limits, Meter
-from graphexec.kernel.node import END, Edge, I, Node, Subgraph, metered, rename
+from graphexec.kernel.node import END, Edge, I, Node, metered, rename
 from graphexec.kernel.node import node as as_node
-from graphexec.kernel.subgraphs import add_frame
+from graphexec.kernel.subgraphs import Subgraph, add_frame
 from graphexec.kernel.validation import reachable
 
 S = TypeVar("S")

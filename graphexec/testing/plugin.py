@@ -155,8 +155,13 @@ def summary(name: str, verdict: Verdict) -> str:
     if form and transitions.value not in (None, transitions.number):
         # For these limits a smaller bound is known than the form gives.
         form = f" ({transitions.form} is {format_number(transitions.value)})"
+    if transitions.number is None:
+        # Measures end the run.
+        form = "" if transitions.form is None else f"at most {transitions.form} transitions"
+    else:
+        form = f"at most {_number(transitions)} transitions{form}"
     parts = [
-        f"at most {_number(transitions)} transitions{form}",
+        *filter(None, (form,)),
         *(_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
     ]
     if bounds.seconds.number is not None:
@@ -170,7 +175,7 @@ def _number(bound: Bound) -> str:
 
 def _format_bound(bound: Bound, unit: str) -> str:
     if bound.number is None:
-        return f"any number of {unit}s"
+        return f"any number of {unit}s" if bound.form is None else f"{bound.form} {unit}s"
     return f"{_number(bound)} {unit}" if bound.number == 1 else f"{_number(bound)} {unit}s"
 
 

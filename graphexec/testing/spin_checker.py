@@ -49,6 +49,7 @@ def check_with_spin(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAU
     assert run_spin(promela(flow, limits)).holds, f"SPIN finds a run that does not end within {limits}"
     bound = bounds.transitions.number
     if bound is None:
+        # It depends on the measures of nodes.
         return
     most_steps = int(bound)
     assert run_spin(promela(flow, limits, bound=most_steps)).holds, (

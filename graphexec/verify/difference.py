@@ -149,6 +149,7 @@ def _aspects(node: Node[Any, Any]) -> Mapping[str, str]:
         "metered by": ", ".join(budgets),
         "asks": f"{effects} ({node.least} to {most})" if effects else "",
         "kind": node.kind,
+        "measure": "" if node.decreases is None else "decreases",
     }
 
 

@@ -31,7 +31,8 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
       draft also `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which each entry spends
       one; `effects` are the classes of effects that it may ask for, and `charges` their meters; `least` and `most`
       bound the number of effects in one visit (no `most`: any number); `spent_outcome` is its outcome when a limit is
-      reached; `grace` is the seconds that a reserved node has beyond the run's deadline.
+      reached; `grace` is the seconds that a reserved node has beyond the run's deadline; `decreases` is true if the
+      node has a measure.
     - Edges have the outcome's name as their key, `network.edges["parse", "plan", "Ready"]`, and as `outcome`; `resets`
       are the budgets that the edge resets; `spent` is true if a reached limit takes it, and `returned` if the function
       may return its outcome.
@@ -77,6 +78,7 @@ def _attributes(node: Node[Any, Any]) -> dict[str, str | float]:
         "meters": " ".join(budget.name for budget in node.meters),
         "spent_outcome": "" if node.spent_outcome is None else node.spent_outcome.__name__,
         **{name: number for name, number in numbers.items() if number is not None},
+        **({"decreases": True} if node.decreases is not None else {}),
     }
 
 

@@ -31,7 +31,7 @@ BOUNDS = """agents:executor  PROVED  every run ends
 PROVED = f"{STANDARD}  PROVED  every run ends\n"
 STANDARD_BOUNDS = "  model calls  iterations = 15 (exact)\n  tool calls   fan_out*iterations = 15,000 (exact)\n"
 UNPROVED = f"{STANDARD}  UNPROVED  it is not known whether every run ends\n"
-REFUTED = "  REFUTED  some run does not end, or the table is invalid\n\n  GX010 at "
+REFUTED = "  REFUTED  the table allows an endless run, or is invalid\n\n  GX010 at "
 INVALID = """lacking:machine  REFUTED  its table cannot be built
 
   GX002 at criticize: unhandled outcome  lacking.py:5

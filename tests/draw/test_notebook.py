@@ -189,7 +189,7 @@ def test_verdict_is_a_table_of_bounds_or_a_list_of_findings() -> None:
     # A refutation lists its findings.
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=None))
     (finding,) = verdict.findings
-    assert text_of(verdict).startswith("REFUTED some run does not end")
+    assert text_of(verdict).startswith("REFUTED the table allows an endless run")
     for fact in (finding.code, finding.title, finding.fact, finding.remedy):
         assert fact in text_of(verdict)
     # Of many, only the first are listed.

@@ -33,6 +33,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "UndeclaredOutcomeError": (("plan", 3, ["Replied"]), {}),
     "UndeclaredEffectError": (("plan", {"effect": 3}, ["CallModel"]), {}),
     "UnhandledOutcomeError": (("plan", 3), {}),
+    "MeasureError": (("work", 3, 2), {}),
     "UndeclaredCountError": (("plan", 3, 1, None), {}),
     "MissingHandlerError": ((3,), {}),
     "ParseError": (("no action",), {"observation": "write JSON", "llm_output": "?", "prose": True}),

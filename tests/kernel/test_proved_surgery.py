@@ -94,7 +94,9 @@ def test_loop_needs_a_limit_of_the_run() -> None:
     assert not reviewed.verify().proved
     assert reviewed.verify(gx.Limits({CALLS: 10})).proved
     # No limit ends the other one.
-    with pytest.raises(gx.GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
+    with pytest.raises(
+        gx.GraphError, match=r"the table alone does not end this loop: .*; it spends no budget; meter conclude: "
+    ):
         add_review(Fetch)
 
 

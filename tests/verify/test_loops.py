@@ -1,4 +1,4 @@
-"""Findings and bounds for small flows: the loop that can run forever with its remedy, or the length of runs."""
+"""Findings and bounds for small flows: the loop that the table does not end, with its remedy, or the length of runs."""
 
 import itertools
 import re
@@ -90,7 +90,10 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
 @cases(
     ("flow", "text"),
     [
-        (SELF, "GX010 at a: this loop can run forever: a --Toa--> a; it spends no budget. Meter a: @metered(~"),
+        (
+            SELF,
+            "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: @met~",
+        ),
         (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: @metered(~"),
         (COUNTED, "GX016 at a: ~ a --Toa--> a; it spends only x, without a limit. Give the budget x a limit: ~"),
         (TOOLS, "GX016 at a: ~; it spends only tool_calls, ~. Set max_tool_calls, or agent_limits(tool_calls=...)."),
@@ -142,13 +145,13 @@ def test_remedy_ends_every_loop_of_the_core() -> None:
     stopped = Transition("b", "Halted", "c", "within", causes=("restarts",))
     flow = flow_with(way("b", "a"), way("a", "b"), stopped, way("c", "b"), end("b"))
     finding = only_finding(flow, Limits(iterations=None, restarts=1))
-    assert matches(finding.remedy, "meter b: @metered(~) above its @node, and route its Halted out of the loop")
+    assert matches(finding.remedy, "meter b: @metered(~) above its @charged, and route its Halted out of the loop")
 
 
-ANOTHER = 'a budget that nothing resets: @metered(when_spent=ToEND, budget=Budget("rounds", 2))'
+ANOTHER = 'a budget that nothing resets: @metered(when_spent=ToEND, budget=Budget("rounds", 10))'
 NEW_OUTCOME = (
-    "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row; "
-    "write the class Stopped with two fields: a value, an Exhausted"
+    'meter a: @metered(when_spent=Stopped, budget=Budget("rounds", 10)) above its @node, and on(Stopped, END) in its '
+    "row; write the class Stopped with two fields: a value, an Exhausted"
 )
 STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterations", "seconds"))
 TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
@@ -161,7 +164,8 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
         # The outcome of another node is reused.
         (
             flow_with(way("s", "a", "iterations"), STOPPED_ELSEWHERE, end("t"), *SELF.transitions),
-            "meter a: @metered(when_spent=limit_reached) above its @node, and on(LimitReached, t) in its row",
+            'meter a: @metered(when_spent=limit_reached, budget=Budget("rounds", 10)) above its @node, and '
+            "on(LimitReached, t) in its row",
         ),
         # An edge cannot lead to a node of an embedded graph,
         (flow_with(way("s", "a", "x"), gate("s", "x", "w.t"), end("w.t"), *SELF.transitions, x=1), NEW_OUTCOME),
@@ -169,7 +173,7 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
         (flow_with(way("w.s", "a", "x"), gate("w.s", "x"), *SELF.transitions, x=1), NEW_OUTCOME),
         (
             flow_with(*SELF.transitions, within("a", "model_calls", **calling(models=None))),
-            "meter a: @metered(when_spent=ToEND) above its @node, in the place of its @charged",
+            'meter a: @metered(when_spent=ToEND, budget=Budget("rounds", 10)) above its @charged',
         ),
         (RESETS_ITSELF, f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a"),
         (
@@ -225,9 +229,9 @@ def test_remedy_for_free_extension_meters_extensions() -> None:
 def test_loop_of_stopped_visits_has_its_own_code() -> None:
     finding = only_finding(LOOPS_WHEN_STOPPED, Limits(iterations=1))
     assert str(finding) == (
-        "GX009 at g: this loop can run forever: g --Tog--> g; it is taken when a limit is reached, and spends nothing "
-        "that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run when the limit "
-        "is reached, give it its own budget."
+        "GX009 at g: the table alone does not end this loop: g --Tog--> g; it is taken when a limit is reached, and "
+        "spends nothing that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run "
+        "when the limit is reached, give it its own budget."
     )
     assert len(witness_of(finding).stem) == 2
 

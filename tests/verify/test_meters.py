@@ -49,8 +49,8 @@ def test_a_limited_meter_proves_that_runs_end() -> None:
     assert (found.longest, found.charges) == (6, {"parcels": 2, "payments": 5})
     assert "at most 6 transitions, 2 parcels and 5 payments" in str(found)
     assert verify(ORDERS, gx.Limits()).why == (
-        "GX016 at pay: this loop can run forever: pay --Refused--> pay; it spends only payments, without a limit. Set "
-        "a limit on payments: Limits({PAYMENTS: 5})."
+        "GX016 at pay: the table alone does not end this loop: pay --Refused--> pay; it spends only payments, "
+        "without a limit. Set a limit on payments: Limits({PAYMENTS: 5})."
     )
     # A charge above the amount that is left is refused.
     limits = gx.Limits({PAYMENTS: 2, PARCELS: 1})

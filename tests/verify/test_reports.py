@@ -66,10 +66,10 @@ def test_proof_report_shows_bounds_and_assumptions() -> None:
 def test_refutation_report_shows_path_loop_and_remedy() -> None:
     output = text([ENDLESS], root=ROOT)
     first, finding = output.split("\n\n")
-    assert first == "writing:PERFECTIONIST  REFUTED  some run does not end, or the table is invalid"
+    assert first == "writing:PERFECTIONIST  REFUTED  the table allows an endless run, or is invalid"
     head, *lines = [line.strip() for line in finding.splitlines()]
     assert re.fullmatch(r"GX010 at \w+: loop spends no budget  tests/verify/writing.py:\d+", head)
-    assert lines[0] == "This loop can run forever; it spends no budget."
+    assert lines[0] == "The table alone does not end this loop; it spends no budget."
     assert lines[1:-1] == [
         "write --Text--> criticize   the path",
         "criticize --Poor--> polish  the loop",
@@ -85,19 +85,19 @@ def _step(source: str, target: str) -> Transition:
 def _lines(stem: Sequence[Transition], loop: Sequence[Transition]) -> list[str]:
     """The lines of a finding with this witness, below its first."""
     around = ", ".join(dict.fromkeys(map(str, loop)))
-    fact = f"this loop can run forever: {around}; it spends no budget"
+    fact = f"the table alone does not end this loop: {around}; it spends no budget"
     finding = Finding("GX010", "error", "a", None, fact, "fix it", Witness(tuple(stem), tuple(loop), Limits()))
     return [line.strip() for line in text([Subject("x", (finding,))]).splitlines()[3:]]
 
 
 def test_the_rounds_of_a_loop_are_counted() -> None:
     assert _lines([], [_step("a", "a")]) == [
-        "This loop can run forever: a --Done--> a; it spends no budget.",
+        "The table alone does not end this loop: a --Done--> a; it spends no budget.",
         "Fix it.",
     ]
     rounds = [_step("a", "b"), _step("b", "a")] * 3
     assert _lines([_step("s", "a"), *rounds], [*rounds, _step("a", "c"), *[_step("c", "c")] * 2, _step("c", "a")]) == [
-        "This loop can run forever; it spends no budget.",
+        "The table alone does not end this loop; it spends no budget.",
         "s --Done--> a  the path",
         "a --Done--> b",
         "b --Done--> a  these 2, 3 times",

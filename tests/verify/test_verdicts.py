@@ -116,8 +116,8 @@ def test_unlimited_loop_has_a_remedy() -> None:
     assert verdict.status == "unproved"
     assert "GX012 at plan: only the 60 seconds end this loop" in verdict.why
     assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
-        "GX016 at plan: this loop can run forever: plan --Replied--> parse, parse --Ready--> plan; it spends "
-        "only iterations, without a limit. Set max_iterations, or Limits(iterations=...)."
+        "GX016 at plan: the table alone does not end this loop: plan --Replied--> parse, parse --Ready--> plan; "
+        "it spends only iterations, without a limit. Set max_iterations, or Limits(iterations=...)."
     )
 
 

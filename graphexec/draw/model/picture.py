@@ -262,8 +262,10 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
         f"{format_number(bound.number)} {name.removesuffix('s') if bound.number == 1 else name}".replace("_", " ")
         + ("" if bound.form in (None, format_number(bound.number)) else f" ({bound.form})")
         + bound.condition
-        for name, bound in bounds.rows()
         if bound.number is not None
+        else f"{bound.form} {name.replace('_', ' ')}"
+        for name, bound in bounds.rows()
+        if bound.number is not None or bound.form is not None
     ]
     listed = " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))
     return (f"Proved: every run ends, after at most {listed}.",)
@@ -291,7 +293,8 @@ def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
     asks = f"requests {', '.join(own)}" if kind == "effect" else DESCRIPTIONS[kind]
     costs = [_cost(budget, limits) for budget in node.meters]
     reserved = "calls are reserved" if node.grace is not None else ""
-    return tuple(line for line in (asks, *costs, reserved) if line)
+    measure = "its measure decreases" if node.decreases is not None else ""
+    return tuple(line for line in (asks, *costs, measure, reserved) if line)
 
 
 def _cost(budget: Budget, limits: Limits | None) -> str:

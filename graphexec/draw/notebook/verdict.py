@@ -50,7 +50,7 @@ def _bounds(bounds: Bounds) -> Iterator[tuple[str, ...]]:
 
 def _format_bound(name: str, bound: Bound) -> tuple[str, str, str]:
     if bound.number is None:
-        return "", "", remark(bound_text(name, bound))
+        return "", "" if bound.form is None else code(bound.form), remark(bound_text(name, bound))
     number = format_number(bound.number)
     form = "" if bound.form in (None, number) else code(bound.form or "")
     how = "some run reaches it" if bound.exact else ""

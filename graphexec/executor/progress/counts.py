@@ -23,7 +23,7 @@ from graphexec.errors import described
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Reported
-from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.meters import Limits, Spent, is_measure
 from graphexec.messages import ReplyDelta
 from graphexec.runtime.calls import Scope
 
@@ -165,7 +165,9 @@ class RunWatch:
 def amounts_of(spent: Spent) -> Mapping[str, float]:
     """Return what has been spent, by name, without the parts of `tokens`."""
     amounts = {"iterations": spent.iterations, **spent.meters, **spent.budgets}
-    return {name: amounts[name] for name in sort_amounts(amounts) if amounts[name] and name not in _PARTS}
+    # A measure is not spent.
+    shown = [name for name in sort_amounts(amounts) if name not in _PARTS and not is_measure(name)]
+    return {name: amounts[name] for name in shown if amounts[name]}
 
 
 def sort_amounts(names: Iterable[str]) -> list[str]:

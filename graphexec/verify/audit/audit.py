@@ -5,6 +5,7 @@ A trace is the list of records that `graphexec run --json` prints; `graphexec.cl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from graphexec.actions import StoppedResponse
 from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
 from graphexec.errors import CertificateError, format_value
-from graphexec.kernel.meters import is_number, is_whole
+from graphexec.kernel.meters import is_measure, is_number, is_whole
 from graphexec.kernel.node import END
 from graphexec.verify.audit.trace import REPORT, WHOLE, Trace, TraceRecord, TraceVisit, Violation, show
 from graphexec.verify.checker.check import check_certificate
@@ -105,8 +106,8 @@ def _audit_run(records: Sequence[TraceRecord], certificate: Certificate) -> Audi
 def _counts(spent: Sequence[TraceRecord], certificate: Certificate) -> list[Counts]:
     """Return the amount spent of everything limited at each point; a call counts as one token at least."""
     flow = certificate.flow
-    own = {name for name, _ in flow.budgets}
-    names = dict.fromkeys((*_counter_names(certificate), *certificate.limits))
+    own = {*flow.measures, *(name for name, _ in flow.budgets)}
+    names = dict.fromkeys((*_counter_names(certificate), *certificate.limits, *flow.measures))
     calls, tokens = MODEL_CALLS.name, TOKENS.name
     counts: list[Counts] = []
     for one in spent:
@@ -277,8 +278,15 @@ def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, 
     return tuple(
         part
         for component, budgets in certificate.ranks[node]
-        for part in (component, sum(max(0, (limits.get(name) or 0) - before[name]) for name in budgets))
+        for part in (component, *(_left(name, before[name], limits.get(name)) for name in budgets))
     )
+
+
+def _left(name: str, spent: float, limit: float | None) -> float:
+    """Return what is left of a counter; of a measure, which counts as one more than at the last visit, any amount."""
+    if is_measure(name):
+        return spent - 1 if spent else math.inf
+    return max(0, (limit or 0) - spent)
 
 
 def _overspent(

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphexec.errors import CertificateError, format_value
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import is_count
+from graphexec.kernel.meters import is_count, is_measure
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Ranks
 from graphexec.kernel.validation import faults_of
@@ -79,7 +79,9 @@ def _open_ends(certificate: Certificate) -> Iterator[str]:
         if not row or (certificate.ranks is not None and node not in certificate.ranks):
             yield f"{node} has no rank, or no transition"
         # Effects charge their meters during a visit, not at its entry.
-        entry = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asks_for(one, name)}
+        spent = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asks_for(one, name)}
+        # A visit with nothing left of a measure ends the run with an error.
+        entry = {name for name in spent if not is_measure(name)}
         if entry and not any(one.kind == "gate" and entry <= {*one.causes} for one in row):
             yield f"{node} has no gate for {', '.join(sorted(entry))}"
 
@@ -121,7 +123,8 @@ def _falls(certificate: Certificate, ranks: Ranks, one: Transition) -> bool:
     ):
         if part != next_part:
             return 0 <= next_part < part
-        limited = all(is_count(certificate.limits.get(name), whole=True) for name in budgets)
+        # A measure is a natural number from its first visit on, and above every one before.
+        limited = all(is_measure(name) or is_count(certificate.limits.get(name), whole=True) for name in budgets)
         if budgets != next_budgets or not limited or not {*budgets}.isdisjoint(one.resets):
             return False
         if not spent.isdisjoint(budgets):

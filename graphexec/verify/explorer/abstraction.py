@@ -9,7 +9,7 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -19,7 +19,7 @@ from graphexec.actions import Run, Steps, steps_of
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.meters import Exhausted, Limits, Spent, is_measure
 
 # Sequences up to this length are compared in order; longer ones only as sets, so that a history in a user's value does
 # not make every run a separate state.
@@ -146,8 +146,8 @@ def make_counters(
 ) -> Callable[[Spent], tuple[float, ...]]:
     """Return a function that returns the amounts spent of everything limited.
 
-    `own` are the limits of the machine's own budgets. Seconds are distinguished up to `grace` beyond the limit, because
-    reserved visits may still ask for effects.
+    `own` are the limits of the machine's own budgets. The last measures of nodes are included. Seconds are
+    distinguished up to `grace` beyond the limit, because reserved visits may still ask for effects.
     """
     iterations = limits.iterations
     seconds = None if limits.seconds is None else limits.seconds + grace
@@ -163,6 +163,26 @@ def make_counters(
             counted.append(min(seconds, spent.seconds))
         counted += [min(limit, spent.meters[name]) for name, limit in meters]
         counted += [spent.budgets[name] for name in budgets]
+        counted += [amount for name, amount in sorted(spent.budgets.items()) if is_measure(name)]
         return tuple(counted)
 
     return count
+
+
+class Refusing:
+    """Outer runs that refuse an effect or, with a `refusal`, all that costs something."""
+
+    seconds: float | None = None
+    limits: Collection[str] = ()
+
+    def __init__(self, refusal: Exhausted | None) -> None:
+        self.refusal = refusal
+
+    def charge(
+        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
+    ) -> Exhausted | None:
+        """Refuse the charge."""
+        return Exhausted(next(iter((*amounts, *stops, *reserves)), "depth"), 0, 0, outer=True)
+
+    def settle(self, amounts: Mapping[str, float]) -> None:
+        """Ignore what a reply reported."""

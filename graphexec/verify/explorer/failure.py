@@ -23,6 +23,7 @@ from graphexec.errors import (
     UndeclaredOutcomeError,
     UnhandledOutcomeError,
 )
+from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.events import Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter
@@ -42,6 +43,7 @@ CONTRACT_ERRORS = (
     UndeclaredEffectError,
     UndeclaredCountError,
     UnhandledOutcomeError,
+    MeasureError,
     NodeError,
     CertificateError,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
@@ -16,6 +16,7 @@ from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
+from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
@@ -25,7 +26,7 @@ from graphexec.kernel.node import Node
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.verify.explorer.abstraction import grace_of, make_counters
+from graphexec.verify.explorer.abstraction import Refusing, grace_of, make_counters
 from graphexec.verify.explorer.explore import MOST_STATES, Exploration, summarize
 from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
@@ -92,6 +93,9 @@ def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
 
 
+# The measure of a node's first visit. A lower one gives the same runs, but shorter ones.
+FIRST_MEASURE = 2
+
 # The number of effects of one visit that are explored if no limit on a meter counts them.
 WIDEST = 8
 
@@ -103,29 +107,9 @@ _Left: TypeAlias = Mapping[Meter, float]
 # refuses the effects, or blocks all that costs something.
 Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting", "refused", "blocked"]
 
-
-class _Refusing:
-    """Outer runs that refuse an effect or, with a `refusal`, all that costs something."""
-
-    seconds: float | None = None
-    limits: Collection[str] = ()
-
-    def __init__(self, refusal: Exhausted | None) -> None:
-        self.refusal = refusal
-
-    def charge(
-        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-    ) -> Exhausted | None:
-        """Refuse the charge."""
-        return Exhausted(next(iter((*amounts, *stops, *reserves)), "depth"), 0, 0, outer=True)
-
-    def settle(self, amounts: Mapping[str, float]) -> None:
-        """Ignore what a reply reported."""
-
-
 _OUTER: Mapping[Pace, OuterRuns] = {
-    "refused": _Refusing(None),
-    "blocked": _Refusing(Exhausted("depth", 0, 0, outer=True)),
+    "refused": Refusing(None),
+    "blocked": Refusing(Exhausted("depth", 0, 0, outer=True)),
 }
 
 
@@ -164,6 +148,8 @@ class StubMachine:
         self._proof = proof
         self._instruction = Instruction(object)
         self._returned = False
+        # Of the run before the step, with the last measures.
+        self._budgets: Mapping[str, float] = {}
         self._spent_amounts = make_counters(self._limits, graph.budgets, grace=grace_of(graph))
         self._effects = {node.name: _stub_effects(node, limits) for node in graph}
         self._limited = {node.name: _limited_meters(node, limits) for node in graph}
@@ -202,7 +188,7 @@ class StubMachine:
         """Run the engine from an entry to the next entry, the end, or a crash."""
         if instruction.pace == "crash":
             return StubStep((), None, snapshot.restarted())
-        self._instruction, self._returned = instruction, False
+        self._instruction, self._returned, self._budgets = instruction, False, snapshot.spent.budgets
         outer = _OUTER.get(instruction.pace)
         execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
         path = execution.run(observed=True)
@@ -225,7 +211,7 @@ class StubMachine:
                 events.append(item)
         except StopIteration as end:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
-        except UnhandledOutcomeError as error:
+        except (UnhandledOutcomeError, MeasureError) as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
         finally:
             path.close()
@@ -292,7 +278,13 @@ class StubMachine:
             settings={},
             call_parameter=None,
             frame=None,
+            decreases=None if node.decreases is None else partial(self._next_measure, node.measure.name),
         )
+
+    def _next_measure(self, name: str, _: object) -> int:
+        """Return the largest measure that the next visit may have: without a next one, the run ends with an error."""
+        last = self._budgets.get(name, 0)
+        return max(0, int(last) - 2) if last else FIRST_MEASURE
 
     def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
         return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
@@ -431,10 +423,10 @@ def explore_table(
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
-    A visit asks for up to 8 effects that no limit on a meter counts. With a `proof`, the engine holds the runs to it.
-    If they are `nested`, an outer run may refuse any effect, or block all that costs something, at any visit. Takes one
-    step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
-    `CertificateError` for a run that is not within its proof.
+    A visit asks for up to 8 effects that no limit on a meter counts, and the first measure of a node is 2. With a
+    `proof`, the engine holds the runs to it. If they are `nested`, an outer run may refuse any effect, or block what
+    costs something, at any visit. Takes one step of the engine for each state and outcome. Raises `InputError` for
+    more than `most_states`, and `CertificateError` for a run that is not within its proof.
     """
     machine = StubMachine(graph, limits, proof, nested=nested)
 

@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 from graphexec.errors import LimitsError, format_value
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, possible_transitions
+from graphexec.verify.proof.ranking import rank_nodes
+
+# The measure of a node's first visit. A lower one gives the same runs, but shorter ones.
+FIRST_MEASURE = 2
 
 # The integers of SPIN and TLC have 32 bits. One value is kept for the first step beyond the bound.
 _MOST = 2**31 - 2
@@ -32,7 +36,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class GuardedProgram:
-    """The counters with their limits (their initial values), and the commands of each node. Runs end at `END`."""
+    """The counters with their limits (their initial values), and the commands of each node. Runs end at `END`.
+
+    Where the limits alone do not end every run, the measures of nodes are counters, too: each starts at
+    `FIRST_MEASURE`, and a visit with nothing left of it ends the run, as an error does.
+    """
 
     start: str
     nodes: Mapping[str, tuple[Command, ...]]
@@ -47,6 +55,10 @@ def to_guarded_program(flow: Flow, limits: Limits) -> GuardedProgram:
     model checker.
     """
     caps = {name: cap for name, cap in caps_of(flow, limits).items() if cap is not None}
+    errors: tuple[Transition, ...] = ()
+    if flow.measures and isinstance(rank_nodes(flow.nodes, possible_transitions(flow, limits), caps), list):
+        errors = flow.measure_errors
+        caps |= dict.fromkeys(flow.measures, FIRST_MEASURE + 1)
     limited = {name for name, limit in limits_of(flow, limits).items() if limit is not None}
     found = [command for each in flow.transitions if (command := _command(each, caps, limited))]
     used = {name for command in found for name in (*dict(command.takes), *command.empty)}
@@ -56,6 +68,8 @@ def to_guarded_program(flow: Flow, limits: Limits) -> GuardedProgram:
     for command in found:
         resets = tuple(name for name in counters if name in command.transition.resets)
         nodes[command.transition.source].append(replace(command, resets=resets))
+    for one in errors:
+        nodes[one.source].append(Command(one, one.causes, (), one.causes))
     return GuardedProgram(flow.start, {name: tuple(commands) for name, commands in nodes.items()}, counters)
 
 

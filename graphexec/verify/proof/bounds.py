@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -59,13 +59,15 @@ def bounds_of(
     nested: NestedRuns | None = None,
     *,
     always: bool = True,
+    measures: Sequence[str] = (),
 ) -> Bounds:
     """Return the bounds of a flow whose possible `transitions` are proved to end under `limits`.
 
     The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
-    limits are.
+    limits are. If the proof counts the `measures` of nodes, what they bound has a closed form in their names, which
+    stand for the measures of the first visits, and no number.
     """
-    return _bounds(_Prover(flow, transitions, limits, nested, always=always))
+    return _bounds(_Prover(flow, transitions, limits, nested, always=always, measures=measures))
 
 
 def ends_by_states(flow: Flow, limits: Limits) -> bool:
@@ -119,12 +121,18 @@ class _Prover:
         *,
         always: bool,
         by_states: bool = False,
+        measures: Sequence[str] = (),
     ) -> None:
         self.flow = flow
+        # Of a measure, one more may be spent than the first visit says, because the last one may be at 0.
+        self._measures = {name: polynomial.name(name) + _ONE for name in measures}
         self.nested = nested
         self._by_states = by_states
-        self._transitions = possible_transitions(flow, limits)
-        self._always = transitions if always else None
+        possible = possible_transitions(flow, limits)
+        reached = {one.source for one in possible}
+        errors = [one for one in flow.measure_errors if measures and one.source in reached]
+        self._transitions = [*possible, *errors]
+        self._always = [*transitions, *errors] if always else None
         self.limits = limits
         self._budgets = caps_of(flow, limits)
         charged: dict[str, Any] = {} if nested is None else {name: limits[name] for name, *_ in nested.charges}
@@ -133,7 +141,7 @@ class _Prover:
         caps: dict[str, int | None] = {**whole, **self._budgets, **uncounted}
         self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
         spent = {name for one in transitions for name, _ in one.spends}
-        self._spent = [name for name in self._caps if name in spent]
+        self._spent = [name for name in (*self._caps, *measures) if name in spent]
         self._nodes = _ends_of(flow, transitions)
         self._reached = _ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
@@ -154,6 +162,8 @@ class _Prover:
 
         `counts` says how much a sure move counts; it is `None` if no run may reach the bound, so that none is searched.
         """
+        if self._measures:
+            return self._measured_bound(weight, more)
 
         def most(move: CountedMove) -> int:
             return weight(move.transition).at(self._caps)
@@ -183,6 +193,40 @@ class _Prover:
             number += more(one for one in self._transitions if one.source in nodes).at(self._caps)
         return Bound(form, number, exact, value, potential=potential)
 
+    def _measured_bound(self, weight: Weight, more: More | None) -> Bound:
+        """Return a bound whose closed form may have measures, and then no number."""
+        caps = {name: polynomial.number(cap) for name, cap in self._caps.items()} | self._measures
+        errors = {*self.flow.measure_errors}
+
+        def counts(one: Transition) -> Polynomial:
+            return _ZERO if one in errors else weight(one)
+
+        extra = _ZERO if more is None else more(self._always or self._transitions)
+        again = _ZERO if more is None else more(self._transitions)
+        typical = {**self._caps, **dict.fromkeys(self._measures, 10)}
+        forms = [] if self._always is None else [*self._forms(counts, extra, self._always)]
+        best = Bound(None, None)
+        least: float = math.inf
+
+        def counted(one: Transition) -> Polynomial:
+            return polynomial.number(counts(one).at(self._caps))
+
+        for lines in self._potentials(counted, caps, self._transitions):
+            reached = [lines[node] for node in self._reached]
+            if not all(part.is_number for line in reached for part in (line.base, *line.slopes.values())):
+                # A loop resets the measure, so that the bound is no linear function of it.
+                continue
+            proved = lines[self.flow.start].at(caps) + polynomial.number(again.at(self._caps))
+            covering = [one for one in forms if min((one.of(self._caps) - proved).terms.values(), default=0) >= 0]
+            form = min(covering, key=lambda one: (one.at(typical), len(str(one))), default=None)
+            number = proved.at({}) if proved.is_number else None
+            if (number is not None or form is not None) and proved.at(typical) < least:
+                least = proved.at(typical)
+                potential = Potential({node: _numbers(lines[node]) for node in self._reached})
+                value = None if form is None or number is None else form.at(typical)
+                best = Bound(None if form is None else str(form), number, value=value, potential=potential)
+        return best
+
     def _is_sure(self, number: int, counts: Counts) -> bool:
         """Return whether a run that reaches the proved number is found by searching all states."""
         return self._sure.size() <= _STATES and self._sure.most(counts)[self._sure.begin] == number
@@ -195,7 +239,7 @@ class _Prover:
         if all(weight(one) == _ZERO for one in transitions):
             yield dict.fromkeys(self._nodes, Line())
             return
-        cheap = sorted(self._spent, key=self._caps.__getitem__)
+        cheap = sorted(self._spent, key=lambda name: self._caps.get(name, math.inf))
         several = False
         if len(cheap) > 1:
             sloped = self._sloped if transitions is self._transitions else self._sloped_always
@@ -253,17 +297,21 @@ class _Prover:
         """
         if self._always is None:
             return None, None
-        caps = {name: polynomial.name(name) for name in self._caps}
         forms: list[Polynomial] = []
-        many = len(self._spent) > _BUDGETS
-        candidates = self._sloped_always.find(weight, caps) if many else None
-        for found in candidates or self._potentials(weight, caps, self._always):
-            form = found[self.flow.start].at(caps)
-            forms.append(more + form)
-            if form.at(self._caps) == least:
+        for form in self._forms(weight, more, self._always):
+            forms.append(form)
+            if (form - more).at(self._caps) == least:
                 break
         best = min(forms, key=lambda one: (one.at(self._caps), len(str(one))), default=None)
         return (None, None) if best is None else (str(best), best.at(self._caps))
+
+    def _forms(self, weight: Weight, more: Polynomial, transitions: Sequence[Transition]) -> Iterator[Polynomial]:
+        """Yield closed forms of the counts of `transitions`, plus `more`."""
+        caps = {name: polynomial.name(name) for name in self._caps} | self._measures
+        many = len(self._spent) > _BUDGETS
+        candidates = self._sloped_always.find(weight, caps) if many else None
+        for found in candidates or self._potentials(weight, caps, transitions):
+            yield more + found[self.flow.start].at(caps)
 
     def bound_of_charges(self, name: str) -> Bound:
         """Return the lower of two bounds on the charges of the machine's own effects: the flow's and the limit's."""
@@ -274,8 +322,11 @@ class _Prover:
         """Return the bound on charges including nested runs; `alone` has the bounds on the machine's own effects."""
         own = alone[name]
         rows = [counts for meter, *counts in nested.charges if meter == name]
-        if own.number is None or not rows or _is_limit_of(own, name):
+        if not rows or _is_limit_of(own, name):
             return own
+        if own.number is None:
+            # A closed form of the machine's own charges does not include nested runs.
+            return Bound(None, None)
         one, whole = rows[0]
         # The number of calls is unknown if replies may report more of them.
         calls: float | None = None if nested.meter in self.flow.measured else 0
@@ -334,6 +385,8 @@ class _Prover:
         # Among equal limits, the first is the meter's own.
         called = min(bounding, key=lambda other: self._caps[other] * bounding[other])
         reserved = [one for one in self._transitions if one.reserved]
+        if self._measures and any(one.calls(name) != 0 for one in reserved):
+            return None
         more = polynomial.number(bounding[called]) * polynomial.name(called)
         more = more + _charged_again(name, reserved, self.limits)
 

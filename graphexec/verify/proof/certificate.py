@@ -75,6 +75,8 @@ class Bound:
     `form` holds for all limits, in their names (`4*iterations + 2`); `value` is its value for the given limits.
     `number` is the least bound known for these limits; the `potential` proves it. If it is `exact`, some run through
     the flow reaches it. All are `None` if there is no bound. `assuming` is a condition that the proof does not check.
+    Where measures end the loops, there may be a `form` without a number: `measure(work)` is the measure of the first
+    visit to `work`, which only the run knows.
     """
 
     form: str | None
@@ -86,7 +88,7 @@ class Bound:
 
     def __str__(self) -> str:
         if self.number is None:
-            return "no bound"
+            return "no bound" if self.form is None else f"{self.form} (at most, with the measure of the first visit)"
         how = ("exact" if self.exact else "at most") + self.condition
         number = format_number(self.number)
         if self.form is None or self.form == number:
@@ -208,8 +210,9 @@ class Certificate:
         """What the engine holds each run to."""
         return Proof(self.ranks, self._count_steps, self.holds_when_nested)
 
-    def _count_steps(self) -> int:
-        return int(self.bounds.transitions.number or 0)
+    def _count_steps(self) -> int | None:
+        number = self.bounds.transitions.number
+        return None if number is None else int(number)
 
     @property
     def digest(self) -> str:

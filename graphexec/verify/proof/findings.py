@@ -59,7 +59,7 @@ CODES: Mapping[str, str] = MappingProxyType(
 class Witness:
     """An example run: `stem` leads from the start to the finding, and `loop`, unless empty, can repeat forever.
 
-    The run is possible under `limits`: the verdict's own, or lower ones if these would make it very long.
+    The table allows the run under `limits`: the verdict's own, or lower ones if these would make it very long.
     """
 
     stem: tuple[Transition, ...]
@@ -113,9 +113,9 @@ def _sentence(text: str) -> str:
 class Verdict:
     """The result of verification: whether every run of a graph ends under the limits.
 
-    `proved`: every run ends; `certificate` holds the proof and the bounds. `refuted`: some run never ends, or the table
-    is invalid, as the `findings` show. `unproved`: neither is known. A proof holds under its `assumptions`.
-    In a pickled verdict, the `graph` is its `repr`.
+    `proved`: every run ends; `certificate` holds the proof and the bounds. `refuted`: the table allows a run that never
+    ends, or is invalid, as the `findings` show; whether the code of its nodes ends that run is unknown. `unproved`:
+    neither is known. A proof holds under its `assumptions`. In a pickled verdict, the `graph` is its `repr`.
     """
 
     status: Status

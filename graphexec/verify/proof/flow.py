@@ -17,10 +17,12 @@ from itertools import combinations_with_replacement
 from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import repr_fields
+from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import Effect, NestedRuns, answers_cut, reserves_of
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
-from graphexec.kernel.node import Edge, Node
+from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits, is_measure
+from graphexec.kernel.node import END, Edge, Node
+from graphexec.kernel.validation import measured, reachable
 
 # `move`: the node returned this outcome. `gate`: the node was not entered, because a budget that its entry spends was
 # used up. `within`: a limit stopped the visit after its entry was charged.
@@ -34,7 +36,9 @@ Charges: TypeAlias = tuple[tuple[str, int], ...]
 class Transition:
     """One way in which a visit to `source` can end.
 
-    `spends` are the least amounts of budgets and meters that such a visit spends; so much must be left. `resets` are
+    `spends` are the least amounts of budgets and meters that such a visit spends; so much must be left. A visit to a
+    node with `decreases` spends one of its measure, `measure(name)`, of which any amount may be left at the first one;
+    a run that visits the node when nothing is left ends with a `MeasureError`. `resets` are
     the budgets that it resets. For a `gate` or a `within`, one of the limits in `causes` has been reached. The visit
     asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each with one of the
     `effect_charges`. A `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's
@@ -61,6 +65,11 @@ class Transition:
     def reserved(self) -> bool:
         """True if no limit stops the effects of such a visit."""
         return self.grace is not None
+
+    @property
+    def is_paid(self) -> bool:
+        """True if such a visit spends anything but a measure, so that the engine looks at the clock."""
+        return any(not is_measure(name) for name, _ in self.spends)
 
     @property
     def charged(self) -> frozenset[str]:
@@ -118,6 +127,25 @@ class Flow:
     def bounded(self) -> tuple[str, ...]:
         """The meters that effects charge and no reply reports: their charges are known in advance."""
         return tuple(name for name in self.charged if name not in self.measured)
+
+    @cached_property
+    def measures(self) -> tuple[str, ...]:
+        """The measures of its nodes: any amount may be left at the first visit."""
+        names = dict.fromkeys(name for one in self.transitions for name, _ in one.spends)
+        return tuple(name for name in names if is_measure(name))
+
+    @cached_property
+    def measure_errors(self) -> tuple[Transition, ...]:
+        """How a run may end, without a transition, at each node with a measure: with nothing left of it."""
+        nodes = dict.fromkeys(
+            (one.source, name) for one in self.transitions for name, _ in one.spends if is_measure(name)
+        )
+        return tuple(Transition(node, MeasureError.__name__, END.name, "gate", causes=(name,)) for node, name in nodes)
+
+    def with_measures(self, most: int) -> Flow:
+        """Return the flow with a first measure of `most` for each node that has one: the measures are budgets."""
+        budgets = ((name, most + 1) for name in self.measures)
+        return dataclasses.replace(self, budgets=(*self.budgets, *budgets))
 
     @property
     def grace(self) -> float:
@@ -254,12 +282,12 @@ def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
 
 def is_timely(one: Transition, seconds: float | None) -> bool:
     """Return whether there is time for a visit. Without any, no entry costs and no effect is asked, except in grace."""
-    return seconds != 0 or bool(one.grace) or not (one.spends or one.asks)
+    return seconds != 0 or bool(one.grace) or not (one.is_paid or one.asks)
 
 
 def flow_of(graph: Graph[Any, Any]) -> Flow:
     """Return the flow of a machine. It is built only from the table that the engine follows."""
-    edge_by_outcome = {(edge.source, edge.outcome): edge for edge in graph.edges}
+    edge_by_outcome = {(edge.source, edge.outcome): edge for edge in _without_idle_resets(graph)}
     # A draft may lack an edge, or an edge may lead to a missing node.
     rows = ((node, [edge_by_outcome.get((node.name, outcome)) for outcome in node.outcomes]) for node in graph)
     transitions = [one for node, row in rows for one in _visits(node, [edge for edge in row if edge is not None])]
@@ -278,8 +306,18 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
     )
 
 
+def _without_idle_resets(graph: Graph[Any, Any]) -> Iterator[Edge]:
+    """Yield the edges without the resets of measures that no visit before them can have set."""
+    pairs = [(edge.source, edge.target) for edge in graph.edges]
+    visited = {node.measure.name: reachable(node.name, pairs) for node in measured(graph)}
+    for edge in graph.edges:
+        resets = tuple(one for one in edge.resets if one.name not in visited or edge.source in visited[one.name])
+        yield edge if len(resets) == len(edge.resets) else dataclasses.replace(edge, resets=resets)
+
+
 def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
     entry = {budget.name: 1 for budget in node.meters}
+    entered = entry if node.decreases is None else {**entry, node.measure.name: 1}
     asks = node.most != 0
     kinds = tuple(dict.fromkeys(map(_charges, node.effects))) if asks else ()
     reserves = tuple(sorted(_most_reserved(node))) if asks else ()
@@ -299,14 +337,14 @@ def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
     for edge in row:
         outcome, resets = edge.outcome.__name__, tuple(budget.name for budget in edge.resets)
         if edge.outcome in node.returns:
-            spends = tuple({**entry, **asked}.items())
+            spends = tuple({**entered, **asked}.items())
             yield visit(outcome, edge.target, spends=spends, resets=resets, asks=node.least)
         if edge.outcome is node.spent_outcome:
             if entry:
                 causes = (*entry, "seconds", "restarts")
                 yield Transition(node.name, outcome, edge.target, "gate", (), resets, causes, grace=node.grace)
             if asks:
-                spends = tuple(entry.items())
+                spends = tuple(entered.items())
                 yield visit(outcome, edge.target, kind="within", spends=spends, resets=resets, causes=tuple(ended))
 
 

@@ -1,11 +1,18 @@
-"""Explain why a flow has no ranking: find a shortest run that never ends, and a remedy."""
+"""Explain why a flow has no ranking: find a shortest run that the table does not end, and a remedy."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import inspect
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
+from typing import Any, final, get_origin
 
-from graphexec.kernel.meters import ITERATIONS, Limits
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import ITERATIONS, Limits, is_measure
+from graphexec.kernel.node import Node
+from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, resolve_hints, unwrap_function
 from graphexec.verify.proof.findings import Finding, Witness, limit_remedy
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, lower_limits
 from graphexec.verify.proof.product import Product
@@ -16,18 +23,29 @@ _STATES = 20_000
 _SMALL = 2
 
 
-def find_loops(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
-    """Yield what prevents a proof for this core: a run that never ends, or the fact that none was found."""
+def find_loops(flow: Flow, core: Core, limits: Limits, graph: Graph[Any, Any] | None = None) -> Iterator[Finding]:
+    """Yield what prevents a proof for this core: a run that the table does not end, or the fact that none was found.
+
+    The remedies name the functions of the `graph`.
+    """
+    if flow.measures:
+        # A run with low first measures stands for all.
+        flow = flow.with_measures(1)
+    machine = _Names(graph)
     untimed = core.transitions if limits.seconds is None else _untimed(core)
     witness = _find_endless_run(flow, limits, within=untimed)
     if witness is not None:
-        yield _make_finding(flow, core, limits, witness)
+        code, why = _classify(flow, limits, witness.loop)
+        fact = f"the table alone does not end this loop: {_format_loop(witness.loop)}; {why}"
+        outcome = witness.loop[0].outcome if len(witness.loop) == 1 else None
+        remedy = _find_remedy(flow, core, limits, witness.loop, machine)
+        yield Finding(code, "error", witness.loop[0].source, outcome, fact, remedy, witness)
         return
     witness = _find_endless_run(flow, limits, within=core.transitions)
     node = (witness.loop[0] if witness else core.transitions[0]).source
     if witness is not None:
         fact = f"only the {limits.seconds:g} seconds end this loop: {_format_loop(witness.loop)}; no counted limit does"
-        remedy = f"add a counted limit: {_find_remedy(flow, core, limits, witness.loop)}"
+        remedy = f"add a counted limit: {_find_remedy(flow, core, limits, witness.loop, machine)}"
         yield Finding("GX012", "error", node, None, fact, remedy, witness)
         return
     names = ", ".join(dict.fromkeys(one.source for one in core.transitions))
@@ -39,7 +57,7 @@ def find_loops(flow: Flow, core: Core, limits: Limits) -> Iterator[Finding]:
 
 def _untimed(core: Core) -> list[Transition]:
     """Return the transitions that are possible at any time, also after the deadline."""
-    return [one for one in core.transitions if one.kind != "move" or not (one.spends or one.asks)]
+    return [one for one in core.transitions if one.kind != "move" or not (one.is_paid or one.asks)]
 
 
 def _find_endless_run(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Witness | None:
@@ -48,18 +66,10 @@ def _find_endless_run(flow: Flow, limits: Limits, *, within: Sequence[Transition
     found = product.lasso(_STATES, within=within)
     # If the whole product was searched, a loop under other limits would refute nothing.
     if found is None and product.exceeds(_STATES):
-        tried = lower_limits(limits, dict(flow.budgets), _SMALL)
+        own = {name: limit for name, limit in flow.budgets if not is_measure(name)}
+        tried = lower_limits(limits, own, _SMALL)
         found = Product(flow, tried, sure=True).lasso(_STATES, within=within)
     return None if found is None else Witness(tuple(found[0]), tuple(found[1]), tried)
-
-
-def _make_finding(flow: Flow, core: Core, limits: Limits, witness: Witness) -> Finding:
-    loop = witness.loop
-    code, why = _classify(flow, limits, loop)
-    entry = loop[0]
-    outcome = entry.outcome if len(loop) == 1 else None
-    fact = f"this loop can run forever: {_format_loop(loop)}; {why}"
-    return Finding(code, "error", entry.source, outcome, fact, _find_remedy(flow, core, limits, loop), witness)
 
 
 def _format_loop(loop: Iterable[Transition]) -> str:
@@ -108,7 +118,7 @@ def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition]) -> str:
+def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition], machine: _Names) -> str:
     """Return a change that makes this core provable; each candidate is tried on the flow."""
     caps = caps_of(flow, limits)
     finite = [name for name, limit in caps.items() if limit is not None]
@@ -120,26 +130,40 @@ def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transiti
             f"route {stops[0].outcome} of {stops[0].source} out of the loop; if {stops[0].source} must run when the "
             f"limit is reached, give it its own budget"
         )
-    charged = [] if resetting else sorted(name for name in flow.charged if name in spent)
+    candidates = _candidates(core, loop)
+    metered = [one for one in candidates if _would_prove(core, _with_meter(core, one), [*finite, _NEW])]
+    counting = [(node, count) for node in metered if (count := machine.count(node))]
+    charged = [] if resetting or (counting and metered) else sorted(name for name in flow.charged if name in spent)
     for name in (*_unlimited_budgets(flow, caps, loop), *charged):
         if caps[name] is None and _would_prove(core, core.transitions, [*finite, name]):
             return limit_remedy(name, flow.charged)
     without_resets = [dataclasses.replace(one, resets=()) if one in resetting else one for one in core.transitions]
     alternative = ""
-    if resetting and _would_prove(core, without_resets, finite):
+    if counting and not resetting:
+        node, count = counting[0]
+        alternative = f"; or, if {count.partition(': ')[2]} falls at each visit to {node}, @node(decreases={count})"
+    elif resetting and _would_prove(core, without_resets, finite):
         nested = _enters(resetting[0], sorted(spent))
-        share = "; or let it share the budgets of the outer graph (own=)"
+        shared = all(map(is_measure, resetting[0].resets))
+        share = "" if shared else "; or let it share the budgets of the outer graph (own=)"
         alternative = share if nested else f"; or remove resets= from {resetting[0]}"
-    for node in _candidates(loop):
-        if not _would_prove(core, _with_meter(core, node), [*finite, _NEW]):
-            continue
-        if not spent and not resetting:
-            return f"meter {node}: {_describe_metering(flow, core, node)}{alternative}"
-        name = "extensions" if any(one.kind != "move" for one in loop) else "rounds"
-        budget = f', budget=Budget("{name}", 2)'
-        code = _describe_metering(flow, core, node, budget)
-        return f"meter {node} with a budget that nothing resets: {code}{alternative}"
-    return f"meter each of its nodes with a budget that nothing in the loop resets{alternative}"
+    if not metered:
+        return f"meter each of its nodes with a budget that nothing in the loop resets{alternative}"
+    node = metered[0]
+    own = {*spent} - {*flow.charged}
+    usual = not (own or resetting or counting or limits.iterations is None)
+    if usual and not any(ITERATIONS.name in one.resets for one in core.transitions):
+        return f"meter {node}: {_describe_metering(flow, core, node, machine)}{alternative}"
+    name = machine.new_budget("extensions" if stops else "rounds", flow)
+    code = _describe_metering(
+        flow, core, node, machine, f', budget=Budget("{name}", {_EXTENSIONS if stops else _ROUNDS})'
+    )
+    how = " with a budget that nothing resets" if own or resetting else ""
+    return f"meter {node}{how}: {code}{alternative}"
+
+
+# The limits of new budgets in remedies.
+_ROUNDS, _EXTENSIONS = 10, 2
 
 
 def _with_meter(core: Core, node: str) -> list[Transition]:
@@ -159,29 +183,114 @@ def _would_prove(core: Core, transitions: Sequence[Transition], finite: Sequence
     return not isinstance(rank_nodes(nodes, transitions, finite), list)
 
 
-def _candidates(loop: Sequence[Transition]) -> list[str]:
-    """Return the loop's nodes in the order in which a meter on them is tried."""
+def _candidates(core: Core, loop: Sequence[Transition]) -> list[str]:
+    """Return the loop's nodes in the order in which a meter on them is tried; reserved ones cannot have one.
+
+    Last are those whose outcome for a limit stays in the loop, and those of embedded graphs.
+    """
     resetting = [one.source for one in loop if one.resets]
-    return list(dict.fromkeys([*resetting, *(one.source for one in loop[1:]), *(one.source for one in loop[:1])]))
+    names = dict.fromkeys([*resetting, *(one.source for one in loop[1:]), *(one.source for one in loop[:1])])
+    inside = {one.source for one in core.transitions if one.kind != "move"}
+    reserved = {one.source for one in core.transitions if one.reserved}
+    return sorted((one for one in names if one not in reserved), key=lambda one: (one in inside, "." in one))
 
 
-def _describe_metering(flow: Flow, core: Core, node: str, budget: str = "") -> str:
+def _describe_metering(flow: Flow, core: Core, node: str, machine: _Names, budget: str = "") -> str:
     """Return the code that meters a node, with the names that the machine's other nodes use."""
     ways = [one for one in flow.transitions if one.kind != "move"]
     own = [one for one in ways if one.source == node]
-    # An outer edge cannot lead to a node of an embedded graph.
-    outside = [one for one in ways if one not in core.transitions and "." not in f"{one.source}{one.target}"]
-    example = (own or outside)[:1]
-    outcome = example[0].outcome if example else "Stopped"
-    when_spent = "limit_reached" if outcome == "LimitReached" else outcome
-    text = f"@metered(when_spent={when_spent}{budget}) above its @node"
-    if any(one in core.transitions for one in own):
-        return f"{text}, and route its {outcome} out of the loop"
     if own:
-        metered = any(one.kind == "gate" for one in own)
-        return text.replace("its @node", "its @metered") if metered else f"{text}, in the place of its @charged"
-    if not example:
-        return (
-            f"{text}, and on(Stopped, END) in its row; write the class Stopped with two fields: a value, an Exhausted"
-        )
-    return f"{text}, and on({outcome}, {example[0].target}) in its row"
+        text = f"@metered(when_spent={machine.when_spent(own[0])}{budget}) above its {machine.decorator(node, own)}"
+        inside = [one for one in own if one in core.transitions]
+        return f"{text}, and route its {inside[0].outcome} out of the loop" if inside else text
+    # An outer edge cannot lead to a node of an embedded graph.
+    outside = [one for one in ways if one not in core.transitions and "." not in f"{node}{one.source}{one.target}"]
+    above = f"{budget}) above its {machine.decorator(node, own)}, and"
+    for one in outside:
+        if machine.fits(one, node):
+            return f"@metered(when_spent={machine.when_spent(one)}{above} on({one.outcome}, {one.target}) in its row"
+    outcome, outer = machine.new_outcome(flow), node.rpartition(".")[0]
+    rows = f"its row and in that of {outer}" if outer else "its row"
+    return (
+        f"@metered(when_spent={outcome}{above} on({outcome}, END) in {rows}; write the class {outcome} with two "
+        f"fields: a value, an Exhausted"
+    )
+
+
+@final
+class _Names:
+    """What remedies take from the code of a machine; without its graph, from its flow."""
+
+    def __init__(self, graph: Graph[Any, Any] | None) -> None:
+        self._nodes: Mapping[str, Node[Any, Any]] = {} if graph is None else graph.nodes
+        self._taken = {*()} if graph is None else {*graph.outcomes, *graph.budgets}
+
+    def new_outcome(self, flow: Flow) -> str:
+        """Return a name for the class of an outcome that the machine does not have."""
+        return _unused("Stopped", {*self._taken, *(one.outcome for one in flow.transitions)})
+
+    def new_budget(self, name: str, flow: Flow) -> str:
+        """Return a name for a budget that the machine does not have."""
+        return _unused(name, {*self._taken, *dict(flow.budgets), *flow.charged})
+
+    def when_spent(self, one: Transition) -> str:
+        """Return the name of the function that makes the outcome when a limit stops the node."""
+        node = self._nodes.get(one.source)
+        if node is not None and node.when_spent is not None:
+            return name_of(node.when_spent)
+        return "limit_reached" if one.outcome == "LimitReached" else one.outcome
+
+    def fits(self, one: Transition, name: str) -> bool:
+        """Return whether this function of another node takes what the node takes, and its outcome is a new one."""
+        other, node = self._nodes.get(one.source), self._nodes.get(name)
+        if other is None or node is None or other.when_spent is None:
+            return not self._nodes
+        _, takes = read_spent_outcome(other.when_spent)
+        new = all(kind.__name__ != one.outcome for kind in node.outcomes)
+        return new and all(accepts(takes, kind) for kind in node.takes)
+
+    def decorator(self, name: str, own: Sequence[Transition]) -> str:
+        """Return the node's uppermost decorator."""
+        if own:
+            return "@metered" if any(one.kind == "gate" for one in own) else "@charged"
+        return "@opaque" if name in self._nodes and _is_opaque(self._nodes[name]) else "@node"
+
+    def count(self, name: str) -> str:
+        """Return code for the first count in the node's value: `lambda todo: len(todo.rest)`; empty if it has none."""
+        node = self._nodes.get(name)
+        if node is None or node.inner is not None or _is_opaque(node):
+            return ""
+        found = [_counts_of(kind) for kind in node.takes]
+        shared = [field for field in found[0] if all(one.get(field) == found[0][field] for one in found)]
+        if not shared:
+            return ""
+        field = shared[0]
+        value = next(iter(inspect.signature(unwrap_function(node.function)).parameters))
+        return f"lambda {value}: {found[0][field].format(f'{value}.{field}')}"
+
+
+def _is_opaque(node: Node[Any, Any]) -> bool:
+    return node.kind == "opaque" and not inspect.iscoroutinefunction(unwrap_function(node.function))
+
+
+def _counts_of(kind: type) -> dict[str, str]:
+    """Return how each field counts that is a whole number, or has a length and is not a string."""
+    counts: dict[str, str] = {}
+    if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        # The values of the agents' own nodes do not count down.
+        return counts
+    # A class may have annotations that cannot be resolved.
+    with suppress(Exception):
+        for name, hint in resolve_hints(kind).items():
+            # Any: the class of an annotation.
+            of: Any = get_origin(hint) or hint
+            if of is int:
+                counts[name] = "{}"
+            elif isinstance(of, type) and issubclass(of, Sized) and not issubclass(of, (str, bytes)):
+                counts[name] = "len({})"
+    return counts
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    names = itertools.chain((name,), (f"{name}{number}" for number in itertools.count(2)))
+    return next(one for one in names if one not in taken)

@@ -304,7 +304,7 @@ def _add_deadlines(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[Co
         yield dataclasses.replace(plain, needs=(*(plain.needs or ()), clock.in_time))
         return
     # An entry that costs is not reserved, so the node's deadline is the run's.
-    asks = (clock.open,) if one.spends or asked else ()
+    asks = (clock.open,) if one.is_paid or asked else ()
     yield dataclasses.replace(plain, timely=(*plain.timely, *asks))
     if one.kind == "within" and not asks:
         yield dataclasses.replace(plain, needs=(clock.open,))

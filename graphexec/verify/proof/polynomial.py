@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -66,6 +67,15 @@ class Polynomial:
                 coefficient *= values[name]  # noqa: PLW2901
             total += coefficient
         return total
+
+    def of(self, values: Mapping[str, int]) -> Polynomial:
+        """Return the polynomial of the other names, given a number for some."""
+        summed: dict[tuple[str, ...], int] = {}
+        for product, coefficient in self.terms.items():
+            left = tuple([one for one in product if one not in values])
+            fixed = math.prod([values[one] for one in product if one in values])
+            summed[left] = summed.get(left, 0) + coefficient * fixed
+        return _without_zeros(summed)
 
     def __str__(self) -> str:
         def place(term: tuple[tuple[str, ...], int]) -> tuple[int, tuple[str, ...]]:

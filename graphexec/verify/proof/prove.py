@@ -79,7 +79,8 @@ def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     if not faults:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
-    certificate, loops = prove_flow(flow, limits, nested)
+    certificate, cores = prove_flow(flow, limits, nested)
+    loops = [finding for core in cores for finding in find_loops(flow, core, limits, graph)]
     # A guard is a node that takes an outcome on its way to END and may return it unchanged. Exits that bypass one are
     # looked for only in a valid table.
     unguarded = () if faults else unguarded_exits(graph)
@@ -106,13 +107,13 @@ _UNDECIDED = ("GX012", "GX013", "GX017", "GX018")
 @lru_cache(maxsize=256)
 def prove_flow(
     flow: Flow, limits: Limits, nested: NestedRuns | None = None
-) -> tuple[Certificate | None, tuple[Finding, ...]]:
-    """Return a certificate, or the loops that prevent one.
+) -> tuple[Certificate | None, tuple[Core, ...]]:
+    """Return a certificate, or the cores of the loops that prevent one.
 
     Tries to find falling ranks for three sets of transitions, one after the other: all of the table; those without the
-    transitions for limits that are not set; those that a run within these limits can reach. If all three fail, searches
-    the states, unless there are too many. (Each transition is split into variants, one for each choice of effects.) The
-    result is cached.
+    transitions for limits that are not set; those that a run within these limits can reach. If all three fail, ranks
+    may also count the measures of nodes. If that fails, too, searches the states, unless there are too many. (Each
+    transition is split into variants, one for each choice of effects.) The result is cached.
     """
     # Ranks count down the caps: the limits on iterations, charges and own budgets. They do not count other limits, such
     # as seconds. Any limit that is set, cap or not, enables the transitions for reaching it.
@@ -121,26 +122,37 @@ def prove_flow(
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
     nodes = dict.fromkeys([*flow.nodes, *targets])
     finite = [name for name, limit in caps.items() if limit is not None]
-    transitions = [transition for transition in flow.variants if is_enabled(transition, all_limits)]
-    # All transitions, with those for limits that only an outer run has: the proof then holds in a nested run, too.
-    found = rank_nodes(nodes, flow.variants, finite)
-    holds_when_nested = _is_ranking(found)
-    if not _is_ranking(found):
-        found = rank_nodes(nodes, transitions, finite)
-    # Always: however high these limits are.
-    always = _is_ranking(found)
-    if not _is_ranking(found):
-        # Low limits may make a loop impossible.
-        transitions = possible_transitions(flow, limits)
-        found = rank_nodes(nodes, transitions, finite)
-    if _is_ranking(found):
-        # They take longer than the proof, and many runs need none.
-        bounds = Bounds.lazy(partial(bounds_of, flow, transitions, limits, nested, always=always))
-        return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
+    enabled = [transition for transition in flow.variants if is_enabled(transition, all_limits)]
+    cores: list[Core] = []
+    # Limits give bounds that are numbers, so measures are counted only where limits do not suffice.
+    for measures in ((), flow.measures)[: 2 if flow.measures else 1]:
+        transitions, counted = enabled, (*finite, *measures)
+        # All transitions, with those for limits that only an outer run has: the proof then holds in a nested run, too.
+        found = rank_nodes(nodes, flow.variants, counted)
+        holds_when_nested = _is_ranking(found)
+        if not _is_ranking(found):
+            found = rank_nodes(nodes, transitions, counted)
+        # Always: however high these limits are.
+        always = _is_ranking(found)
+        if not _is_ranking(found):
+            # Low limits may make a loop impossible.
+            transitions = possible_transitions(flow, limits)
+            found = rank_nodes(nodes, transitions, counted)
+        if _is_ranking(found):
+            # They take longer than the proof, and many runs need none.
+            bounds = Bounds.lazy(
+                partial(bounds_of, flow, transitions, limits, nested, always=always, measures=measures)
+            )
+            return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
+        cores = found
     if ends_by_states(flow, limits):
         bounds = Bounds.lazy(partial(bounds_by_states, flow, limits, nested))
         return Certificate(flow, all_limits, None, bounds, nested, may_stop_anywhere(all_limits)), ()
-    return None, tuple(finding for core in found for finding in find_loops(flow, core, limits))
+    return None, tuple(cores)
+
+
+def _is_counted(certificate: Certificate, name: str) -> bool:
+    return any(name in budgets for rank in (certificate.ranks or {}).values() for _, budgets in rank)
 
 
 def _is_ranking(found: Ranks | list[Core]) -> TypeIs[Ranks]:
@@ -219,6 +231,8 @@ def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]
             "unanswered effect is cut off at the deadline"
         )
         yield "work that continues in the thread or task of a cut-off effect is not counted"
+    if counted := [name for name in flow.measures if _is_counted(certificate, name)]:
+        yield f"a run in which {' or '.join(counted)} does not decrease ends with a MeasureError at that visit"
     if flow.charged:
         yield "an effect counts as one, even if its handler does more: a client's own retries are not counted"
     if limits.restarts is None:

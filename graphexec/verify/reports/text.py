@@ -12,14 +12,14 @@ from graphexec.verify.reports.subject import SourceLocation, Subject, SubjectSta
 # The meaning of each status.
 MEANINGS: Mapping[SubjectStatus, str] = {
     "proved": "every run ends",
-    "refuted": "some run does not end, or the table is invalid",
+    "refuted": "the table allows an endless run, or is invalid",
     "unproved": "it is not known whether every run ends",
     "error": "it could not be checked",
 }
 
 # Remedies for missing bounds: parameters of the executor.
 _REMEDIES = {
-    "transitions": "set max_iterations",
+    "transitions": "measures end the run; for a number, meter a node of each of its loops",
     "model_calls": "set max_model_calls",
     "tool_calls": "set max_tool_calls or max_fan_out",
     "seconds": "set max_execution_time, or Limits(seconds=30)",
@@ -65,7 +65,7 @@ def bound_lines(bounds: Bounds) -> list[str]:
 
 def bound_text(name: str, bound: Bound) -> str:
     """Return a bound in closed form and as a number, or the remedy if there is none."""
-    if bound.number is not None:
+    if bound.number is not None or bound.form is not None:
         return str(bound)
     return f"no bound; {_REMEDIES.get(name) or f'set {meter_limit(name)} or Limits(fan_out=5)'}"
 

@@ -1,0 +1,185 @@
+"""`@node(decreases=...)`: the measure is checked at each visit, kept in snapshots, and reset by edges."""
+
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import graphexec as gx
+from graphexec.errors import NodeError
+from graphexec.kernel import Entered, Limits, MeasureError, Snapshot, snapshot_of
+from graphexec.kernel.events import Journal, journal_of
+from graphexec.kernel.stepping import replay
+from tests.kernel.machines import value
+from tests.parameters import cases
+
+
+@value
+class Script:
+    """The measures of the visits to come; before a `None`, the edge resets the measure."""
+
+    measures: tuple[Any, ...]
+
+
+@value
+class Again:
+    measures: tuple[Any, ...]
+
+
+@value
+class Over:
+    """The end."""
+
+
+@gx.node(decreases=lambda script: script.measures[0])
+def follow(script: Script) -> Script | Again | Over:
+    rest = script.measures[1:]
+    if not rest:
+        return Over()
+    return Again(rest[1:]) if rest[0] is None else Script(rest)
+
+
+@gx.node
+def start_over(again: Again) -> Script:
+    return Script(again.measures)
+
+
+FOLLOWING = gx.graph(
+    gx.edges(follow, gx.on(Script, follow) | gx.on(Again, start_over, resets=[follow.measure]) | gx.on(Over, gx.END))
+    | gx.edges(start_over, gx.on(Script, follow)),
+    start=follow,
+)
+measures = st.one_of(st.integers(-2, 9), st.none(), st.sampled_from([2.0, True, "3", 10**30]))
+
+
+def first_fault(script: tuple[Any, ...]) -> tuple[Any, int | None] | None:
+    """Return the first measure that is refused, and the one before it if it is too large."""
+    last: int | None = None
+    for one in script:
+        if one is None:
+            last = None
+        elif type(one) is not int or one < 0:
+            return one, None
+        elif last is not None and one >= last:
+            return one, last
+        else:
+            last = one
+    return None
+
+
+@given(script=st.lists(measures, min_size=1, max_size=8).map(tuple))
+def test_visits_are_refused_unless_their_measures_fall(script: tuple[Any, ...]) -> None:
+    """Two resets in a row, or one at an end, start a part that is empty: it has no first measure."""
+    parts = " ".join(map(str, script))
+    if script[0] is None or script[-1] is None or "None None" in parts:
+        return
+    fault = first_fault(script)
+    if fault is None:
+        done = FOLLOWING.run(Script(script), allow_nonterminating=True)
+        assert done.snapshot.spent.budgets == {"measure(follow)": script[-1] + 1}
+        return
+    with pytest.raises(MeasureError) as caught:
+        FOLLOWING.run(Script(script), allow_nonterminating=True)
+    assert ("follow", *fault) == (caught.value.node, caught.value.measure, caught.value.last)
+    assert str(caught.value).startswith("follow ")
+    # The state of the run still has the last measure, also after JSON, and the visit is refused again.
+    state = snapshot_of(caught.value)
+    assert state is not None
+    if "10" not in parts:
+        state = Snapshot.from_json(state.to_json(), FOLLOWING)
+    with pytest.raises(MeasureError) as again:
+        FOLLOWING.run(state, allow_nonterminating=True)
+    assert again.value.last == caught.value.last
+
+
+@value
+class Todo:
+    rest: tuple[str, ...]
+
+
+def leave(todo: Todo, limit: gx.Exhausted) -> Over:
+    return Over()
+
+
+@gx.charged(when_spent=leave, asks=1)
+@gx.node(decreases=lambda todo: len(todo.rest))
+def ask_next(todo: Todo) -> gx.Asks[gx.AskHuman, Todo | Over]:
+    reply = yield from gx.ask(gx.AskHuman("next?"))
+    return Todo(todo.rest[1:] if reply == "on" else todo.rest) if todo.rest else Over()
+
+
+ASKING = gx.graph(gx.edges(ask_next, gx.on(Todo, ask_next) | gx.on(Over, gx.END)), start=ask_next)
+
+
+def go_on(effect: gx.AskHuman) -> str:
+    return "on"
+
+
+def repeat(effect: gx.AskHuman) -> str:
+    return "again"
+
+
+def test_proved_machine_runs_without_limits_and_replays() -> None:
+    limits = Limits(iterations=None)
+    replies: Any = {gx.AskHuman: go_on}
+    events = [*ASKING.stream(Todo(("a", "b")), handlers=replies, limits=limits)]
+    spent = [one.spent.budgets["measure(ask_next)"] for one in events if isinstance(one, Entered)]
+    assert spent == [0, 3, 2]
+    bad: Any = {gx.AskHuman: repeat}
+    with pytest.raises(MeasureError, match="its measure is 2, and was 2") as caught:
+        ASKING.run(Todo(("a", "b")), handlers=bad, limits=limits)
+    journal, state = journal_of(caught.value), snapshot_of(caught.value)
+    assert isinstance(journal, Journal)
+    # The replay ends where the run stood: before the second visit.
+    assert [one.spent.budgets["measure(ask_next)"] for one in replay(journal, state) if isinstance(one, Entered)] == [0]
+    # A person lowers the value of the stopped run.
+    assert isinstance(state, Snapshot)
+    lowered = Snapshot(state.node, Todo(("b",)), spent=state.spent, sequence=state.sequence)
+    assert isinstance(ASKING.run(lowered, handlers=replies, limits=limits).outcome, Over)
+
+
+def test_used_up_limit_comes_before_the_measure() -> None:
+    counted = gx.metered(when_spent=leave)(ask_next)
+    machine = gx.graph(gx.edges(counted, gx.on(Todo, counted) | gx.on(Over, gx.END)), start=counted)
+    replies: Any = {gx.AskHuman: repeat}
+    assert isinstance(machine.run(Todo(("a",)), handlers=replies, limits=Limits(iterations=1)).outcome, Over)
+    assert str(machine.verify(Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"  # type: ignore[union-attr]
+
+
+@cases(
+    ("mistake", "message"),
+    [
+        (lambda: gx.node(decreases=cast("Any", 3)), "a node has decreases=3; give a function of the node's value"),
+        (gx.node, "a node has decreases=None"),
+        (lambda: start_over.measure, r"start_over has no measure; write @node\(decreases=...\)"),
+    ],
+)
+def test_invalid_measure_is_explained(mistake: Any, message: str) -> None:
+    with pytest.raises(NodeError, match=message):
+        mistake()
+
+
+def test_reset_of_a_missing_measure_is_a_fault() -> None:
+    plain = gx.node(follow.function)
+    with pytest.raises(gx.GraphError, match=r"resets measure\(follow\), but no node is metered by it"):
+        gx.graph(
+            gx.edges(
+                plain, gx.on(Script, plain, resets=[follow.measure]) | gx.on(Again, start_over) | gx.on(Over, gx.END)
+            )
+            | gx.edges(start_over, gx.on(Script, plain)),
+            start=plain,
+        )
+
+
+@value
+class Anything:
+    """An outcome for a limit whose first field takes any value."""
+
+    given: Any
+    limit: gx.Exhausted
+
+
+def test_outcome_for_a_limit_may_have_a_field_of_any_value() -> None:
+    stopping = gx.metered(when_spent=Anything)(start_over)
+    assert stopping.spent_outcome is Anything

@@ -1,0 +1,82 @@
+"""Follow the remedies of findings: change the machine, or the limits, as their code says."""
+
+import dataclasses
+import json
+import re
+from typing import Any, final
+
+from graphexec.effects import agent_limits
+from graphexec.kernel import Budget, Exhausted, metered
+from graphexec.kernel.graph import Graph, check_table
+from graphexec.kernel.node import Edge, Node
+from graphexec.verify import Verdict, verify
+from graphexec.verify.proof.findings import Finding
+
+_METERED = re.compile(
+    r"meter (?P<node>[\w.]+)[^:]*: @metered\(when_spent=(?P<spent>\w+)"
+    r'(, budget=Budget\("(?P<budget>\w+)", (?P<limit>\d+)\))?\) '
+    r"above its @(?P<decorator>\w+)(, and on\((?P<outcome>\w+), (?P<target>\w+)\) in its row)?"
+    r"(; write the class (?P<new>\w+) with two fields: a value, an Exhausted)?"
+)
+_MEASURED = re.compile(r"if (?P<count>[^;]+) falls at each visit to (?P<node>[\w.]+), @node\(decreases=(?P<code>.+)\)")
+_UNRESET = re.compile(r"remove resets= from (?P<edge>.+)")
+_BUDGET = re.compile(r"Limits\(budgets=(?P<budgets>.+)\)")
+_LIMIT = re.compile(r"agent_limits\((?P<meter>\w+)=|Limits\((?P<own>\w+)=\.\.\.\)")
+
+
+def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Verdict]:
+    """Return the verdict after each alternative of the finding's remedy; `known` are the functions and classes."""
+    found: list[Verdict] = []
+    for part in re.split(r"; or,? |, or (?=Limits\(b)", finding.remedy.removeprefix("add a counted limit: ")):
+        machine, limits = verdict.graph, verdict.limits
+        if match := _METERED.fullmatch(part):
+            machine = _meter(machine, match.groupdict(), known)
+        elif match := _MEASURED.fullmatch(part):
+            node = machine[match["node"]]
+            # A lambda of the remedy.
+            machine = _with(machine, dataclasses.replace(node, decreases=eval(match["code"])))
+        elif match := _UNRESET.fullmatch(part):
+            edges = [
+                dataclasses.replace(one, resets=()) if str(_bare(one)) == match["edge"] else one
+                for one in machine.edges
+            ]
+            assert edges != [*machine.edges], f"no edge is {match['edge']}"
+            machine = check_table(machine, edges, machine.start)
+        elif match := _BUDGET.fullmatch(part):
+            limits = dataclasses.replace(limits, budgets=json.loads(match["budgets"]))
+        elif match := _LIMIT.search(part):
+            five: Any = {match["own"] or match["meter"]: 5}
+            changes: Any = five if match["own"] else {"meters": agent_limits(**five).meters}
+            limits = dataclasses.replace(limits, **changes)
+        else:
+            # No code, such as "route Stopped of work out of the loop".
+            continue
+        found.append(verify(machine, limits))
+    return found
+
+
+def _bare(edge: Edge) -> Edge:
+    return dataclasses.replace(edge, resets=())
+
+
+def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]) -> Graph[Any, Any]:
+    spent: Any = known.get(code["spent"])
+    if code["new"]:
+        assert code["new"] == code["spent"], code
+        assert code["new"] not in machine.outcomes, code
+        fields = [("given", Any), ("limit", Exhausted)]
+        spent = final(dataclasses.make_dataclass(code["new"], fields, frozen=True))
+    budget: Any = {} if code["budget"] is None else {"budget": Budget(code["budget"], int(code["limit"]))}
+    node: Node[Any, Any] = metered(when_spent=spent, **budget)(machine[code["node"]])
+    outcome = node.spent_outcome
+    assert outcome is not None
+    row = [one for one in machine.edges if one.source == node.name]
+    if code["outcome"]:
+        assert code["outcome"] == outcome.__name__, code
+        row = [Edge(node.name, outcome, code["target"])]
+    return _with(machine, node, *(one for one in row if one not in machine.edges))
+
+
+def _with(machine: Graph[Any, Any], node: Node[Any, Any], *added: Edge) -> Graph[Any, Any]:
+    nodes = [node if one.name == node.name else one for one in machine]
+    return check_table(nodes, [*machine.edges, *added], machine.start)

@@ -1,0 +1,476 @@
+"""Fifteen machines as users write them: each is proved at once, or refuted with a true sentence and useful remedies."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import graphexec as gx
+from graphexec import END, Asks, Exhausted, ask, charged, edges, graph, metered, node, on
+from graphexec.effects import CallModel
+from graphexec.kernel import Moved, PendingEffect, Snapshot, advance, begin
+from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.testing.spin_checker import check_with_spin, run_spin
+from graphexec.verify import verify
+from graphexec.verify.explorer.stub_nodes import explore_table
+from graphexec.verify.export.promela import promela
+from graphexec.verify.export.tla import tla
+from graphexec.verify.proof.flow import flow_of
+from tests.kernel.machines import value
+from tests.parameters import cases
+from tests.verify.proofs import certificate_of
+from tests.verify.remedies import follow
+
+
+def words(prompt: str) -> Asks[CallModel, str]:
+    """Ask the model."""
+    reply = yield from ask(CallModel(CompletionRequest(prompt)))
+    return str(reply.content)
+
+
+def plan_or_say(effect: CallModel) -> ModelReply:
+    """Return a plan for the goal, and a word for all else."""
+    return ModelReply("a,b,c" if effect.request == CompletionRequest("a,b,c") else "x")
+
+
+@value
+class Goal:
+    text: str
+
+
+@value
+class Answer:
+    text: str
+
+
+@value
+class Cut:
+    """A limit stopped the run."""
+
+    given: object
+    limit: Exhausted
+
+
+def give_up(given: object, limit: Exhausted) -> Cut:
+    return Cut(given, limit)
+
+
+_ANSWER: Any = on(Answer, END)
+_CUT: Any = on(Cut, END)
+
+# ---- four that end by what they count
+
+
+@value
+class Todo:
+    rest: tuple[str, ...]
+    done: tuple[str, ...] = ()
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def make_todo(goal: Goal) -> Asks[CallModel, Todo]:
+    return Todo(tuple((yield from words(goal.text)).split(",")))
+
+
+@charged(when_spent=give_up, asks=(0, 1))
+@node
+def do_next(todo: Todo) -> Asks[CallModel, Todo | Answer]:
+    if not todo.rest:
+        return Answer(" ".join(todo.done))
+    return Todo(todo.rest[1:], (*todo.done, (yield from words(todo.rest[0]))))
+
+
+PLAN_AND_EXECUTE = graph(
+    edges(make_todo, on(Todo, do_next) | _CUT) | edges(do_next, on(Todo, do_next) | _ANSWER | _CUT), start=make_todo
+)
+
+
+@value
+class Debate:
+    turns_left: int
+    said: tuple[str, ...] = ()
+
+
+@value
+class Reply:
+    debate: Debate
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def argue(debate: Debate) -> Asks[CallModel, Reply]:
+    said = yield from words("for")
+    return Reply(Debate(debate.turns_left, (*debate.said, said)))
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def object_to(reply: Reply) -> Asks[CallModel, Debate | Answer]:
+    said = yield from words("against")
+    debate = Debate(reply.debate.turns_left - 1, (*reply.debate.said, said))
+    return debate if debate.turns_left > 0 else Answer(" ".join(debate.said))
+
+
+DEBATE = graph(
+    edges(argue, on(Reply, object_to) | _CUT) | edges(object_to, on(Debate, argue) | _ANSWER | _CUT), start=argue
+)
+
+
+@value
+class Chunks:
+    pending: list[str]
+    parts: tuple[str, ...] = ()
+
+
+@value
+class Mapped:
+    parts: tuple[str, ...]
+
+
+@node
+def split_up(goal: Goal) -> Chunks:
+    return Chunks(goal.text.split())
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def map_chunk(chunks: Chunks) -> Asks[CallModel, Chunks | Mapped]:
+    parts = (*chunks.parts, (yield from words(chunks.pending[0])))
+    return Chunks(chunks.pending[1:], parts) if len(chunks.pending) > 1 else Mapped(parts)
+
+
+@node
+def reduce_all(mapped: Mapped) -> Answer:
+    return Answer(" ".join(mapped.parts))
+
+
+MAP_REDUCE = graph(
+    edges(split_up, on(Chunks, map_chunk))
+    | edges(map_chunk, on(Chunks, map_chunk) | on(Mapped, reduce_all) | _CUT)
+    | edges(reduce_all, _ANSWER),
+    start=split_up,
+)
+
+
+@value
+class Bracket:
+    players: tuple[str, ...]
+
+
+@value
+class Winner:
+    player: str
+    others: tuple[str, ...]
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def play(bracket: Bracket) -> Asks[CallModel, Winner]:
+    return Winner((yield from words("who?")), bracket.players[2:])
+
+
+@node
+def pair(winner: Winner) -> Bracket | Answer:
+    return Bracket((*winner.others, winner.player)) if winner.others else Answer(winner.player)
+
+
+TOURNAMENT = graph(edges(play, on(Winner, pair) | _CUT) | edges(pair, on(Bracket, play) | _ANSWER), start=play)
+
+# ---- others
+
+
+@value
+class Beams:
+    beams: tuple[str, ...]
+    depth: int = 0
+
+
+@value
+class Best:
+    beam: str
+
+
+def best_so_far(beams: Beams, limit: Exhausted) -> Best:
+    return Best(beams.beams[0])
+
+
+@charged(when_spent=best_so_far)
+@node
+def expand(beams: Beams) -> Asks[CallModel, Beams | Best]:
+    said = yield from words("go on")
+    return Beams((said, *beams.beams)[:3], beams.depth + 1) if beams.depth < 3 else Best(said)
+
+
+BEAM_SEARCH = graph(edges(expand, on(Beams, expand) | on(Best, END)), start=expand)
+
+
+@value
+class Draft:
+    text: str
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def write(goal: Goal) -> Asks[CallModel, Draft]:
+    return Draft((yield from words(goal.text)))
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def criticise(draft: Draft) -> Asks[CallModel, Goal | Answer]:
+    said = yield from words(draft.text)
+    return Answer(draft.text) if said == "good" else Goal(said)
+
+
+REFLECTION = graph(
+    edges(write, on(Draft, criticise) | _CUT) | edges(criticise, on(Goal, write) | _ANSWER | _CUT), start=write
+)
+
+
+@metered(when_spent=give_up)
+@node
+def review(draft: Draft) -> Asks[gx.AskHuman, Answer | Draft]:
+    reply = yield from ask(gx.AskHuman(draft.text))
+    return Answer(draft.text) if reply == "yes" else Draft(reply)
+
+
+APPROVAL = graph(edges(review, on(Draft, review) | _ANSWER | _CUT), start=review)
+
+
+@value
+class Failed:
+    goal: Goal
+    attempts: int
+
+
+@gx.opaque
+def attempt(goal: Goal) -> Answer | Failed:
+    return Failed(goal, 1)
+
+
+@node
+def back_off(failed: Failed) -> Goal | Answer:
+    return failed.goal if failed.attempts < 3 else Answer("no")
+
+
+_attempting: Any = charged(when_spent=give_up)(attempt)
+RETRIES = graph(
+    edges(_attempting, on(Failed, back_off) | _ANSWER | _CUT) | edges(back_off, on(Goal, _attempting) | _ANSWER),
+    start=_attempting,
+)
+
+
+@value
+class Stopped:
+    """A class of the machine's own, with the name that remedies use first."""
+
+    why: str
+
+
+@node
+def route(goal: Goal) -> Draft | Stopped:
+    return Draft(goal.text)
+
+
+@node
+def work_on(draft: Draft) -> Goal:
+    return Goal(draft.text)
+
+
+SUPERVISOR = graph(edges(route, on(Draft, work_on) | on(Stopped, END)) | edges(work_on, on(Goal, route)), start=route)
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def grade(draft: Draft) -> Asks[CallModel, Answer | Failed]:
+    return Answer((yield from words(draft.text)))
+
+
+@node
+def rewrite(failed: Failed) -> Goal:
+    return failed.goal
+
+
+@node
+def retrieve(goal: Goal) -> Draft:
+    return Draft(goal.text)
+
+
+RETRIEVAL = graph(
+    edges(retrieve, on(Draft, grade))
+    | edges(grade, _ANSWER | on(Failed, rewrite) | _CUT)
+    | edges(rewrite, on(Goal, retrieve)),
+    start=retrieve,
+)
+
+PAGES = gx.Budget("pages", 20)
+
+
+@value
+class Frontier:
+    urls: tuple[str, ...]
+
+
+@metered(when_spent=give_up, budget=PAGES)
+@node
+async def crawl(frontier: Frontier) -> Frontier | Answer:
+    return Frontier(frontier.urls[1:]) if frontier.urls else Answer("all")
+
+
+BOUNDED_CRAWLER = graph(edges(crawl, on(Frontier, crawl) | _ANSWER | _CUT), start=crawl)
+crawl_on: Any = metered(when_spent=give_up, budget=gx.Budget("pages"))(node(crawl.function))
+CRAWLER = graph(edges(crawl_on, on(Frontier, crawl_on) | _ANSWER | _CUT), start=crawl_on)
+
+
+@value
+class Message:
+    text: str
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def listen(answer: Draft) -> Asks[gx.AskHuman, Message | Answer]:
+    said = yield from ask(gx.AskHuman(answer.text))
+    return Message(said) if said else Answer("bye")
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def respond(message: Message) -> Asks[CallModel, Draft]:
+    return Draft((yield from words(message.text)))
+
+
+CHAT = graph(
+    edges(listen, on(Message, respond) | _ANSWER | _CUT) | edges(respond, on(Draft, listen) | _CUT), start=listen
+)
+
+REVISIONS = gx.Budget("rounds", 3)
+
+
+@metered(when_spent=give_up, budget=REVISIONS)
+@node
+def revise(draft: Draft) -> Draft | Message:
+    return Message("done")
+
+
+@node
+def next_chapter(message: Message) -> Draft | Answer:
+    return Answer(message.text)
+
+
+WRITER = graph(
+    edges(revise, on(Draft, revise) | on(Message, next_chapter) | _CUT)
+    | edges(next_chapter, on(Draft, revise, resets=[REVISIONS]) | _ANSWER),
+    start=revise,
+)
+
+_child: Any = gx.embed(BOUNDED_CRAWLER, "site", own=[PAGES])
+
+
+@node
+def next_site(answer: Answer) -> Frontier | Draft:
+    return Draft("all")
+
+
+SITES = graph(
+    edges(_child, on(Answer, next_site) | _CUT) | edges(next_site, on(Frontier, _child) | on(Draft, END)), start=_child
+)
+
+FIFTEEN: Mapping[str, tuple[gx.Graph[Any, Any], gx.Limits, str]] = {
+    "plan and execute": (PLAN_AND_EXECUTE, gx.Limits(), "todo.rest"),
+    "debate": (DEBATE, gx.Limits(), "debate.turns_left"),
+    "map-reduce": (MAP_REDUCE, gx.Limits(iterations=None), "chunks.pending"),
+    "tournament": (TOURNAMENT, gx.Limits(), "winner.others"),
+    # The condition of the second remedy does not hold for these three, and so no machine follows it.
+    "beam search": (BEAM_SEARCH, gx.Limits(), "beams.beams"),
+    "retries": (RETRIES, gx.Limits(iterations=None), "failed.attempts"),
+    "retrieval": (RETRIEVAL, gx.Limits(seconds=60), "failed.attempts"),
+    "reflection": (REFLECTION, gx.Limits(seconds=60), ""),
+    "approval": (APPROVAL, gx.Limits(), ""),
+    "endless approval": (APPROVAL, gx.Limits(iterations=None), ""),
+    "supervisor": (SUPERVISOR, gx.Limits(), ""),
+    "crawler": (CRAWLER, gx.Limits(), ""),
+    "chat": (CHAT, gx.Limits(), ""),
+    "chapters": (WRITER, gx.Limits(), ""),
+    "sites": (SITES, gx.Limits(), ""),
+}
+
+
+@cases("name", FIFTEEN)
+def test_natural_machine_is_proved_or_every_remedy_proves(name: str) -> None:
+    machine, limits, counted = FIFTEEN[name]
+    verdict = verify(machine, limits)
+    assert verdict.proved == (name == "approval")
+    for finding in verdict.findings:
+        assert finding.fact.startswith(
+            ("the table alone does not end this loop: ", "only the 60 seconds end this loop")
+        )
+        # A budget of rounds comes first where the value of the loop counts.
+        assert finding.remedy.removeprefix("add a counted limit: ").startswith("meter ") or not counted
+        assert (f"{counted} falls" in finding.remedy or f"len({counted}) falls" in finding.remedy) == bool(counted)
+        followed = follow(finding, verdict, globals())
+        assert len(followed) > bool(counted)
+        for one in followed:
+            assert one.proved, (finding.remedy, one.why)
+            certificate_of(one.graph, one.limits)
+
+
+def measured(name: str) -> gx.Graph[Any, Any]:
+    """Return one of the machines with the measure that its remedy names."""
+    machine, limits, _ = FIFTEEN[name]
+    verdict = verify(machine, limits)
+    return follow(verdict.findings[0], verdict, globals())[-1].graph
+
+
+COUNTING: Mapping[str, tuple[object, str, int, int]] = {
+    # What the run starts with, the closed form, its value for the first visit, and the transitions of the run.
+    "plan and execute": (Goal("a,b,c"), "measure(do_next) + 2", 5, 5),
+    "debate": (Debate(3), "2*measure(argue) + 2", 8, 6),
+    "map-reduce": (Goal("a b c"), "measure(map_chunk) + 3", 6, 5),
+    "tournament": (Bracket(tuple("abcdefgh")), "2*measure(pair) + 3", 15, 14),
+}
+
+
+@cases("name", COUNTING)
+def test_machine_that_counts_is_proved_by_its_measure(name: str) -> None:
+    start, form, most, taken = COUNTING[name]
+    machine = measured(name)
+    bounds = machine.verify(gx.Limits(iterations=None)).bounds
+    assert bounds is not None
+    assert (bounds.transitions.form, bounds.transitions.number, bounds.transitions.exact) == (form, None, False)
+    assert bounds.model_calls.form is not None
+    handlers: Any = {CallModel: plan_or_say}
+    moves = [one for one in machine.stream(start, handlers=handlers) if isinstance(one, Moved)]
+    assert len(moves) == taken <= most
+
+
+@cases("name", COUNTING)
+def test_measure_survives_a_resume_at_each_effect(name: str) -> None:
+    """The counts are in the stored snapshot: a run that is resumed with a greater value is refused."""
+    machine, (start, *_) = measured(name), COUNTING[name]
+    paused = begin(machine, start)
+    whole = 0
+    while isinstance(pending := advance(machine, paused, gx.Limits()), PendingEffect):
+        paused = Snapshot.from_json(pending.reply(ModelReply("a,b,c" if not whole else "x")).to_json(), machine)
+        assert paused.to_json() == Snapshot.from_json(paused.to_json(), machine).to_json()
+        whole += 1
+    assert whole >= 3
+    (measure,) = flow_of(machine).measures
+    assert 0 < pending.snapshot.spent.budgets[measure] <= 4
+
+
+@pytest.mark.medium
+@cases("name", COUNTING)
+def test_other_checkers_agree_about_measures(name: str) -> None:
+    """SPIN and TLC count from a first measure of 2; the engine takes every outcome of the stubs, and the ranks fall."""
+    machine, limits = measured(name), gx.Limits(iterations=None)
+    flow, certificate = flow_of(machine), certificate_of(machine, limits)
+    found = explore_table(machine, limits, ranks=certificate.ranks)
+    form = certificate.bounds.transitions.form or ""
+    assert (found.endless, found.longest) == (None, eval(re.sub(r"measure\(\w+\)", "2", form)))
+    assert "MeasureError" in found.exceptions
+    assert run_spin(promela(flow, limits)).holds
+    assert "MeasureError" in tla(flow, limits)
+    check_with_spin(machine, limits)
