@@ -303,14 +303,11 @@ class Counters:
             raise MeasureError(step.name, measure, None)
         if 0 <= last <= measure:
             raise MeasureError(step.name, measure, last)
-        return measure
+        return int(measure)
 
     def _rank(self, node: str) -> Any:
         """Return the rank at the entry of a node: a number, or a tuple of numbers for ranks that are not linear."""
         assert self._proof is not None, "only a run with a proof computes one"
-        if self._lines is not None:
-            height, slope, most = self._lines[node]
-            return height + slope * max(0, most - self._counts[0])
         if self._steps_left is not None:
             self._steps_left -= 1
             if not self._steps_left:
@@ -318,6 +315,9 @@ class Counters:
                     f"the run goes on to {node} after the last step that its certificate allows; prove this machine "
                     f"again, with these limits and those of the outer run, which may stop it where it loops"
                 )
+        if self._lines is not None:
+            height, slope, most = self._lines[node]
+            return height + slope * max(0, most - self._counts[0])
         if self._proof.ranks is None:
             return self._steps_left
         value: list[float] = []

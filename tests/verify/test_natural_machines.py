@@ -467,7 +467,7 @@ def test_other_checkers_agree_about_measures(name: str) -> None:
     """SPIN and TLC count from a first measure of 2; the engine takes every outcome of the stubs, and the ranks fall."""
     machine, limits = measured(name), gx.Limits(iterations=None)
     flow, certificate = flow_of(machine), certificate_of(machine, limits)
-    found = explore_table(machine, limits, ranks=certificate.ranks)
+    found = explore_table(machine, limits, proof=certificate.proof)
     form = certificate.bounds.transitions.form or ""
     assert (found.endless, found.longest) == (None, eval(re.sub(r"measure\(\w+\)", "2", form)))
     assert "MeasureError" in found.exceptions

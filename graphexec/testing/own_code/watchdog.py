@@ -21,8 +21,8 @@ from graphexec.effects import CallTool
 from graphexec.kernel import execution
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.node import close_asking
 from graphexec.kernel.program import Step
+from graphexec.kernel.signatures import close_asking
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.threads import last_call, threads_since

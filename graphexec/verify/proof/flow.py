@@ -20,7 +20,7 @@ from graphexec.errors import repr_fields
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import Effect, NestedRuns, answers_cut, reserves_of
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits, is_measure
+from graphexec.kernel.meters import ITERATIONS, Budget, FrozenMapping, Limits, is_measure
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.validation import measured, reachable
 
@@ -306,13 +306,18 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
     )
 
 
-def _without_idle_resets(graph: Graph[Any, Any]) -> Iterator[Edge]:
-    """Yield the edges without the resets of measures that no visit before them can have set."""
+def _without_idle_resets(graph: Graph[Any, Any]) -> Sequence[Edge]:
+    """Return the edges without the resets of measures that no visit before them can have set."""
+    counting = measured(graph)
+    if not counting:
+        return graph.edges
     pairs = [(edge.source, edge.target) for edge in graph.edges]
-    visited = {node.measure.name: reachable(node.name, pairs) for node in measured(graph)}
-    for edge in graph.edges:
-        resets = tuple(one for one in edge.resets if one.name not in visited or edge.source in visited[one.name])
-        yield edge if len(resets) == len(edge.resets) else dataclasses.replace(edge, resets=resets)
+    visited = {node.measure.name: reachable(node.name, pairs) for node in counting}
+
+    def resets(edge: Edge) -> tuple[Budget, ...]:
+        return tuple(one for one in edge.resets if one.name not in visited or edge.source in visited[one.name])
+
+    return [dataclasses.replace(edge, resets=resets(edge)) for edge in graph.edges]
 
 
 def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
