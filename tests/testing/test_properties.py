@@ -288,11 +288,11 @@ def seeded(owner: Any, name: str, defect: Callable[[Any], Any]) -> Generator[Non
 
 
 def one_too_many(enter: Any) -> Any:
-    def entered(self: Any, step: Any) -> Any:
+    def entered(self: Any, step: Any, value: object) -> Any:
         entry = step.entry
         step.entry = tuple((slot, amount, limit + (slot == 0)) for slot, amount, limit in entry)
         try:
-            return enter(self, step)
+            return enter(self, step, value)
         finally:
             step.entry = entry
 

@@ -245,7 +245,11 @@ class _Names:
         other, node = self._nodes.get(one.source), self._nodes.get(name)
         if other is None or node is None or other.when_spent is None:
             return not self._nodes
-        _, takes = read_spent_outcome(other.when_spent)
+        try:
+            _, takes = read_spent_outcome(other.when_spent)
+        # A node that was not made by its decorator may have one without annotations.
+        except NodeError:
+            return False
         new = all(kind.__name__ != one.outcome for kind in node.outcomes)
         return new and all(accepts(takes, kind) for kind in node.takes)
 
