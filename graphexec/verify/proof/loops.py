@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from contextlib import suppress
 from typing import Any, final, get_origin
 
+from graphexec.errors import NodeError
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits, is_measure
 from graphexec.kernel.node import Node
