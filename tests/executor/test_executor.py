@@ -53,10 +53,19 @@ STEPS, ONCE = {"return_intermediate_steps": True}, {"max_iterations": 1}
     [
         ([answer("42")], {}, {"input": "q", "extra": [1]}, {"input": "q", "extra": [1], "output": "42"}),
         ([answer("42")], {}, "q", {"input": "q", "output": "42"}),
+        ([answer(None)], {}, {"input": "q", "none": None}, {"input": "q", "none": None, "output": None}),
+        ([answer("42")], {}, {"callbacks": 1}, {"callbacks": 1, "output": "42"}),
+        ([answer("42")], {}, {"intermediate_steps": [()]}, {"intermediate_steps": [()], "output": "42"}),
         # Outputs override inputs of the same name, and may have other names.
         ([gx.AgentFinish({"output": "42", "why": "so"})], {}, {"output": "mine"}, {"output": "42", "why": "so"}),
         ([gx.AgentFinish({"answer": "42"})], {}, "q", {"input": "q", "answer": "42"}),
-        ([[A, NOPE], answer()], STEPS, "q", {"input": "q", "output": "done", "intermediate_steps": PAIRS}),
+        # The steps are not trimmed.
+        (
+            [[A, NOPE], answer()],
+            STEPS | {"trim_intermediate_steps": 1},
+            "q",
+            {"input": "q", "output": "done", "intermediate_steps": PAIRS},
+        ),
         ([A], STEPS | ONCE, "q", {"input": "q", "output": STOPPED, "intermediate_steps": PAIRS[:1]}),
     ],
 )
@@ -98,6 +107,10 @@ def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) ->
     for way in (one for one in WAYS if "batch" not in one):
         with pytest.raises(gx.InputError, match=message):
             run_by(way, executor, inputs)
+    for stream in (executor.stream, executor.astream):
+        # Also before it is iterated.
+        with pytest.raises(gx.InputError, match=message):
+            stream(inputs)
     assert not model.requests
 
 

@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, agents, create_tool_calling_agent, tool
 from graphexec.agents import react, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
-from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
@@ -78,13 +75,6 @@ def test_tool_calling_renders_steps_as_messages() -> None:
         AssistantMessage("echo({)"),
         UserMessage("Fix it!"),
     ]
-
-
-@cases("kind", AGENTS)
-def test_create_refuses_prompt_without_required_variable(kind: str) -> None:
-    make, *_ = AGENTS[kind]
-    with pytest.raises(InputError, match="the prompt lacks"):
-        make(ScriptedModel([]), [look_up if kind == "self ask" else echo], prompt="Hello!")
 
 
 # ---- parsers: the rule of each, and its executed edge cases
@@ -169,18 +159,6 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
 def test_a_parser_reads(edge: str) -> None:
     read, text, expected = EDGES[edge]
     assert in_short(read, text) == expected
-
-
-@cases("read", [react.read, mrkl.read])
-def test_text_protocol_names_what_is_missing(read: Read) -> None:
-    missing = {
-        "I think.": "Invalid Format: Missing 'Action:' after 'Thought:'",
-        "Action: f": "Invalid Format: Missing 'Action Input:' after 'Action:'",
-    }
-    for text, observation in missing.items():
-        with pytest.raises(ParseError) as raised:
-            read(ModelReply(text))
-        assert (raised.value.observation, raised.value.llm_output) == (observation, text)
 
 
 def test_a_native_call_has_langchains_log() -> None:
