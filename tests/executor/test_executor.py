@@ -356,19 +356,6 @@ def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: 
         batch(many, max_concurrency=width)
 
 
-# A batch without inputs shows nothing, sync or async.
-@each_way
-@cases(("many", "output"), [(["a", "b", "c"], "3/3"), ([], ""), (["a", "bad", "c"], "3/3")])
-def test_progress_counts_ended_runs(
-    batch: Batch, many: list[str], output: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = batch(many, return_exceptions=True, progress=True)
-    assert show_errors(found) == expected(many)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert output in err
-
-
 @each_way
 @cases("progress", [False, True])
 def test_exception_ends_the_batch(batch: Batch, progress: bool, capsys: pytest.CaptureFixture[str]) -> None:
