@@ -365,13 +365,3 @@ def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     assert recovery is (models.FellBack if falls else models.Retried)
     assert set(others) == {models.Cached}
     assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)
-
-
-def test_identity_does_not_contain_the_key() -> None:
-    made = [
-        kind("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=temperature).identity
-        for kind, temperature in ((models.OpenAICompatible, 0), (models.OpenAICompatible, 1), (models.Anthropic, 0))
-    ]
-    identities = [*made, *(models.LocalModel(temperature=temperature).identity for temperature in (0, 1))]
-    assert len(set(identities)) == 5
-    assert "secret-key" not in "".join(identities)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec.errors import InvalidReplyError, MissingAPIKeyError, ModelConnectionError, ServerError
-from graphexec.messages import ChatRequest, ModelReply, ReplyDelta
+from graphexec.messages import ReplyDelta
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
 from tests.models import actors
@@ -227,8 +227,6 @@ def test_invalid_reply_error_has_the_reason(side: Side, body: bytes, fault: str)
 
 
 CLAUDES = {"x-api-key": "sk-secret", "anthropic-version": "2023-06-01", "authorization": None}
-
-
 BEARER = {"authorization": "Bearer sk-secret"}
 
 
@@ -287,12 +285,3 @@ def test_model_is_a_context_manager_without_secrets(side: Side) -> None:
             assert await model.acomplete(HELLO) == reply
 
     asyncio.run(talk())
-
-
-@SIDES
-def test_stream_is_cut_before_a_stop_string(side: Side) -> None:
-    request = ChatRequest(HELLO.messages, stop=("é costs",))
-    *deltas, last = side.model(sse(side.text.stream)).stream(request)
-    assert isinstance(last, ModelReply)
-    assert "".join(piece.content for piece in deltas if isinstance(piece, ReplyDelta)) == last.content == "Caf"
-    assert call_blocking(side.model(httpx.Response(200, content=side.text.body)), request) == last

@@ -182,7 +182,10 @@ class TestHeaders:
     def test_options_and_headers_distinguish_cached_replies(self) -> None:
         given: list[dict[str, Any]] = [{}, {"seed": 1}, {"top_p": 0.5}, {"reasoning_effort": "low"}]
         given += [{"extra_headers": {"anthropic-beta": beta}} for beta in "ab"] + [{"extra_body": {"min_p": 0.1}}]
-        assert len({OpenAICompatible("m", **options).identity for options in given}) == len(given)
+        made: list[OpenAICompatible | Anthropic | LocalModel] = [OpenAICompatible("m", **options) for options in given]
+        made += [kind("m", temperature=1) for kind in (OpenAICompatible, Anthropic)]
+        made += [LocalModel(temperature=temperature) for temperature in (0, 1)]
+        assert len({model.identity for model in made}) == len(made)
 
 
 NOW = {"type": "function", "name": "now"}
