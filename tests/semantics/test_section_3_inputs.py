@@ -13,13 +13,6 @@ from tests.executor.actors import HOW, Running, act, answer, direct, echo, scrip
 from tests.executor.test_memory_nodes import Diary
 from tests.semantics.endings import A, raising
 
-PROMPT = "{tools}{tool_names}{agent_scratchpad}"
-
-
-def finishing(**options: Any) -> AgentExecutor:
-    options = {"agent": scripted(answer()), "tools": [], **options}
-    return AgentExecutor(**options)
-
 
 def invoke(executor: AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:
     """Invoke in both ways, which return the same."""
@@ -67,7 +60,8 @@ def test_tools_are_copied_and_looked_up_by_exact_name() -> None:
 @HOW
 def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
     events: list[Any] = []
-    executor = finishing(memory=Diary(raising(OSError("gone"))), observers=[events.append])
+    memory = Diary(raising(OSError("gone")))
+    executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, observers=[events.append])
     with pytest.raises(OSError, match="gone"):
         run(executor)
     assert [type(event).__name__ for event in events] == ["Entered", "Asked", "Failed"]
@@ -76,7 +70,7 @@ def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
 
 def test_string_becomes_the_only_input() -> None:
     model = ScriptedModel(["Final Answer: 42"], repeat_last=True)
-    agent = create_react_agent(model, [], prompt=PROMPT + "{question}")
+    agent = create_react_agent(model, [], prompt="{tools}{tool_names}{agent_scratchpad}{question}")
     executor = AgentExecutor(agent=agent, tools=[])
     assert invoke(executor, "why?") == {"question": "why?", "output": "42"}
     # A missing key is named.
