@@ -47,7 +47,7 @@ EFFORTS: dict[Protocol, dict[str, Any]] = {
 @cases(("protocol", "effort"), EFFORTS.items())
 def test_only_set_options_are_sent_by_their_names(protocol: Protocol, effort: dict[str, Any]) -> None:
     # A seed, which the other protocols lack, may be in their extra body.
-    seed = {"seed": 3} if protocol == "chat" else {"extra_body": {"seed": 3}}
+    seed: dict[str, Any] = {"seed": 3} if protocol == "chat" else {"extra_body": {"seed": 3}}
     body = body_of(protocol, top_p=0.5, reasoning_effort="low", **seed)
     assert body == body | effort | {"top_p": 0.5, "seed": 3}
     sent = {*body_of(protocol)}
