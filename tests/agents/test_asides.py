@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from graphexec.agents import create_structured_agent, create_tool_calling_agent
 from graphexec.agents.agent import remakeable
 from graphexec.effects import CallAgent, CallModel
 from graphexec.executor import Policies
-from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolCall, ToolMessage
+from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
@@ -25,12 +25,13 @@ from tests.parameters import cases
 RUNS = TypeAdapter(Run)
 TOOLS = [scripted_tool(name, []) for name in ("search", "add", "mail")]
 MODEL = ScriptedModel([])
-AGENTS = {
-    "react": create_react_agent(MODEL, TOOLS),
-    "completion": create_react_agent(MODEL, TOOLS, protocol="completion"),
-    "structured": create_structured_agent(MODEL, TOOLS),
-    "tool_calling": create_tool_calling_agent(MODEL, TOOLS),
+CREATE: dict[str, Callable[[Sequence[AnyTool]], Agent]] = {
+    "react": lambda tools: create_react_agent(MODEL, tools),
+    "completion": lambda tools: create_react_agent(MODEL, tools, protocol="completion"),
+    "structured": lambda tools: create_structured_agent(MODEL, tools),
+    "tool_calling": lambda tools: create_tool_calling_agent(MODEL, tools),
 }
+AGENTS = {kind: create(TOOLS) for kind, create in CREATE.items()}
 
 
 def turn(number: int, *tools: str) -> list[AgentStep]:
@@ -49,18 +50,15 @@ def ask(agent: Agent, run: Run) -> CallModel | CallAgent:
     return agent.ask(run)
 
 
-def request(run: Run, agent: Agent = AGENTS["tool_calling"]) -> ChatRequest:
+def request(run: Run, agent: Agent = AGENTS["tool_calling"]) -> Any:
     effect = Policies().request(agent, run, ask)
     assert isinstance(effect, CallModel)
-    assert isinstance(effect.request, ChatRequest)
     return effect.request
 
 
 def text_of(run: Run, kind: str) -> str:
-    effect = Policies().request(AGENTS[kind], run, ask)
-    assert isinstance(effect, CallModel)
-    asked = effect.request
-    return asked.prompt if isinstance(asked, CompletionRequest) else "\n".join(one.content for one in asked.messages)
+    asked = request(run, AGENTS[kind])
+    return str(asked.prompt if kind == "completion" else "\n".join(one.content for one in asked.messages))
 
 
 def written_by_hand(kind: str) -> Agent:
@@ -103,14 +101,12 @@ class TestShown:
         text = text_of(RUN.with_aside(notes={"clock": "It is Monday.", "empty": "", "todo": "Buy milk."}), kind)
         assert "It is Monday.\n\nBuy milk." in text
 
-    def test_notes_end_the_system_message(self) -> None:
+    @given(st.integers(0, 6))
+    def test_notes_end_the_system_message_and_every_result_has_its_call(self, hidden: int) -> None:
         asked = request(RUN.with_aside(notes={"clock": "It is Monday."}))
         assert isinstance(asked.messages[0], SystemMessage)
         assert asked.messages[0].content.endswith("\n\nIt is Monday.")
         assert len(asked.messages) == len(request(RUN).messages)
-
-    @given(st.integers(0, 6))
-    def test_every_result_has_its_call(self, hidden: int) -> None:
         calls: set[str] = set()
         for message in request(RUN.with_aside(hidden=hidden, summary="S")).messages:
             if isinstance(message, AssistantMessage):
@@ -152,21 +148,14 @@ class TestTools:
         assert "search" not in asked.messages[0].content
         assert "The names of the tools are: mail\n" in text_of(Run({"input": "q"}).with_aside(tools=("mail",)), "react")
 
-    @cases(
-        ("agent", "text"),
-        [
-            (written_by_hand("react"), r"has a list of tools.*; give it remake"),
-            (
-                dataclasses.replace(AGENTS["react"], ask=AGENTS["structured"].ask),
-                r"its functions were replaced after that.*; give it remake",
-            ),
-        ],
-    )
-    def test_agent_that_cannot_be_narrowed_or_remade_is_refused(self, agent: Agent, text: str) -> None:
-        with pytest.raises(InputError, match=text):
-            agent.with_tools(TOOLS[:1])
+    def test_agent_that_cannot_be_narrowed_or_remade_is_refused(self) -> None:
+        own, changed = written_by_hand("react"), dataclasses.replace(AGENTS["react"], ask=AGENTS["structured"].ask)
+        with pytest.raises(InputError, match=r"has a list of tools.*; give it remake"):
+            own.with_tools(TOOLS[:1])
+        with pytest.raises(InputError, match=r"its functions were replaced after that.*; give it remake"):
+            changed.with_tools(TOOLS[:1])
         with pytest.raises(InputError, match=r"offers all of its tools in each request; give it narrow"):
-            Policies().request(written_by_hand("react"), RUN.with_aside(tools=("add",)), ask)
+            request(RUN.with_aside(tools=("add",)), own)
 
 
 class TestWithTools:
@@ -174,14 +163,8 @@ class TestWithTools:
     @given(names=st.sets(st.sampled_from(["search", "add", "mail"])))
     def test_remade_agent_asks_as_a_new_one(self, kind: str, names: set[str]) -> None:
         tools = [tool for tool in TOOLS if tool.name in names]
-        new: dict[str, Any] = {
-            "react": lambda: create_react_agent(MODEL, tools),
-            "completion": lambda: create_react_agent(MODEL, tools, protocol="completion"),
-            "structured": lambda: create_structured_agent(MODEL, tools),
-            "tool_calling": lambda: create_tool_calling_agent(MODEL, tools),
-        }
         remade = AGENTS[kind].with_tools(tools)
-        assert remade.ask(RUN) == new[kind]().ask(RUN)
+        assert remade.ask(RUN) == CREATE[kind](tools).ask(RUN)
         assert remade.with_tools(TOOLS).ask(RUN) == AGENTS[kind].ask(RUN)
 
     def test_same_agent_has_its_model_and_rules(self) -> None:
@@ -193,7 +176,7 @@ class TestWithTools:
         function = callable_agent(lambda steps, inputs: AgentFinish({"output": ""}))
         assert function.with_tools(TOOLS) is function
 
-    def test_factory_of_the_user_can_be_marked(self) -> None:
+        # A factory of the user can be marked.
         @remakeable
         def create_terse_agent(tools: Sequence[AnyTool]) -> Agent:
             return create_react_agent(MODEL, tools, prompt="{tools}{tool_names}{input}{agent_scratchpad}")

@@ -1,8 +1,6 @@
 """Bodies whose turns are encoded once are equal to those that are encoded anew."""
 
-import copy
 import json
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,16 +103,3 @@ def test_changed_tools_are_encoded_again() -> None:
 def test_runs_share_nothing_of_their_empty_beginning() -> None:
     NO_STEPS.memo["a"] = 1
     assert NO_STEPS.memo == {}
-
-
-def test_equal_conversations_have_equal_hashes_texts_and_copies() -> None:
-    steps = [AgentStep(AgentAction("t", "x", "Look."), "seen")]
-    one, other = (Conversation(HEAD, Steps(steps), step_turns) for _ in range(2))
-    assert one == other
-    assert hash(one) == hash(other)
-    assert repr(one) == repr(list(other))
-    assert one[-1] == other[-1]
-    assert len(one) == 4
-    for copied in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
-        assert list(copied) == list(one)
-        assert copied == one

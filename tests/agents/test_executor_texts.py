@@ -25,7 +25,7 @@ def executor(**options: Any) -> gx.AgentExecutor:
 
 
 def test_options_are_as_passed() -> None:
-    limits: dict[str, int] = {"iterations": 1, "model_calls": 3, "tool_calls": 4, "tokens": 5, "fan_out": 6}
+    limits: dict[str, Any] = {"iterations": 1, "model_calls": 3, "tool_calls": 4, "tokens": 5, "fan_out": 6}
     limited = executor(**{f"max_{name}": limit for name, limit in limits.items()}, max_execution_time=2)
     assert limited.limits == agent_limits(seconds=2, **limits)
     assert executor().limits == Limits(iterations=15)

@@ -153,38 +153,29 @@ def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None
     assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
 
 
-class WatchedPath:
-    """A path that notes the thread in which it is read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.threads: list[threading.Thread] = []
-
-    def __fspath__(self) -> str:
-        self.threads.append(threading.current_thread())
-        return str(self.path)
-
-
-def in_call(way: str) -> Callable[[gx.AgentExecutor, Any], Any]:
-    async def run(made: gx.AgentExecutor, given: Any) -> None:
-        if way in ("arun", "ainvoke"):
-            await getattr(made, way)(given)
-        else:
-            async for _ in getattr(made, way)(given):
-                pass
-
-    return run
-
-
 @cases("way", ["arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter"])
 def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> None:
+    threads: list[threading.Thread] = []
+
+    class WatchedPath:
+        def __fspath__(self) -> str:
+            threads.append(threading.current_thread())
+            return str(tmp_path / "cat.png")
+
+    async def run() -> None:
+        running = getattr(made, way)({"input": "Which?", "images": [WatchedPath()]})
+        if way in ("arun", "ainvoke"):
+            await running
+        else:
+            async for _ in running:
+                pass
+
     (tmp_path / "cat.png").write_bytes(PNG)
-    path = WatchedPath(tmp_path / "cat.png")
     made, model = executor("tool calling", "done")
-    asyncio.run(in_call(way)(made, {"input": "Which?", "images": [path]}))
+    asyncio.run(run())
     assert tuple(images_of(model.requests[0])) == (CAT,)
-    assert len(path.threads) == 1
-    assert path.threads[0] is not threading.current_thread()
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
 
 
 @cases("way", ["stream", "stream_answer"])
@@ -195,13 +186,7 @@ def test_stream_reads_files_when_it_is_iterated(way: str, tmp_path: Path) -> Non
         next(events)
 
 
-def text_file(folder: Path) -> Path:
-    path = folder / "a.txt"
-    path.write_text("hello")
-    return path
-
-
-# Each wrong value, made in an empty folder, and what the error says.
+# Each wrong value, made in a folder with a text, and what the error says.
 WRONG: list[tuple[Callable[[Path], Any], str]] = [
     (lambda _: None, "the input images: None is not an image; give an Image, bytes, a pathlib.Path or a URL"),
     (lambda _: 3, "3 is not an image"),
@@ -211,7 +196,7 @@ WRONG: list[tuple[Callable[[Path], Any], str]] = [
     (lambda folder: folder / "no.png", "no.png' cannot be read .No such file or directory.; name"),
     (lambda folder: folder, "cannot be read .Is a directory."),
     (lambda _: Path("a\0b"), "cannot be read .embedded null"),
-    (text_file, "a.txt' is not a PNG, JPEG, GIF or WebP image"),
+    (lambda folder: folder / "a.txt", "a.txt' is not a PNG, JPEG, GIF or WebP image"),
     (lambda _: "photo.png", "for a file, pass a pathlib.Path"),
     (lambda _: b"hello", "the bytes are not a PNG"),
     (lambda _: "data:image/png,abc", "not in base64"),
@@ -222,6 +207,7 @@ WRONG: list[tuple[Callable[[Path], Any], str]] = [
 
 @cases(("make", "says"), WRONG)
 def test_wrong_images_are_refused_before_the_first_call(make: Callable[[Path], Any], says: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
     made, model = executor("tool calling")
     with pytest.raises(gx.InputError, match=says):
         made.run({"input": "Which?", "images": make(tmp_path)})
@@ -238,24 +224,19 @@ def test_any_other_value_is_an_input_error(value: object) -> None:
         read_images(value)
 
 
-COMPLETION: TextProtocol = "completion"
 TEXTUAL = [gx.create_react_agent, agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_xml_agent]
 
 
 @cases("make", TEXTUAL)
-def test_completion_refuses_images_at_the_start(make: Callable[..., gx.Agent]) -> None:
-    model = ScriptedModel([])
-    made = gx.AgentExecutor(agent=make(model, [look], protocol=COMPLETION), tools=[look])
+def test_completion_refuses_images_of_inputs_and_tools(make: Callable[..., gx.Agent]) -> None:
+    model = ScriptedModel([AGENTS["XML"][1] if make is agents.create_xml_agent else LABEL])
+    made = gx.AgentExecutor(agent=make(model, [look], protocol="completion"), tools=[look])
+    given = {"input": "Which?", "chat_history": ""}
     with pytest.raises(gx.InputError, match="completions, which hold text only"):
-        made.run({"input": "Which?", "chat_history": "", "images": [CAT]})
+        made.run({**given, "images": [CAT]})
     assert model.requests == []
-
-
-def test_completion_refuses_the_image_of_a_tool() -> None:
-    agent = gx.create_react_agent(ScriptedModel([LABEL]), [look], protocol=COMPLETION)
-    made = gx.AgentExecutor(agent=agent, tools=[look])
     says = r"the tool look returned an image, .* protocol='chat', or return text"
-    assert len(steps_of(snapshot_after(gx.InputError, lambda: made.run("Which?"), match=says).value)) == 1
+    assert len(steps_of(snapshot_after(gx.InputError, lambda: made.run(given), match=says).value)) == 1
 
 
 @cases("image", [CAT, [CAT], ("see", CAT)])
@@ -277,7 +258,7 @@ def test_image_under_another_name_is_not_dropped(image: Any) -> None:
 
 
 @cases("protocol", ["chat", "completion"])
-def test_template_may_have_a_variable_of_that_name(protocol: TextProtocol) -> None:
+def test_template_or_function_may_have_an_input_of_that_name(protocol: TextProtocol) -> None:
     model = ScriptedModel(["Final Answer: done"])
     prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
     agent = gx.create_react_agent(model, [look], prompt=prompt, protocol=protocol)
@@ -287,16 +268,11 @@ def test_template_may_have_a_variable_of_that_name(protocol: TextProtocol) -> No
     made.run({"input": "?", "images": "three photos"})
     assert "three photos: ?" in str(model.requests[0])
 
-
-def test_function_receives_its_own_inputs() -> None:
-    seen: list[Any] = []
-
     def decide(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
-        seen.append(inputs["images"])
-        return AgentFinish({"output": "done"})
+        return AgentFinish({"output": inputs["images"]})
 
-    gx.AgentExecutor(agent=gx.callable_agent(decide), tools=[]).run({"input": "?", "images": "mine"})
-    assert seen == ["mine"]
+    made = gx.AgentExecutor(agent=gx.callable_agent(decide), tools=[])
+    assert made.run({"input": "?", "images": "mine"}).output == "mine"
 
 
 @KINDS
@@ -553,23 +529,20 @@ def test_different_images_are_no_repetition() -> None:
     assert "exactly this" not in notice(CAT, other)
 
 
-def test_generated_parts_are_one_observation() -> None:
+def test_image_may_be_generated_or_the_answer() -> None:
     @gx.tool
     def stream(text: str) -> Any:
         """Yield a picture."""
         yield from (text, CAT)
 
-    model = ScriptedModel([ToolCall("c1", "stream", '{"text": "See:"}'), "done"])
-    caller_of(model, stream).run("?")
-    assert tuple(images_of(model.requests[-1])) == (CAT,)
-
-
-def test_direct_result_may_be_an_image() -> None:
     @gx.tool(return_direct=True)
     def draw(text: str) -> Image:
         """Draw a cat."""
         return CAT
 
+    model = ScriptedModel([ToolCall("c1", "stream", '{"text": "See:"}'), "done"])
+    caller_of(model, stream).run("?")
+    assert tuple(images_of(model.requests[-1])) == (CAT,)
     made = caller_of(ScriptedModel([ToolCall("c1", "draw", '{"text": ""}')] * 2), draw)
     assert made.run("?").output == CAT
-    assert list(made.stream_answer("?")) == ["[image 1: image/png, 70 bytes]"]
+    assert list(made.stream_answer("?")) == [CAT_LABEL]

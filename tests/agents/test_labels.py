@@ -1,9 +1,11 @@
 """Labels in the ways in which models write them, and text that only looks like a label."""
 
 import contextlib
+import itertools
 import re
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
 
@@ -17,10 +19,9 @@ from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
 from tests.parameters import cases
 
-READERS = [react.read, mrkl.read]
+Read: TypeAlias = Callable[..., agents.Decision]
+READERS: list[Read] = [react.read, mrkl.read]
 NAMES = ("weather", "Intermediate Answer")
-
-
 ANSWERS = [
     "The steps:\naction: look\naction input: the sky",
     "The form is\nfinal answer: x",
@@ -60,9 +61,7 @@ INPUTS = ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"]
         *((f"Action: f\nAction Input: {given}", ("f", given)) for given in INPUTS),
     ],
 )
-def test_label_is_read_however_it_is_written(
-    read: Callable[[ModelReply], agents.Decision], text: str, meaning: tuple[str, ...]
-) -> None:
+def test_label_is_read_however_it_is_written(read: Read, text: str, meaning: tuple[str, ...]) -> None:
     assert meaning_of(read(ModelReply(text))) == meaning
 
 
@@ -124,15 +123,13 @@ def test_several_decisions_are_refused(text: str) -> None:
         (conversational.read, "**AI:** Hello.", ("Hello.",)),
     ],
 )
-def test_agents_of_langchain_read_more(
-    read: Callable[[ModelReply], agents.Decision], text: str, meaning: tuple[str, ...]
-) -> None:
+def test_agents_of_langchain_read_more(read: Read, text: str, meaning: tuple[str, ...]) -> None:
     assert meaning_of(read(ModelReply(text))) == meaning
 
 
 @cases("read", [mrkl.read, conversational.read])
 @cases("second", ["action input: y", "Action: weather", "行动：weather"])
-def test_second_known_tool_is_refused(read: Callable[..., agents.Decision], second: str) -> None:
+def test_second_known_tool_is_refused(read: Read, second: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
 
@@ -162,21 +159,14 @@ def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
     assert meaning_of(decision) == (tool, "x")
 
 
-LABELLED: list[Callable[..., Agent]] = [create_react_agent, agents.create_mrkl_agent]
-IN_JSON: list[Callable[..., Agent]] = [
-    agents.create_chat_agent,
-    agents.create_structured_chat_agent,
-    agents.create_json_chat_agent,
-]
-OTHERS: list[Callable[..., Agent]] = [
-    agents.create_conversational_agent,
-    agents.create_structured_agent,
-    agents.create_xml_agent,
-]
+Make: TypeAlias = Callable[..., Agent]
+LABELLED: list[Make] = [create_react_agent, agents.create_mrkl_agent]
+IN_JSON: list[Make] = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
+OTHERS: list[Make] = [agents.create_conversational_agent, agents.create_structured_agent, agents.create_xml_agent]
 
 
 @cases("make", [*LABELLED, *IN_JSON, *OTHERS])
-def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent]) -> None:
+def test_no_prompt_shows_a_list_where_a_name_belongs(make: Make) -> None:
     model = ScriptedModel(["Final Answer: x"])
     agent = make(model, [echo, fail])
     inputs = dict.fromkeys(agent.input_keys, "q")
@@ -186,17 +176,23 @@ def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent])
 
 
 @cases("make", [*LABELLED, *IN_JSON])
-def test_agents_pass_the_names_of_their_tools(make: Callable[..., Agent]) -> None:
+def test_agents_pass_the_names_of_their_tools(make: Make) -> None:
     labels, data = "Action: one of [echo]\nAction Input: x", '{"action": "one of [echo]", "action_input": "x"}'
     decision = make(ScriptedModel([]), [echo]).read(ModelReply(labels if make in LABELLED else data))
     assert meaning_of(decision) == ("echo", "x")
 
 
+PIECES = ("Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9, "\u3000", "Observation 1 ", "final\n")
+
+
 @pytest.mark.medium
-@cases("before", ["", "Action: f\nAction Input: ", "Final Answer: "])
 @cases(
-    "piece",
-    ["Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9, "\u3000", "Observation 1 ", "final\n"],
+    ("before", "piece"),
+    [
+        *itertools.product(("", "Action: f\nAction Input: ", "Final Answer: "), PIECES),
+        *(("", piece) for piece in ("Action", "Action:", "Final Answer", "\n")),
+        *(("Action", " "), ("Action: ", "Action 1 "), ("Action:", "1 Input"), ("Action: a\nAction Input: ", '"')),
+    ],
 )
 def test_labels_are_found_in_linear_time(before: str, piece: str) -> None:
     text = before + piece * (100_000 // len(piece))

@@ -406,14 +406,12 @@ def test_truncated_action_is_not_executed(read: Read, text: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text, finish_reason="length"))
     assert "cut at the token limit" in str(raised.value.observation)
+    # A complete input is read.
+    text = "<tool>shell</tool><tool_input>rm -rf /home/me/tmp</tool_input>"
+    assert meaning_of(xml.read(ModelReply(text, finish_reason="length"))) == ("shell", "rm -rf /home/me/tmp")
 
 
 # ---- tags
-
-
-def test_complete_input_of_a_truncated_reply_is_read() -> None:
-    text = "<tool>shell</tool><tool_input>rm -rf /home/me/tmp</tool_input>"
-    assert meaning_of(xml.read(ModelReply(text, finish_reason="length"))) == ("shell", "rm -rf /home/me/tmp")
 
 
 @given(TAGGED)

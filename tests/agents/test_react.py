@@ -1,6 +1,5 @@
 """The ReAct agent: its parser, its scratchpad, its prompt."""
 
-import contextlib
 import time
 from typing import Literal
 
@@ -11,6 +10,7 @@ from graphexec.agents.react import read
 from graphexec.agents.reading.text_parsing import reject_more
 from graphexec.messages import CompletionRequest, ModelReply, UserMessage
 from graphexec.models import ScriptedModel
+from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, fail, messages, observations, prompt
 from tests.parameters import cases
@@ -18,10 +18,7 @@ from tests.parameters import cases
 
 def read_decision(text: str) -> AgentAction | AgentFinish:
     decision = read(ModelReply(text))
-    if isinstance(decision, AgentFinish):
-        return decision
-    (action,) = decision
-    return action
+    return decision if isinstance(decision, AgentFinish) else decision[0]
 
 
 def read_action(text: str) -> AgentAction:
@@ -84,30 +81,28 @@ def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) 
     assert action.log == text.partition("\nObservation")[0]
 
 
-INVENTED = [
-    *("Observation: y", "**Observation**： y", "观察：y", "observation: y"),
-    *(" OBSERVATION 1 : y", "\tObservation: y", "**Observation:** y"),
+LABELS = [
+    "Observation:",
+    "**Observation**：",
+    "观察：",
+    "observation:",
+    " OBSERVATION 1 :",
+    "\tObservation:",
+    "**Observation:**",
 ]
 JSON = '{"note": "Weather:\nObservation: rain"}'
 
 
-@cases("invented", INVENTED)
-def test_invented_observation_and_following_text_are_ignored(invented: str) -> None:
-    action = read_action(f"Action: f\nAction Input: x\n{invented}\nThought: I know\nFinal Answer: y")
-    assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
-    assert action.unread == f"{invented}\nThought: I know\nFinal Answer: y"
-
-
 @cases(
-    ("text", "tool_input", "unread"),
-    [
-        ("```\nAction: f\nAction Input: x\nObservation: y\n```", "x", "Observation: y"),
-        (f"Action: f\nAction Input: {JSON}\nObservation: made up", JSON, "Observation: made up"),
-    ],
+    ("tool_input", "unread"),
+    [("x", f"{label} y\nThought: I know\nFinal Answer: y") for label in LABELS] + [(JSON, "Observation: made up")],
 )
-def test_observation_after_the_input_is_unread(text: str, tool_input: str, unread: str) -> None:
-    action = read_action(text)
-    assert (action.tool_input, action.unread) == (tool_input, unread)
+def test_invented_observation_and_following_text_are_unread(tool_input: str, unread: str) -> None:
+    log = f"Action: f\nAction Input: {tool_input}"
+    action = read_action(f"{log}\n{unread}")
+    assert (action.tool_input, action.log, action.unread) == (tool_input, log, unread)
+    fenced = read_action(f"```\n{log}\nObservation: y\n```")
+    assert (fenced.tool_input, fenced.unread) == (tool_input, "Observation: y")
 
 
 @cases(
@@ -141,9 +136,7 @@ def test_action_after_an_answer_is_refused_in_other_case(action: str, label: str
     with pytest.raises(ParseError):
         read(ModelReply(f"Final Answer: 42\n{label} {action}\naction input: cats"), ["search"])
     kept = f"42\n{label} search (the web)\naction input: cats"
-    finish = read(ModelReply(f"Final Answer: {kept}"), ["search"])
-    assert isinstance(finish, AgentFinish)
-    assert finish.output == kept
+    assert meaning_of(read(ModelReply(f"Final Answer: {kept}"), ["search"])) == (kept,)
 
 
 def test_truncated_action_is_not_executed() -> None:
@@ -156,9 +149,8 @@ def test_truncated_action_is_not_executed() -> None:
         reject_more("Thought: I know nothing.", ["search"])
     # The text before an invented observation is complete, and a truncated answer is an answer.
     decision = read(ModelReply(f"{text}/tmp\nObservation: do", finish_reason="length"))
-    assert not isinstance(decision, AgentFinish)
-    assert decision[0].tool_input == "rm -rf /home/me/tmp"
-    assert isinstance(read(ModelReply("Final Answer: 4", finish_reason="length")), AgentFinish)
+    assert meaning_of(decision) == ("shell", "rm -rf /home/me/tmp")
+    assert meaning_of(read(ModelReply("Final Answer: 4", finish_reason="length"))) == ("4",)
 
 
 @cases(
@@ -179,9 +171,7 @@ def test_truncated_action_is_not_executed() -> None:
     ],
 )
 def test_final_answer_is_parsed(text: str, output: str) -> None:
-    finish = read_decision(text)
-    assert isinstance(finish, AgentFinish)
-    assert finish.return_values == {"output": output}
+    assert meaning_of(read(ModelReply(text))) == (output,)
 
 
 NO_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
@@ -208,23 +198,6 @@ def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) ->
         read(ModelReply(text))
     assert raised.value.observation == observation
     assert raised.value.llm_output == f"\n{text}".partition("\nObservation")[0].removeprefix("\n")
-
-
-@pytest.mark.medium
-@cases(
-    "hostile",
-    [
-        *("Action" * 200_000, "Action " * 200_000, "Action:" * 200_000, "Action" + " " * 1_000_000),
-        *("Action: " + "Action 1 " * 150_000, "Action:" + "1 Input" * 200_000, "Final Answer" * 100_000),
-        *("\n" * 1_000_000, "Action: a\nAction Input: " + '"' * 1_000_000),
-    ],
-)
-def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:
-    began = time.process_time()
-    with contextlib.suppress(ParseError):
-        read(ModelReply(hostile))
-    # About a million characters: a quadratic parser takes minutes.
-    assert time.process_time() - began < 2
 
 
 @pytest.mark.medium

@@ -71,26 +71,22 @@ def test_other_errors_are_raised_unchanged(error: Exception) -> None:
 class Blocking(lc.Invoked):
     """A runnable that can stream, but not on an event loop."""
 
-    def stream(self, inputs: dict[str, Any], config: Any = None) -> Any:
-        yield self.decide("stream", inputs, config)
+    stream = lc.Chain.stream
+    chunks = lc.Chain.chunks
 
 
 class Awaited(lc.Invoked):
     """A runnable with one async method."""
 
-    async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
-        return self.decide("ainvoke", inputs, config)
+    ainvoke = lc.Chain.ainvoke
 
 
 class OnlyAwaited:
     """A runnable without a blocking method."""
 
     def __init__(self, *decisions: Any) -> None:
-        self.inner = Awaited(*decisions)
-        self.used = self.inner.used
-
-    async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
-        return await self.inner.ainvoke(inputs, config)
+        inner = lc.Chain(*decisions)
+        self.ainvoke, self.used = inner.ainvoke, inner.used
 
 
 @cases(
@@ -143,11 +139,9 @@ def test_config_reaches_every_call(run: Callable[..., Any]) -> None:
     assert [one["metadata"] for one in chain.configs] == [
         {"shop": 7, "graphexec_run_id": "monday", "graphexec_call_id": f"monday/{number}.0"} for number in (1, 3)
     ]
-
-
-def test_config_may_depend_on_the_context() -> None:
+    # It may depend on the context.
     chain = lc.Chain(DONE)
-    executor(chain, lambda call: {"configurable": {"session_id": call.context}}).run("q", context="ada")
+    run(executor(chain, lambda call: {"configurable": {"session_id": call.context}}), context="ada")
     assert chain.configs[0]["configurable"] == {"session_id": "ada"}
 
 
@@ -162,15 +156,6 @@ def test_invalid_config_is_refused(wrong: Any) -> None:
         callable_agent(scripted(AgentFinish({})), config={"tags": []})
     with pytest.raises(InputError, match=r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("):
         executor(executor(lc.Chain()))
-
-
-@RUNS
-def test_runnable_without_a_config_is_invoked(run: Callable[..., Any]) -> None:
-    class Bare:
-        def invoke(self, inputs: dict[str, Any], /) -> lc.AgentFinish:
-            return lc.AgentFinish({"output": inputs["input"]})
-
-    assert run(executor(Bare())).output == "q"
 
 
 # Native tool calls.
@@ -216,30 +201,25 @@ def test_native_tool_call_has_its_id_and_message(content: Any) -> None:
     assert action.message == AssistantMessage("I look.", (ToolCall("c0", "echo", '{"text": "a"}'),))
 
 
-def store_crashed_run(chain: lc.Chain) -> str:
-    """Return the JSON of a run that fails at its second decision."""
-    chain.decisions.insert(1, OSError("crash"))
-    return snapshot_after(OSError, lambda: executor(chain).run("q"), match="crash").retried().to_json()
-
-
-class Steady(ToolCalling):
-    """A tool-calling agent whose failures are raised before it parses anything."""
-
-    def decide(self, method: str, inputs: dict[str, Any], config: Any) -> Any:
-        if isinstance(self.decisions[0], Exception):
-            raise self.decisions.pop(0)
-        return super().decide(method, inputs, config)
-
-
-def test_resumed_native_calls_keep_their_classes() -> None:
-    chain = Steady(native({"text": "a"}, {"text": "b"}), lc.AIMessage(content="done"))
-    text = store_crashed_run(chain)
+def crash_and_resume(changed: tuple[str, str] = ("", "")) -> tuple[lc.Chain, str]:
+    """Resume a run with two calls that failed at its second decision; return its agent, and the JSON that it read."""
+    chain = ToolCalling(native({"text": "a"}, {"text": "b"}), OSError("crash"), lc.AIMessage(content="done"))
+    kept = snapshot_after(OSError, lambda: executor(chain).run("q"), match="crash").retried()
+    text = kept.to_json().replace(*changed) if all(changed) else kept.to_json()
     resumed = executor(chain)
     assert resumed.run(Snapshot.from_json(text, resumed.graph)).output == "done"
-    called, *results = chain.given[1]["messages"]
+    assert Snapshot.from_json(text, resumed.graph).to_json() == text
+    return chain, text
+
+
+def test_resumed_native_calls_keep_their_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain, text = crash_and_resume()
+    called, *results = chain.given[-1]["messages"]
     assert called == native({"text": "a"}, {"text": "b"})
     assert [one.tool_call_id for one in results] == ["c0", "c1"]
-    assert Snapshot.from_json(text, resumed.graph).to_json() == text
+    monkeypatch.delattr(sys.modules[lc.ToolAgentAction.__module__], "ToolAgentAction")
+    with pytest.raises(SnapshotError, match=r"langchain_shapes\.ToolAgentAction, which this program has not loaded"):
+        executor(chain).run(Snapshot.from_json(text, executor(chain).graph))
 
 
 class Weather(BaseModel):
@@ -272,15 +252,6 @@ def test_long_observation_is_cut_for_a_runnable() -> None:
     ]
 
 
-def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    chain = Steady(native({"text": "a"}), lc.AIMessage(content="done"))
-    text = store_crashed_run(chain)
-    resumed = executor(chain)
-    monkeypatch.delattr(sys.modules[lc.ToolAgentAction.__module__], "ToolAgentAction")
-    with pytest.raises(SnapshotError, match=r"langchain_shapes\.ToolAgentAction, which this program has not loaded"):
-        resumed.run(Snapshot.from_json(text, resumed.graph))
-
-
 NOT_LOADED = "which this program has not loaded; import it"
 CLASS = f"{lc.ToolAgentAction.__module__}:ToolAgentAction"
 
@@ -296,11 +267,8 @@ CLASS = f"{lc.ToolAgentAction.__module__}:ToolAgentAction"
     ],
 )
 def test_snapshot_makes_actions_and_messages_only(stored: str, changed: str, text: str) -> None:
-    chain = Steady(native({"text": "a"}), lc.AIMessage(content="done"))
-    forged = store_crashed_run(chain).replace(stored, changed)
-    resumed = executor(chain)
     with pytest.raises(SnapshotError, match=text):
-        resumed.run(Snapshot.from_json(forged, resumed.graph))
+        crash_and_resume((stored, changed))
 
 
 # Objects with `plan`.
@@ -436,7 +404,13 @@ def test_callable_object_is_invoked_and_functions_need_no_module() -> None:
         def __call__(self, inputs: Any) -> Any:
             raise AssertionError("LangChain's chains are not agent functions")
 
-    assert executor(OldChain(DONE)).run("q").output == "done"
+    class Bare:
+        def invoke(self, inputs: dict[str, Any], /) -> lc.AgentFinish:
+            return lc.AgentFinish({"output": inputs["input"]})
+
+    for run in (run_sync, run_async):
+        assert run(executor(OldChain(DONE))).output == "done"
+        assert run(executor(Bare())).output == "q"
 
     def decide(steps: Any, inputs: Any) -> AgentFinish:
         return AgentFinish({"output": "done"})

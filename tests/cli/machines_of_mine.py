@@ -6,6 +6,20 @@ from pathlib import Path
 
 import pytest
 
+# A module with an executor and a graph.
+MACHINES = """
+from graphexec import AgentExecutor, AgentFinish
+from graphexec.executor import AGENT_EXECUTOR
+
+class Company:
+    executor = AgentExecutor(
+        agent=lambda steps, inputs: AgentFinish({"output": "yes"}), tools=[], handle_parsing_errors=True
+    )
+
+machine = AGENT_EXECUTOR
+number = 5
+"""
+
 # The user's modules, by name.
 FILES = {
     "writing": (Path(__file__).parents[1] / "verify" / "writing.py").read_text(encoding="utf-8"),

@@ -21,7 +21,7 @@ from graphexec.models import OpenAICompatible, ScriptedModel
 from graphexec.models.local import weights
 from graphexec.models.provider_names import is_own_server
 from tests.cli.conversations import Reply, Response, Silence, native_tool_call, serving
-from tests.cli.machines_of_mine import lay_out
+from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command
 from tests.executor.actors import echo
 from tests.parameters import cases
@@ -158,13 +158,7 @@ CASES: list[Case] = [
     fails("ask", "q"),
 ]
 
-MINE = """
-from graphexec import AgentExecutor, AgentFinish
-from graphexec.executor import AGENT_EXECUTOR
-executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "yes"}), tools=[])
-machine = AGENT_EXECUTOR
-number = 5
-"""
+MINE = f"{MACHINES}executor = Company.executor\n"
 
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 OF_COMMAND = re.compile(r"graphexec (\w+) ([^;]*)")

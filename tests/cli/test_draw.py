@@ -15,9 +15,9 @@ from graphexec.cli.drawing import Format
 from graphexec.cli.startup import enter
 from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
 from graphexec.executor import AGENT_EXECUTOR
-from tests.cli.machines_of_mine import lay_out
+from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Terminal, command, environment, refused
-from tests.cli.test_commands import MACHINES, python
+from tests.cli.test_commands import python
 from tests.cli.traced import TRACE, record_run
 from tests.parameters import cases
 

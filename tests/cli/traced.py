@@ -22,9 +22,16 @@ def make_executor(*first: str, max_iterations: int = 15) -> AgentExecutor:
     return AgentExecutor(agent=agent, tools=[double], handle_parsing_errors=True, max_iterations=max_iterations)
 
 
-def record_run(*first: str, max_iterations: int = 15) -> str:
+def recorder_of(*first: str, max_iterations: int = 15, to: int | None = None) -> Recorder:
+    """Return the recorder of a run, or of its first records."""
     executor = make_executor(*first, max_iterations=max_iterations)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
     for event in executor.stream(QUESTION):
+        if to is not None and len(recorder.records) >= to:
+            break
         recorder(event)
-    return recorder.recording.to_json_lines()
+    return recorder
+
+
+def record_run(*first: str, max_iterations: int = 15) -> str:
+    return recorder_of(*first, max_iterations=max_iterations).recording.to_json_lines()

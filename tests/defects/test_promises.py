@@ -12,22 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentExecutor,
-    AgentFinish,
-    Answered,
-    Asked,
-    Done,
-    Entered,
-    Exhausted,
-    Graph,
-    Limits,
-    Moved,
-    Node,
-    ParseError,
-    Snapshot,
-    replace,
-)
+import graphexec as gx
 from graphexec.errors import UndeclaredOutcomeError
 from graphexec.executor.result import Ending
 from graphexec.runtime import astream, stream
@@ -41,7 +26,7 @@ from tests.semantics.reference import Settings
 from tests.semantics.test_differential import SCRIPTS, check_limits
 from tests.semantics.test_differential import limit_settings as all_settings
 
-Machine: TypeAlias = tuple[Graph[Any, Any], list[Plan]]
+Machine: TypeAlias = tuple[gx.Graph[Any, Any], list[Plan]]
 FLAVOUR = st.sampled_from(FLAVOURS)
 NUMBERS: st.SearchStrategy[int | str] = st.sampled_from([0, 1, 7, "x"])
 
@@ -59,7 +44,7 @@ def test_every_driver_follows_the_semantics(turns: tuple[Turn, ...], given: Sett
         return bounded(script_of(make_executor(turns, given, flavour)))
 
     if expected.end == "parse error":
-        with pytest.raises(ParseError):
+        with pytest.raises(gx.ParseError):
             run_script(script)
         return
     result = run_script(script)
@@ -67,7 +52,7 @@ def test_every_driver_follows_the_semantics(turns: tuple[Turn, ...], given: Sett
     check_limits(expected, given, result)
 
 
-DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fail", "echo", "nope"]), NUMBERS)
+DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fail", "echo", "nope", "Direct"]), NUMBERS)
 
 
 @given(calls=st.lists(DIRECT_OR_NOT, min_size=1, max_size=3).map(tuple), flavour=FLAVOUR)
@@ -77,7 +62,8 @@ def test_single_successful_direct_tool_call_is_the_answer(calls: tuple[Call, ...
     assert (result.reason, result.output) == (
         ("return_direct", calls[0].number) if direct else ("finished", "answer 2")
     )
-    assert len(result.steps) == len(calls)
+    assert isinstance(result.ending, gx.AgentFinish)
+    assert (result.ending.return_direct, len(result.steps)) == (direct, len(calls))
 
 
 CALLS = st.builds(Call, st.sampled_from(["echo", "aecho", "fail", "nope"]), NUMBERS)
@@ -123,7 +109,7 @@ def test_resumed_run_repeats_only_unanswered_effects(
     whole = drive_from_text(script())
     for answered, text in enumerate(whole.texts):
         again = script()
-        resumed = driver(dataclasses.replace(again, value=Snapshot.from_json(text, again.graph)))
+        resumed = driver(dataclasses.replace(again, value=gx.Snapshot.from_json(text, again.graph)))
         assert resumed.asked == whole.asked_after(answered)
         assert make_outcome(resumed.outcome, resumed) == make_outcome(whole.outcome, whole)
 
@@ -146,7 +132,7 @@ def test_runs_of_one_executor_are_independent(turns: tuple[Turn, ...], given: Se
     assert [make_outcome(done.outcome, done) for done in ends] == [expected, expected]
 
 
-WAYS: dict[str, Callable[[AgentExecutor], object]] = {
+WAYS: dict[str, Callable[[gx.AgentExecutor], object]] = {
     "run": lambda executor: executor.run("q"),
     "arun": lambda executor: asyncio.run(executor.arun("q")),
     "stream": lambda executor: list(executor.stream("q")),
@@ -163,10 +149,10 @@ WAYS: dict[str, Callable[[AgentExecutor], object]] = {
     with_steps=st.booleans(),
 )
 def test_finish_is_not_modified(values: dict[str, int], before: int, way: str, with_steps: bool) -> None:
-    finish = AgentFinish(values, "I know it.")
+    finish = gx.AgentFinish(values, "I know it.")
     as_made = copy.deepcopy(finish)
     agent = scripted(*[act("echo", text="a")] * before, finish)
-    executor = AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=with_steps)
+    executor = gx.AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=with_steps)
     for _ in range(2):
         WAYS[way](executor)
         assert finish == as_made
@@ -176,12 +162,11 @@ def test_finish_is_not_modified(values: dict[str, int], before: int, way: str, w
 
 
 # Wrong results of a node: outcomes of other nodes, its own limit outcome, and values that are not outcomes.
-LIES = st.sampled_from(
-    [*(colour(()) for colour in COLOURS), OutOf(Red(()), Exhausted("seconds", 0, 0)), Exhausted("seconds", 0, 0), "so"]
-)
+LIMIT = gx.Exhausted("seconds", 0, 0)
+LIES = st.sampled_from([*(colour(()) for colour in COLOURS), OutOf(Red(()), LIMIT), LIMIT, "so"])
 
 
-def with_wrong_result(honest: Node[Any, Any], lie: object) -> Node[Any, Any]:
+def with_wrong_result(honest: gx.Node[Any, Any], lie: object) -> gx.Node[Any, Any]:
     """Return the node with the same effects and another result."""
 
     def purely(value: object) -> object:
@@ -200,22 +185,22 @@ def test_undeclared_outcome_is_never_followed(
 ) -> None:
     table, plans = machine
 
-    def script(table: Graph[Any, Any]) -> Script[Any, Any]:
-        return bounded(Script(table, Red(choices), answers(Limits(iterations=6), [])))
+    def script(table: gx.Graph[Any, Any]) -> Script[Any, Any]:
+        return bounded(Script(table, Red(choices), answers(gx.Limits(iterations=6), [])))
 
-    moves = [event for event in drive_stream(script(table)).events if isinstance(event, Moved)]
+    moves = [event for event in drive_stream(script(table)).events if isinstance(event, gx.Moved)]
     # A node that the run reaches and its limits let it enter.
     names = [move.node for move in moves if type(move.outcome) is not OutOf]
     name = names[liar % len(names)]
     assume(type(lie) not in plans[int(name.removeprefix("node"))].outcomes)
-    changed = replace(table, with_wrong_result(table[name], lie))
+    changed = gx.replace(table, with_wrong_result(table[name], lie))
     with pytest.raises(UndeclaredOutcomeError) as raised:
         driver(script(changed))
     assert (raised.value.node, raised.value.outcome) == (name, lie)
 
 
 # One letter for each event: E(ntered), asked (Q), C(arried out), A(nswered), M(oved), D(one).
-LETTERS: dict[type, str] = {Entered: "E", Asked: "Q", str: "C", Answered: "A", Moved: "M", Done: "D"}
+LETTERS: dict[type, str] = {gx.Entered: "E", gx.Asked: "Q", str: "C", gx.Answered: "A", gx.Moved: "M", gx.Done: "D"}
 GRAMMAR = re.compile("(E[QCA]*M)+D")
 
 # More than twice the events of any machine here.
@@ -224,7 +209,7 @@ MOST_NEWS = 2000
 
 @given(machine=machines(), limits=LIMITS, choices=CHOICES, way=st.sampled_from(["stream", "astream"]))
 def test_events_follow_grammar_and_are_immediate(
-    machine: Machine, limits: Limits, choices: tuple[int, ...], way: str
+    machine: Machine, limits: gx.Limits, choices: tuple[int, ...], way: str
 ) -> None:
     table, _ = machine
     # Handlers add a letter between the events.
@@ -248,19 +233,19 @@ def test_events_follow_grammar_and_are_immediate(
     node, asked, carried_out = table.start, dict[object, object](), 0
     for event in log:
         match event:
-            case Entered():
+            case gx.Entered():
                 assert event.node == node
-            case Asked():
+            case gx.Asked():
                 assert event.node == node
                 asked[event.call] = event.effect
             case str():
                 carried_out += 1
                 assert carried_out <= len(asked), "carried out before its event"
-            case Answered():
+            case gx.Answered():
                 assert (event.node, event.effect) == (node, asked.pop(event.call))
                 carried_out -= 1
                 assert carried_out >= 0, "answered before it is carried out"
-            case Moved():
+            case gx.Moved():
                 assert event.node == node
                 assert not asked, "left before it is answered"
                 node = event.target

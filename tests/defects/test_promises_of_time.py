@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -46,13 +46,8 @@ class Turn:
     calls: tuple[Wait, ...]
 
 
-@dataclass
-class Timed:
-    """The end of a run: its outcome, its time, and its observations."""
-
-    reason: Literal["finished", "seconds"]
-    seconds: float
-    steps: list[tuple[str, object]]
+# The end of a run: its reason, its time, and its observations.
+Timed: TypeAlias = tuple[Literal["finished", "seconds"], float, list[tuple[str, object]]]
 
 
 def interpret(turns: tuple[Turn, ...], limit: float | None) -> Timed:
@@ -61,11 +56,11 @@ def interpret(turns: tuple[Turn, ...], limit: float | None) -> Timed:
     now, steps = 0.0, list[tuple[str, object]]()
     for turn in turns:
         if not turn.blocks and now + turn.seconds > until:
-            return Timed("seconds", until, steps)
+            return "seconds", until, steps
         now += turn.seconds
         if now > until:
             # A blocking decision cannot be cut off; it counts, but the run asks for nothing more.
-            return Timed("seconds", now, steps)
+            return "seconds", now, steps
         for number, call in enumerate(turn.calls):
             if now + call.seconds > until:
                 steps.append(("cut", None))
@@ -73,8 +68,8 @@ def interpret(turns: tuple[Turn, ...], limit: float | None) -> Timed:
                 steps.append(("ok", number) if call.works else ("error", f"wait failed: ValueError: {number}"))
         now = min(until, now + max(call.seconds for call in turn.calls))
         if now == until:
-            return Timed("seconds", until, steps)
-    return Timed("finished", now, steps)
+            return "seconds", until, steps
+    return "finished", now, steps
 
 
 SECONDS = st.sampled_from([0, 1, 2, 5, 1000])
@@ -130,10 +125,10 @@ def test_run_stops_at_deadline_and_keeps_finished_steps(turns: tuple[Turn, ...],
         return await executor.arun("q"), clock()
 
     result, ended = clock.run(timed())
-    expected = interpret(turns, limit)
+    reason, seconds, expected = interpret(turns, limit)
     steps = [(step.status, None if step.status == "cut" else step.observation) for step in result.steps]
-    assert (result.reason, steps) == (expected.reason, expected.steps)
-    assert expected.seconds <= ended <= expected.seconds + GRACE
+    assert (result.reason, steps) == (reason, expected)
+    assert seconds <= ended <= seconds + GRACE
     # Every effect asked for was charged and has an event.
     assert result.spent["tool_calls"] == len(steps)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from graphexec.executor import STRICT_AGENT_EXECUTOR
 from tests.parameters import mark_except
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -84,40 +85,7 @@ As GraphML, for other programs:
     <edge source="approve" target="END" id="AgentFinish">
     <edge source="approve" target="stopped_response" id="LimitReached">
 """,
-    "pictures": """\
- ●
- ▼
-╭─────────────────────────────────────╮
-│ plan                                │
-│ asks the model · costs an iteration │
-╰┬────────────────────────────────────╯
- ├─ Replied ──────▶ parse ▼
- ╰┄ LimitReached ┄▶ stopped_response ▼
-┌───────┐
-│ parse │
-└┬──────┘
- ├─ Acted ───────▶ dispatch_tools ▼
- ╰─ AgentFinish ─▶ ◎ END
-╔════════════════╗
-║ dispatch_tools ║
-║ calls tools    ║
-╚╤═══════════════╝
- ├─ Observed ─────▶ check_return_direct ▼
- ╰┄ LimitReached ┄▶ stopped_response ▼
-┌─────────────────────┐
-│ check_return_direct │
-└┬────────────────────┘
- ├─ Ready ───────▶ plan ▲
- ╰─ AgentFinish ─▶ ◎ END
-┌──────────────────┐
-│ stopped_response │
-└┬─────────────────┘
- ╰─ StoppedResponse ─▶ ◎ END
-
-● start of a run   ┄ taken when a limit is used up   ◎ end of a run
-
-drawn: both.png, machine.svg, run.html, run.svg, timeline.txt
-""",
+    "pictures": f"{STRICT_AGENT_EXECUTOR:text}\ndrawn: both.png, machine.svg, run.html, run.svg, timeline.txt\n",
     "reflection": """\
 height(Zugspitze) -> 2962
 reflect(2962) -> The unit is missing.

@@ -9,8 +9,8 @@ from graphexec.draw import AnyRun, Fork, Recording, recording_of
 from graphexec.executor import Ready
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.testing.clock import run_virtually
 from graphexec.tools import AnyTool
+from tests.draw.recorded import record_virtually
 
 # What two runs that do the same may differ in.
 _OWN = frozenset({"run", "began", "seconds", "time", "parent", "heartbeat", "traceback"})
@@ -53,17 +53,7 @@ def requests_of(executor: AgentExecutor) -> int:
 
 def record_fork(forked: Fork) -> Recording:
     """Run a fork under a virtual clock and record it, also if it fails."""
-    recorder = forked.recorder(clock=lambda: 1e9)
-
-    async def watched() -> None:
-        try:
-            async for event in forked.astream():
-                recorder(event)
-        except Exception as error:  # noqa: BLE001 - what a run raises is recorded
-            recorder.failed(error)
-
-    run_virtually(watched())
-    return recorder.recording
+    return record_virtually(forked.recorder(clock=lambda: 1e9), forked.astream())
 
 
 def steps_of(recording: Recording) -> list[list[Any]]:

@@ -1,24 +1,14 @@
 """Machines with pieces, for pictures: nodes that only have classes, on the seats that the classes have."""
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, final
 
-from graphexec import AgentFinish, Effect, Graph, StoppedResponse
+from graphexec import AgentExecutor, AgentFinish, Effect, Graph, StoppedResponse
 from graphexec.effects import AskHuman, CallModel
 from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready
-from graphexec.kernel.graph import check_table
-from graphexec.kernel.node import Edge, Node
-
-_HOMES: dict[type, str] = {
-    Ready: "plan",
-    Acted: "dispatch_tools",
-    LimitReached: "stopped_response",
-    AgentFinish: "END",
-    StoppedResponse: "END",
-}
+from graphexec.kernel.node import Node
+from graphexec.nodes import Piece
 
 # A node of a piece: its name, the class that it takes, those that it returns, and the effects that it requests.
 Part = tuple[str, type, tuple[type, ...], tuple[type[Effect[Any]], ...]]
@@ -71,34 +61,25 @@ MANY: tuple[Fake, ...] = (
 )
 
 
-def plugged(*pieces: Fake, once: Sequence[str] = ("guard_input",)) -> Graph[Any, Any]:
-    """Return the standard machine with these pieces on its seats; those named in `once` run before the first plan."""
-    seats: dict[type, list[str]] = {kind: [] for kind in _HOMES}
-    first = [nodes[0][0] for name, nodes in pieces if name in once]
-    for name, nodes in pieces:
-        for node, takes, _, _ in nodes if name not in once else ():
-            if takes in _HOMES:
-                seats[takes].append(node)
-    chains = {kind: [*chain, _HOMES[kind]] for kind, chain in seats.items()}
-    entry = {kind: chain[0] for kind, chain in chains.items()}
-    plan = AGENT_EXECUTOR["plan"]
-    made: list[Node[Any, Any]] = list(AGENT_EXECUTOR)
-    edges = [
-        dataclasses.replace(edge, target=entry[edge.outcome]) if _HOMES.get(edge.outcome) == edge.target else edge
-        for edge in AGENT_EXECUTOR.edges
-    ]
-    for group, nodes in pieces:
-        own = {takes: node for node, takes, _, _ in nodes if takes not in _HOMES}
-        for node, takes, outcomes, effects in nodes:
-            asks: dict[str, Any] = {"kind": "asks" if effects else "pure", "effects": effects, "meters": ()}
-            limit: dict[str, Any] = {} if effects else {"when_spent": None, "spent_outcome": None}
-            counts: dict[str, Any] = {"least": 0, "most": 1 if effects else 0, "settings": {}}
-            returns = tuple(one for one in outcomes if one is not LimitReached or not effects)
-            kinds: dict[str, Any] = {"takes": (takes,), "outcomes": outcomes, "returns": returns, "group": group}
-            made.append(dataclasses.replace(plan, name=node, **kinds, **asks, **limit, **counts))
-            chain = first + chains[Ready] if node in first else chains.get(takes, [])
-            after = dict(pairwise(chain))
-            for outcome in outcomes:
-                target = own.get(outcome) or (after[node] if outcome is takes else entry[outcome])
-                edges.append(Edge(node, outcome, target))
-    return check_table(made, edges, first[0] if first else entry[Ready])
+def make_node(name: str, takes: type, outcomes: tuple[type, ...], effects: tuple[type[Effect[Any]], ...]) -> Any:
+    """Return a node that no run enters."""
+    options: dict[str, Any] = {
+        "kind": "pure",
+        "when_spent": None,
+        "spent_outcome": None,
+        "most": 0,
+        "returns": outcomes,
+    }
+    if effects:
+        returns = tuple(one for one in outcomes if one is not LimitReached)
+        options = {"kind": "asks", "most": 1, "returns": returns}
+    plan: Node[Any, Any] = AGENT_EXECUTOR["plan"]
+    options |= {"takes": (takes,), "outcomes": outcomes, "effects": effects, "meters": (), "least": 0, "settings": {}}
+    return dataclasses.replace(plan, name=name, **options)
+
+
+def plugged(*pieces: Fake) -> Graph[Any, Any]:
+    """Return the standard machine with these pieces on its seats; `guard_input` runs before the first plan."""
+    executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], handle_parsing_errors=True)
+    made = [Piece(name, tuple(make_node(*one) for one in nodes), once=name == "guard_input") for name, nodes in pieces]
+    return executor.plug(*made).graph

@@ -1,6 +1,7 @@
 """Recordings of runs: of random scripted agents, and of given events."""
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -58,10 +59,15 @@ def recording_in(
 ) -> Recording:
     """Record a run under a virtual clock, including failed runs."""
     recorder = Recorder(executor.graph, limits=executor.limits, inputs=given, model=model, agent=agent)
+    return record_virtually(recorder, executor.astream(given))
+
+
+def record_virtually(recorder: Recorder, events: AsyncIterator[Event[Any]]) -> Recording:
+    """Record events under a virtual clock, and the exception that ends them."""
 
     async def watched() -> None:
         try:
-            async for event in executor.astream(given):
+            async for event in events:
                 recorder(event)
         except Exception as error:  # noqa: BLE001 - what a run raises is recorded
             recorder.failed(error)

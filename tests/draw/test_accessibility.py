@@ -55,7 +55,7 @@ def violations(page: Page) -> list[str]:
 PAGES: Mapping[str, Callable[[], str]] = {
     "machine": lambda: html(picture_of(AGENT_EXECUTOR.verify())),
     "marks": lambda: html(with_marks(EVERY_LOOK)),
-    "pieces": lambda: html(picture_of(plugged(CRITIC, OUTPUT))),
+    "pieces": lambda: html(picture_of(plugged(OUTPUT, CRITIC))),
     "60 steps": lambda: page_of(debugged.sixty_steps()),
     "12 tools": lambda: page_of(debugged.twelve_tools()),
     "two agents": lambda: page_of(debugged.two_agents()),

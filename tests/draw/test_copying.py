@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -53,11 +52,6 @@ def unparsed_run() -> Recording:
     return recording_of(raised.value)
 
 
-def model_steps(recording: Recording) -> Sequence[int]:
-    visits = [record["node"] for record in recording.records if record["event"] == "entered"]
-    return [at for at, node in enumerate(visits, 1) if node == "plan"]
-
-
 def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
     tools = [scripted_tool("fetch", [NASTY])]
     model = ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
@@ -94,7 +88,8 @@ def test_copied_tests_repeat_their_steps(pages: Pages, tmp_path: Path) -> None:
     for make in (react_run, structured_run, unparsed_run, failed_run, twelve_tools, sixty_steps):
         recording = make()
         page = pages.run(recording)
-        for step in model_steps(recording)[-4:]:
+        visits = [record["node"] for record in recording.records if record["event"] == "entered"]
+        for step in [at for at, node in enumerate(visits, 1) if node == "plan"][-4:]:
             page.goto(f"{page.url.split('#')[0]}#step={step}")
             page.locator("#detail .where", has_text=re.compile(rf"^step {step}\b")).wait_for()
             page.locator(".copy", has_text="copy pytest").click()

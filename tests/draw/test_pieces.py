@@ -23,7 +23,7 @@ ALL = plugged(*MANY)
 
 
 def test_badges_are_in_the_order_of_the_seat() -> None:
-    drawn = draw(plugged(CRITIC, OUTPUT), "mermaid", pieces="badges")
+    drawn = draw(plugged(OUTPUT, CRITIC), "mermaid", pieces="badges")
     assert drawn.count("AgentFinish<br/>#91;critic #62; output_type#93;") == 2
     assert "judge" not in drawn
     # A view that is unknown is refused.
@@ -33,7 +33,7 @@ def test_badges_are_in_the_order_of_the_seat() -> None:
 
 
 def test_other_exits_name_their_pieces() -> None:
-    folded = fold_pieces(picture_of(plugged(CRITIC, OUTPUT, APPROVE)))
+    folded = fold_pieces(picture_of(plugged(OUTPUT, CRITIC, APPROVE)))
     by_ends = {(one.source, one.outcome, one.target): one for one in folded.arrows}
     again = by_ends["check_return_direct", "Ready", "plan"]
     assert (again.origins, again.own) == (("critic", "output_type"), True)
@@ -76,11 +76,11 @@ def test_folded_edges_are_the_paths_through_pieces(seed: int) -> None:
 
 
 def test_default_view_depends_on_the_number_of_pieces() -> None:
-    three, four = picture_of(plugged(CRITIC, OUTPUT, APPROVE)), picture_of(plugged(CRITIC, OUTPUT, APPROVE, REDACT))
+    three, four = picture_of(plugged(OUTPUT, CRITIC, APPROVE)), picture_of(plugged(OUTPUT, CRITIC, APPROVE, REDACT))
     assert show_pieces(three) == three
     assert show_pieces(four) == fold_pieces(four)
     # Boxes hold the nodes of pieces.
-    tree = cluster_tree(picture_of(plugged(CRITIC, OUTPUT)))
+    tree = cluster_tree(picture_of(plugged(OUTPUT, CRITIC)))
     inside = {one.name: [box[1].title for box in one.inside if isinstance(box, tuple)] for one in tree.clusters()}
     assert inside == {"critic": ["judge", "revise"], "output_type": ["check_output"]}
     # That of an embedded piece is within another.

@@ -1,7 +1,5 @@
 """Records: their version, the times and errors of calls, and their size."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator

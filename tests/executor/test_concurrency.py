@@ -136,20 +136,6 @@ def test_results_keep_the_order_of_calls(run: Running, kind: str, limit: float |
     assert [step.action.tool_input for step in result.steps] == [{"number": number} for number in range(5)]
 
 
-@HOW
-def test_failing_tool_keeps_the_other_results(run: Running) -> None:
-    batch = [act("echo", text="a"), act("fail", text="b"), act("nope"), act("echo", texd="c"), act("echo", text="d")]
-    result = run(make_executor(batch, answer()))
-    invalid = "text: Field required; texd: Extra inputs are not permitted"
-    assert [(step.status, step.observation) for step in result.steps] == [
-        ("ok", "a"),
-        ("error", "fail failed: ValueError: no b"),
-        ("unknown_tool", "nope is not a valid tool, try one of [echo, fail]."),
-        ("bad_arguments", f"echo was not called: {invalid}. Call it as echo(text: string)."),
-        ("ok", "d"),
-    ]
-
-
 def test_sync_tools_do_not_block_the_loop() -> None:
     async def beating() -> tuple[RunResult, int]:
         released = threading.Event()

@@ -53,10 +53,19 @@ STEPS, ONCE = {"return_intermediate_steps": True}, {"max_iterations": 1}
     [
         ([answer("42")], {}, {"input": "q", "extra": [1]}, {"input": "q", "extra": [1], "output": "42"}),
         ([answer("42")], {}, "q", {"input": "q", "output": "42"}),
+        ([answer(None)], {}, {"input": "q", "none": None}, {"input": "q", "none": None, "output": None}),
+        ([answer("42")], {}, {"callbacks": 1}, {"callbacks": 1, "output": "42"}),
+        ([answer("42")], {}, {"intermediate_steps": [()]}, {"intermediate_steps": [()], "output": "42"}),
         # Outputs override inputs of the same name, and may have other names.
         ([gx.AgentFinish({"output": "42", "why": "so"})], {}, {"output": "mine"}, {"output": "42", "why": "so"}),
         ([gx.AgentFinish({"answer": "42"})], {}, "q", {"input": "q", "answer": "42"}),
-        ([[A, NOPE], answer()], STEPS, "q", {"input": "q", "output": "done", "intermediate_steps": PAIRS}),
+        # The steps are not trimmed.
+        (
+            [[A, NOPE], answer()],
+            STEPS | {"trim_intermediate_steps": 1},
+            "q",
+            {"input": "q", "output": "done", "intermediate_steps": PAIRS},
+        ),
         ([A], STEPS | ONCE, "q", {"input": "q", "output": STOPPED, "intermediate_steps": PAIRS[:1]}),
     ],
 )
@@ -98,6 +107,10 @@ def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) ->
     for way in (one for one in WAYS if "batch" not in one):
         with pytest.raises(gx.InputError, match=message):
             run_by(way, executor, inputs)
+    for stream in (executor.stream, executor.astream):
+        # Also before it is iterated.
+        with pytest.raises(gx.InputError, match=message):
+            stream(inputs)
     assert not model.requests
 
 
@@ -341,19 +354,6 @@ LETTERS = (one for one in ["a"])
 def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: str) -> None:
     with pytest.raises(errors.InputError, match=re.escape(message)):
         batch(many, max_concurrency=width)
-
-
-# A batch without inputs shows nothing, sync or async.
-@each_way
-@cases(("many", "output"), [(["a", "b", "c"], "3/3"), ([], ""), (["a", "bad", "c"], "3/3")])
-def test_progress_counts_ended_runs(
-    batch: Batch, many: list[str], output: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = batch(many, return_exceptions=True, progress=True)
-    assert show_errors(found) == expected(many)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert output in err
 
 
 @each_way

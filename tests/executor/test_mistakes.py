@@ -277,8 +277,10 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
         ({"agent": one}, "is ", "make one with create_react_agent, say, or give a function")
         for one in (None, 42, "gpt", MODEL)
     ),
-    ({"early_stopping_method": "guess"}, "is 'guess'", "give 'force' or 'generate'"),
-    ({"early_stopping_method": ["generate"]}, "is ['generate']", "give 'force'"),
+    *(
+        ({"early_stopping_method": one}, f"is {one!r}", "give 'force' or 'generate'")
+        for one in ("guess", "", None, ["generate"])
+    ),
     ({"handlers": [print]}, "is [", "give a dict, for example {AskHuman: function}"),
     ({"verbose": "no"}, "is 'no'", "give True or False"),
     ({"allow_nonterminating": "no"}, "is 'no'", "give True or False"),
@@ -313,9 +315,17 @@ def test_invalid_option_is_refused_by_name(options: dict[str, Any], fact: str, r
     assert remedy in str(raised.value)
 
 
-def test_one_tool_is_not_a_list_of_tools() -> None:
-    with pytest.raises(ToolDefinitionError, match="tools is the tool echo itself; pass a list of tools"):
-        executor(tools=echo)
+@cases(
+    ("tools", "fact"),
+    [
+        (echo, "tools is the tool echo itself; pass a list of tools"),
+        ([len], "len is not a tool; decorate"),
+        ([echo, echo], "two tools are named echo"),
+    ],
+)
+def test_invalid_tools_of_an_executor_are_refused(tools: Any, fact: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=fact):
+        executor(agent=scripted(answer()), tools=tools)
 
 
 def test_text_memory_is_refused_where_messages_are_read() -> None:
@@ -412,6 +422,6 @@ def test_tools_of_an_agent_must_be_tools() -> None:
 def test_input_keys_are_those_that_the_caller_passes() -> None:
     prompt = "{tools}{tool_names}{agent_scratchpad}{question}{chat_history}"
     agent = gx.create_react_agent(ScriptedModel([]), [], prompt=prompt)
-    assert gx.AgentExecutor(agent=agent, tools=[]).input_keys == ("question", "chat_history")
+    assert gx.AgentExecutor(agent=agent, tools=[]).input_keys == agent.input_keys == ("question", "chat_history")
     assert gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory()).input_keys == ("question",)
     assert gx.AgentExecutor(agent=scripted(answer()), tools=[]).input_keys == ()

@@ -11,10 +11,9 @@ import httpx
 from httpx_sse import ServerSentEvent, connect_sse
 from starlette.testclient import TestClient
 
-from graphexec.draw import Recorder
 from graphexec.live import live_page
 from graphexec.live.feeds import Source
-from tests.cli.traced import QUESTION, make_executor
+from graphexec.live.forks import ExecutorSource
 
 # Seconds. Far longer than any operation here; a test that reaches it fails.
 PATIENCE = 30.0
@@ -23,20 +22,10 @@ PATIENCE = 30.0
 TOKEN = "0123456789-abcdef_~."
 
 
-def client_of(source: Source) -> TestClient:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    return TestClient(live_page(source, token=TOKEN), base_url="http://127.0.0.1", headers=headers)
-
-
-def recorder_of(*first: str, to: int | None = None) -> Recorder:
-    """Return the recorder of a run, or of its first records."""
-    executor = make_executor(*first)
-    recorder = Recorder(executor.verify(), inputs=QUESTION)
-    for event in executor.stream(QUESTION):
-        if to is not None and len(recorder.records) >= to:
-            break
-        recorder(event)
-    return recorder
+def client_of(source: Source, executor: ExecutorSource | None = None, **headers: str) -> TestClient:
+    """Return a client of a page that has its token, as a program has it."""
+    page = live_page(source, token=TOKEN, executor=executor)
+    return TestClient(page, base_url="http://127.0.0.1", headers=headers or {"Authorization": f"Bearer {TOKEN}"})
 
 
 @dataclass

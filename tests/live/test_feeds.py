@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from graphexec.draw.runs.stored import StoredRecords
 from graphexec.live.feeds import Feed, feed_of
-from tests.cli.traced import record_run
-from tests.live.readers import recorder_of
+from tests.cli.traced import record_run, recorder_of
 from tests.parameters import cases
 from tests.traces import read_trace
 

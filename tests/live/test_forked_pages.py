@@ -7,7 +7,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,17 +20,10 @@ from tests.draw.debugged import answering
 from tests.draw.forked import requests_of
 from tests.draw.test_forks import make
 from tests.live.readers import PATIENCE
-from tests.live.test_forks import OBSERVATION, recorder_of_run, write_trace
+from tests.live.test_forks import recorder_of_run, write_trace
 
 pytestmark = pytest.mark.browser
 
-# As the page sends it: to the address in its data.
-ASK = """async (body) => {
-    const { fork } = JSON.parse(document.getElementById("data").textContent);
-    const headers = { "Content-Type": "application/json" };
-    const answer = await fetch(fork, { method: "POST", headers, body: JSON.stringify(body) });
-    return { status: answer.status, ...(await answer.json()) };
-}"""
 # A page of another server on this computer, to which the browser sends the cookie, too.
 ATTACK = """async ([address, kind]) => {
     const headers = { "Content-Type": kind };
@@ -51,20 +43,6 @@ ATTACK = """async ([address, kind]) => {
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     return write_trace(tmp_path)
-
-
-def test_page_forks_its_run_and_shows_the_new_one(browser: Browser, trace: Path) -> None:
-    with serving(trace, executor=make(answering("only a"))) as url:
-        page = browser.new_page()
-        page.goto(url)
-        answer: Any = page.evaluate(ASK, OBSERVATION)
-        assert (answer["status"], answer["page"], answer["trace"]) == (201, "/forks/1/", "trace.fork-1.jsonl")
-        refused: Any = page.evaluate(ASK, {"step": 99})
-        assert (refused["status"], refused["error"][:22]) == (400, "there is no step 99: t")
-        page.goto(f"{url.partition('/?')[0]}{answer['page']}")
-        page.locator("#status", has_text="answered").wait_for(timeout=PATIENCE * 1000)
-        assert "only a" in page.inner_text("#detail")
-        page.close()
 
 
 def test_page_of_another_port_cannot_fork(browser: Browser, trace: Path, tmp_path: Path) -> None:

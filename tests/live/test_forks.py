@@ -14,17 +14,15 @@ from starlette.testclient import TestClient
 from graphexec import AgentExecutor, InputError, create_tool_calling_agent, tool
 from graphexec.draw import Recorder, Recording
 from graphexec.live import live_page, serving
-from graphexec.live.forks import ExecutorSource, LiveRuns
+from graphexec.live.forks import LiveRuns
 from graphexec.live.requests import ForkRequest, ForkRequestError
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import FunctionModel
 from tests.draw.debugged import answering, calling
 from tests.draw.test_forks import look_up, looking, make
-from tests.live.readers import PATIENCE, TOKEN, credentials, reading
+from tests.live.readers import PATIENCE, TOKEN, client_of, credentials, reading
 from tests.parameters import cases
 from tests.traces import read_trace
-
-ORIGIN = "http://127.0.0.1"
 
 
 def recorder_of_run() -> Recorder:
@@ -43,12 +41,6 @@ def write_trace(folder: Path) -> Path:
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     return write_trace(tmp_path)
-
-
-def client_of(source: Any, executor: ExecutorSource | None, **headers: str) -> TestClient:
-    """Return a client of a page that has its token, as a program has it."""
-    page = live_page(source, token=TOKEN, executor=executor)
-    return TestClient(page, base_url=ORIGIN, headers=headers or {"Authorization": f"Bearer {TOKEN}"})
 
 
 def page_data(text: str) -> dict[str, Any]:
@@ -141,7 +133,7 @@ def test_executor_may_depend_on_the_records(trace: Path) -> None:
         assert (refused.status_code, refused.json()["error"][:33]) == (400, "the model of another question is ")
 
 
-SITE, COOKIE = "Sec-Fetch-Site", {"Origin": ORIGIN}
+SITE, COOKIE = "Sec-Fetch-Site", {"Origin": "http://127.0.0.1"}
 
 
 @pytest.mark.medium

@@ -14,8 +14,8 @@ import pytest
 from graphexec import InputError
 from graphexec.draw import Recorder
 from graphexec.live import serving
-from tests.cli.traced import QUESTION, make_executor, record_run
-from tests.live.readers import PATIENCE, client_of, fetch, reading, recorder_of
+from tests.cli.traced import QUESTION, make_executor, record_run, recorder_of
+from tests.live.readers import PATIENCE, client_of, fetch, reading
 from tests.parameters import cases
 from tests.traces import read_trace
 

@@ -16,7 +16,8 @@ from starlette.testclient import TestClient
 
 from graphexec import InputError
 from graphexec.live import live_page, serving
-from tests.live.readers import PATIENCE, TOKEN, credentials, recorder_of
+from tests.cli.traced import recorder_of
+from tests.live.readers import PATIENCE, TOKEN, credentials
 from tests.parameters import cases
 
 WRONG = TOKEN[:-1] + "X"

@@ -16,9 +16,9 @@ from graphexec.models import LocalModel, ScriptedModel
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import answer_text, tool_call_text
 from tests.cli.terminals import Program
-from tests.cli.traced import record_run
+from tests.cli.traced import record_run, recorder_of
 from tests.draw.browser import Browser, Page, Request, open_page
-from tests.live.readers import PATIENCE, credentials, recorder_of
+from tests.live.readers import PATIENCE, credentials
 
 pytestmark = pytest.mark.browser
 

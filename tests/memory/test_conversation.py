@@ -8,6 +8,7 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 import graphexec.memory as gm
 from graphexec import AgentExecutor, Snapshot, create_react_agent, create_tool_calling_agent, snapshot_of
 from graphexec.errors import InputError, ModelError
-from graphexec.memory import BufferMemory, FileHistory, History, Memory, MemoryHistory, SQLiteHistory, Turn
+from graphexec.memory import BufferMemory, FileHistory, Memory, MemoryHistory, SQLiteHistory, Turn
 from graphexec.memory.conversation import TurnMemory
 from graphexec.messages import AssistantMessage, ChatRequest, UserMessage, images_of
 from graphexec.models import ScriptedModel
@@ -56,13 +57,13 @@ def test_buffer_loads_whole_conversation() -> None:
 
 @given(saved=st.lists(turns, max_size=6), most=st.integers(0, 8))
 def test_window_loads_exactly_the_last_turns(saved: list[Turn], most: int) -> None:
-    history = MemoryHistory()
-    memory, messages = gm.WindowMemory(most, history=history), gm.WindowMemory(most, history=history, as_messages=True)
+    memory = gm.WindowMemory(most)
     save(memory, *saved)
     last = saved[max(0, len(saved) - most) :]
     assert memory.load({}) == {"chat_history": text(*last)}
+    messages = gm.WindowMemory(most, history=memory.history, as_messages=True)
     assert len(messages.load({})["chat_history"]) == 2 * len(last)
-    assert list(history.turns()) == saved
+    assert list(memory.history.turns()) == saved
 
 
 @given(saved=st.lists(turns, max_size=6), most=st.integers(0, 60), messages=st.booleans())
@@ -182,18 +183,18 @@ def test_every_memory_is_one_to_the_type_checkers(make: Callable[[], Memory]) ->
 @given(saved=st.lists(turns, max_size=4), most=st.integers(0, 4))
 def test_async_run_loads_the_same(saved: list[Turn], most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("both")
+    one, other = stores(directory), stores(directory)
 
-    async def both(history: History, other: History) -> None:
-        awaited, called = gm.WindowMemory(most, history=history), gm.WindowMemory(most, history=other)
+    async def both(kind: str) -> None:
+        awaited, called = (gm.WindowMemory(most, history=store[kind]()) for store in (one, other))
         for each in saved:
             await awaited.asave({"input": each.input}, {"output": each.output})
             save(called, each)
             assert await awaited.aload({}) == awaited.load({}) == called.load({})
-        assert list(history.turns()) == list(other.turns()) == saved
+        assert list(awaited.history.turns()) == list(called.history.turns()) == saved
 
-    one, other = stores(directory), stores(directory)
     for kind in one:
-        asyncio.run(both(one[kind](), other[kind]()))
+        asyncio.run(both(kind))
 
 
 def test_async_run_blocks_only_in_threads() -> None:
@@ -217,12 +218,11 @@ def test_concurrent_nested_runs_are_recorded_in_order(order: list[int]) -> None:
         ends[number].wait()
         save(memory, turn(number))
 
-    threads = [threading.Thread(target=run_thread, args=(number,)) for number in range(len(order))]
-    for thread in threads:
-        thread.start()
-    for number in order:
-        ends[number].set()
-        threads[number].join()
+    with ThreadPoolExecutor(len(order)) as threads:
+        runs = [threads.submit(run_thread, number) for number in range(len(order))]
+        for number in order:
+            ends[number].set()
+            runs[number].result()
 
     async def run_task(number: int, ending: asyncio.Event) -> None:
         await ending.wait()
@@ -241,14 +241,13 @@ def test_concurrent_nested_runs_are_recorded_in_order(order: list[int]) -> None:
 
 @cases("kind", ["memory", "file", "sqlite"])
 def test_tasks_that_save_at_once_lose_no_turn(kind: str, tmp_path: Path) -> None:
-    history = stores(tmp_path)[kind]()
+    memory = BufferMemory(stores(tmp_path)[kind]())
 
-    async def save_all(memory: BufferMemory) -> None:
-        saving = [memory.asave({"input": f"in{number}"}, {"output": f"out{number}"}) for number in range(12)]
-        await asyncio.gather(*saving)
+    async def save_all() -> None:
+        await asyncio.gather(*(memory.asave({"input": f"in{n}"}, {"output": f"out{n}"}) for n in range(12)))
 
-    asyncio.run(save_all(BufferMemory(history)))
-    kept = history.turns()
+    asyncio.run(save_all())
+    kept = memory.history.turns()
     assert (len(kept), set(kept)) == (12, {turn(number) for number in range(12)})
 
 

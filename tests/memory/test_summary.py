@@ -163,6 +163,10 @@ def test_save_raises_if_the_turn_is_not_stored(awaited: bool) -> None:
     with pytest.raises(OSError, match="the disk is full"):
         asyncio.run(save_by(memory, 1, awaited=awaited))
     assert (memory.history.turns(), model.requests) == ((), [])
+    # A summary has its timeout.
+    timed = Typewriter(["a summary"])
+    asyncio.run(save_by(SummaryMemory(timed, timeout=2), 1, awaited=awaited))
+    assert timed.timeouts == [2]
 
 
 @cases("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
@@ -196,13 +200,6 @@ def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
     assert loaded(again) == loaded(first) == "Summary: One.\nHuman: in2\nAI: out2"
     asyncio.run(again.asave({"input": "in3"}, {"output": "out3"}))
     assert loaded(opened()) == "Summary: Two.\nHuman: in3\nAI: out3"
-
-
-@cases("awaited", [False, True])
-def test_a_summary_has_its_timeout(awaited: bool) -> None:
-    model = Typewriter(["a summary"])
-    asyncio.run(save_by(SummaryMemory(model, timeout=2), 1, awaited=awaited))
-    assert model.timeouts == [2]
 
 
 def test_summary_of_cleared_turns_is_not_loaded() -> None:

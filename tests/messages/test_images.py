@@ -10,16 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError
-from graphexec.messages import Image
-from graphexec.messages.images import (
-    dump_observation,
-    dump_with_images,
-    parts_with_images,
-    replace_images,
-    restore_images,
-    write_json,
-    write_repr,
-)
+from graphexec.messages import Image, images
 from tests.models.pictures import PNG
 from tests.parameters import cases
 
@@ -47,7 +38,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_dumped_value_is_restored(value: Any) -> None:
-    assert restore_images(dump_with_images(value)) == value
+    assert images.restore_images(images.dump_with_images(value)) == value
 
 
 @given(VALUES)
@@ -63,14 +54,14 @@ def test_each_image_is_replaced_in_its_place(value: Any) -> None:
             case _:
                 return part
 
-    assert replace_images(value, lambda image: [image.url]) == plain(value)
+    assert images.replace_images(value, lambda image: [image.url]) == plain(value)
 
 
 @given(VALUES)
 def test_observation_keeps_its_text(value: Any) -> None:
-    restored = restore_images(dump_observation(value))
+    restored = images.restore_images(images.dump_observation(value))
     if not isinstance(value, (str, Image)):
-        assert write_json(restored) == write_json(value) or restored == write_json(value)
+        assert images.write_json(restored) == images.write_json(value) or restored == images.write_json(value)
 
 
 ENDLESS: list[Any] = []
@@ -86,17 +77,22 @@ ENDLESS.append(ENDLESS)
         (math.nan, "NaN"),
         (ENDLESS, "[[...]]"),
         ([Hostile()], "<list>"),
-        ([IMAGE, ENDLESS], [dump_observation(IMAGE), "[[...]]"]),
+        ([IMAGE, ENDLESS], [images.dump_observation(IMAGE), "[[...]]"]),
     ],
 )
 def test_observation_without_json_is_its_text(observation: Any, dumped: Any) -> None:
-    assert dump_observation(observation) == dumped
+    assert images.dump_observation(observation) == dumped
 
 
 def test_parts_are_of_lists_with_images_alone() -> None:
-    assert parts_with_images([IMAGE, b"\xff", "text", 3]) == [IMAGE, "b'\\xff'", "text", 3]
-    assert parts_with_images([b"\xff"]) is parts_with_images({"image": IMAGE}) is parts_with_images(3) is None
-    assert write_repr(Hostile()) == "<Hostile>"
+    assert images.parts_with_images([IMAGE, b"\xff", "text", 3]) == [IMAGE, "b'\\xff'", "text", 3]
+    assert (
+        images.parts_with_images([b"\xff"])
+        is images.parts_with_images({"image": IMAGE})
+        is images.parts_with_images(3)
+        is None
+    )
+    assert images.write_repr(Hostile()) == "<Hostile>"
 
 
 def test_deep_value_is_refused() -> None:
@@ -104,7 +100,7 @@ def test_deep_value_is_refused() -> None:
     for _ in range(2_000):
         deep = [deep]
     with pytest.raises((ValueError, RecursionError)):
-        dump_with_images(deep)
+        images.dump_with_images(deep)
 
 
 # Any: wrong on purpose.

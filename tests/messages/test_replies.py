@@ -8,30 +8,21 @@ from typing import Any
 import pydantic
 import pytest
 
+import graphexec.messages as gm
 from graphexec.actions import AgentAction
 from graphexec.errors import InvalidReplyError, SnapshotError
-from graphexec.messages import (
-    AssistantMessage,
-    Image,
-    ModelReply,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    Usage,
-    UserMessage,
-)
 from graphexec.messages.conversation import transcript
 from graphexec.messages.foreign import dump_original, restore_original
 from graphexec.messages.replies import check_access, check_reply, request_parameters, require_reply
 from tests.models.pictures import PNG
 from tests.parameters import cases
 
-CALL = ToolCall("c1", "look", "{}")
-IMAGE = Image.from_bytes(PNG)
+CALL = gm.ToolCall("c1", "look", "{}")
+IMAGE = gm.Image.from_bytes(PNG)
 
 
-def usage(**counts: Any) -> ModelReply:
-    return ModelReply("a", usage=Usage(**{"prompt_tokens": 1, "completion_tokens": 2, **counts}))
+def usage(**counts: Any) -> gm.ModelReply:
+    return gm.ModelReply("a", usage=gm.Usage(**{"prompt_tokens": 1, "completion_tokens": 2, **counts}))
 
 
 # Any: wrong on purpose.
@@ -39,13 +30,13 @@ def usage(**counts: Any) -> ModelReply:
     ("reply", "facts"),
     [
         ("text", ["'text'", "ModelReply"]),
-        (ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (ModelReply("a", [CALL]), ["tool_calls=", "ToolCall(id, name, arguments)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (ModelReply("a", ("look",)), ["tool_calls=('look',)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (ModelReply("a", usage=3), ["usage=3", "Usage(prompt_tokens, completion_tokens)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (gm.ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (gm.ModelReply("a", [CALL]), ["tool_calls=", "ToolCall(id, name, arguments)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (gm.ModelReply("a", ("look",)), ["tool_calls=('look',)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (gm.ModelReply("a", usage=3), ["usage=3", "Usage(prompt_tokens, completion_tokens)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         *((usage(**{name: -1}), [f"{name}=-1", "0 or more"]) for name in ("prompt_tokens", "completion_tokens")),
         *((usage(cached_tokens=wrong), [f"cached_tokens={wrong!r}"]) for wrong in (-1, 1.5, True, "3")),
-        *((ModelReply("a", cost=wrong), [f"cost={wrong!r}", "or None"]) for wrong in (-0.1, float("nan"), True)),
+        *((gm.ModelReply("a", cost=wrong), [f"cost={wrong!r}", "or None"]) for wrong in (-0.1, float("nan"), True)),
     ],
 )
 def test_invalid_reply_is_refused(reply: Any, facts: list[str]) -> None:
@@ -54,27 +45,27 @@ def test_invalid_reply_is_refused(reply: Any, facts: list[str]) -> None:
     assert [fact for fact in ("the model mine", *facts) if fact not in str(caught.value)] == []
 
 
-@cases("reply", [ModelReply("a"), ModelReply("", (CALL,)), ModelReply("a", cost=0.5), usage(cached_tokens=1)])
-def test_valid_reply_is_returned(reply: ModelReply) -> None:
+@cases("reply", [gm.ModelReply("a"), gm.ModelReply("", (CALL,)), gm.ModelReply("a", cost=0.5), usage(cached_tokens=1)])
+def test_valid_reply_is_returned(reply: gm.ModelReply) -> None:
     assert check_reply(reply, "mine") is reply
-    assert reply.message == AssistantMessage(reply.content, reply.tool_calls)
+    assert reply.message == gm.AssistantMessage(reply.content, reply.tool_calls)
 
 
 @cases(
     ("message", "line"),
     [
-        (SystemMessage("Be brief."), "System: Be brief."),
-        (UserMessage("Hi"), "Me: Hi"),
-        (UserMessage("", images=(IMAGE,)), f"Me: {IMAGE.label(1)}"),
-        (UserMessage(f"See {IMAGE.label(1)}", images=(IMAGE,)), f"Me: See {IMAGE.label(1)}"),
-        (AssistantMessage("Wait."), "It: Wait."),
-        (AssistantMessage("", (CALL,)), "It: look({})"),
-        (AssistantMessage("Wait.", (CALL,)), "It: Wait.\nlook({})"),
-        (ToolMessage("c1", "seen", images=(IMAGE,)), f"Tool: seen\n{IMAGE.label(1)}"),
+        (gm.SystemMessage("Be brief."), "System: Be brief."),
+        (gm.UserMessage("Hi"), "Me: Hi"),
+        (gm.UserMessage("", images=(IMAGE,)), f"Me: {IMAGE.label(1)}"),
+        (gm.UserMessage(f"See {IMAGE.label(1)}", images=(IMAGE,)), f"Me: See {IMAGE.label(1)}"),
+        (gm.AssistantMessage("Wait."), "It: Wait."),
+        (gm.AssistantMessage("", (CALL,)), "It: look({})"),
+        (gm.AssistantMessage("Wait.", (CALL,)), "It: Wait.\nlook({})"),
+        (gm.ToolMessage("c1", "seen", images=(IMAGE,)), f"Tool: seen\n{IMAGE.label(1)}"),
     ],
 )
 def test_transcript_has_a_line_for_each_message(message: Any, line: str) -> None:
-    assert transcript([message, UserMessage("x")], human="Me", ai="It") == f"{line}\nMe: x"
+    assert transcript([message, gm.UserMessage("x")], human="Me", ai="It") == f"{line}\nMe: x"
 
 
 def test_parameters_and_access_are_optional() -> None:

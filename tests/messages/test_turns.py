@@ -1,5 +1,6 @@
 """A conversation is the sequence of its messages, however much of it was derived of another before."""
 
+import copy
 import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -51,7 +52,9 @@ def test_conversation_is_the_sequence_of_its_messages(batches: list[list[AgentSt
         plain = made(steps)
         assert (tuple(one), len(one), repr(one)) == (plain, len(plain), repr(list(plain)))
         assert (one[0], one[-1], one[1:parts]) == (plain[0], plain[-1], plain[1:parts])
-        assert one == Conversation(HEAD, Steps(steps), pairs) == pickle.loads(pickle.dumps(one))
+        for other in (Conversation(HEAD, Steps(steps), pairs), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+            assert one == other == copy.copy(other)
+            assert tuple(other) == plain
         assert hash(one) == hash(Conversation(HEAD, NO_STEPS, pairs))
         assert one != list(one)
         assert tuple(one.with_head(lambda head: head[:1])) == (HEAD[0], *plain[2:])

@@ -24,6 +24,7 @@ from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.models import FunctionModel, MemoryCache, ScriptedModel, SQLiteCache, cached
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, call_blocking, record_reports, stream_blocking
+from tests.models.pictures import CAT, DOG
 from tests.parameters import cases, examples
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
@@ -76,6 +77,7 @@ DIFFERENT: list[messages.ModelRequest] = [
     ChatRequest([ToolMessage("1", "hello")]),
     ChatRequest([UserMessage("hel"), UserMessage("lo")]),
     *(ChatRequest([UserMessage(text)]) for text in ("hello\ud800", "hello\\ud800")),
+    *(ChatRequest([UserMessage("hello", (image,))]) for image in (CAT, DOG)),
     ChatRequest([UserMessage("hello")], stop=("x",)),
     *(
         ChatRequest([UserMessage("hello")], tools=(tool,))
@@ -304,9 +306,7 @@ def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> No
         assert ask(model).content == "two"
     # The reading and the writing.
     assert [type(report) for report in reports] == [models.CacheFailed] * 2
-    assert (
-        str(reports[0]) == "the cache failed with DatabaseError: file is not a database; the run continues without it"
-    )
+    assert str(reports[0]).startswith("the cache failed with DatabaseError: file is not a database; the run continues")
 
 
 @cases("name", ["c", "missing/c", ""])
@@ -330,11 +330,8 @@ def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.medium
 def test_instant_needs_instant_model_and_store(tmp_path: Path) -> None:
-    made = [
-        cached(ScriptedModel([])),
-        cached(Typewriter([])),
-        cached(ScriptedModel([]), SQLiteCache(tmp_path / "c"), name="a"),
-    ]
+    in_a_file = cached(ScriptedModel([]), SQLiteCache(tmp_path / "c"), name="a")
+    made = [cached(ScriptedModel([])), cached(Typewriter([])), in_a_file]
     assert [model.instant for model in made] == [True, False, False]
 
 
@@ -368,13 +365,3 @@ def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     assert recovery is (models.FellBack if falls else models.Retried)
     assert set(others) == {models.Cached}
     assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)
-
-
-def test_identity_does_not_contain_the_key() -> None:
-    made = [
-        kind("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=temperature).identity
-        for kind, temperature in ((models.OpenAICompatible, 0), (models.OpenAICompatible, 1), (models.Anthropic, 0))
-    ]
-    identities = [*made, *(models.LocalModel(temperature=temperature).identity for temperature in (0, 1))]
-    assert len(set(identities)) == 5
-    assert "secret-key" not in "".join(identities)

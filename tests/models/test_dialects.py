@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec.errors import InvalidReplyError, MissingAPIKeyError, ModelConnectionError, ServerError
-from graphexec.messages import ChatRequest, ModelReply, ReplyDelta
+from graphexec.messages import ReplyDelta
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
 from tests.models import actors
@@ -227,8 +227,6 @@ def test_invalid_reply_error_has_the_reason(side: Side, body: bytes, fault: str)
 
 
 CLAUDES = {"x-api-key": "sk-secret", "anthropic-version": "2023-06-01", "authorization": None}
-
-
 BEARER = {"authorization": "Bearer sk-secret"}
 
 
@@ -245,34 +243,33 @@ def test_each_dialect_has_its_route_and_headers(side: Side, path: str, headers: 
     assert request.headers["content-type"] == "application/json"
 
 
-class TestKeys:
-    @pytest.fixture(autouse=True)
-    def environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
-            monkeypatch.delenv(name, raising=False)
-
-    @cases(
-        ("kind", "host", "variable"),
-        [
-            (Anthropic, "api.anthropic.com", "ANTHROPIC_API_KEY"),
-            *((kind, "api.openai.com/v1", "OPENAI_API_KEY") for kind in (OpenAIResponses, OpenAICompatible)),
-        ],
-    )
-    def test_missing_key_is_an_error_before_sending(self, kind: type[RemoteModel], host: str, variable: str) -> None:
-        with pytest.raises(MissingAPIKeyError, match=f"m at https://{host} needs an API key; set {variable}"):
-            kind("m").complete(HELLO)
-        with pytest.raises(ModelConnectionError, match=r"_BASE_URL\) must be .* as http://127.0.0.1:8080"):
-            kind("m", base_url="api.example").complete(HELLO)
-
-    def test_environment_provides_missing_options(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment\n")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://claude.example/")
-        script = Script(httpx.Response(200, content=rec.CLAUDE_TEXT.body))
-        model = Anthropic("claude-9", client=httpx.Client(transport=script.transport))
-        assert model.complete(HELLO).content == rec.CLAUDE_TEXT.reply.content
-        (request,) = script.requests
-        assert str(request.url) == "https://claude.example/v1/messages"
-        assert request.headers["x-api-key"] == "from-the-environment"
+@cases(
+    ("side", "host", "provider", "path"),
+    [
+        (ANTHROPIC, "api.anthropic.com", "ANTHROPIC", "v1/messages"),
+        (RESPONSES, "api.openai.com/v1", "OPENAI", "responses"),
+        (CHAT, "api.openai.com/v1", "OPENAI", "chat/completions"),
+    ],
+)
+def test_environment_provides_missing_options(
+    side: Side, host: str, provider: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, url = f"{provider}_API_KEY", f"{provider}_BASE_URL"
+    for name in (key, url):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(MissingAPIKeyError, match=f"m at https://{host} needs an API key; set {key}"):
+        side.kind("m").complete(HELLO)
+    with pytest.raises(ModelConnectionError, match=r"_BASE_URL\) must be .* as http://127.0.0.1:8080"):
+        side.kind("m", base_url="api.example").complete(HELLO)
+    monkeypatch.setenv(key, "from-the-environment\n")
+    monkeypatch.setenv(url, "https://models.example/")
+    script = Script(httpx.Response(200, content=side.text.body))
+    model = side.kind("m", client=httpx.Client(transport=script.transport))
+    assert model.complete(HELLO).content == side.text.reply.content
+    (request,) = script.requests
+    assert str(request.url) == f"https://models.example/{path}"
+    sent = request.headers.get("x-api-key") or request.headers["authorization"]
+    assert sent.removeprefix("Bearer ") == "from-the-environment"
 
 
 @SIDES
@@ -288,12 +285,3 @@ def test_model_is_a_context_manager_without_secrets(side: Side) -> None:
             assert await model.acomplete(HELLO) == reply
 
     asyncio.run(talk())
-
-
-@SIDES
-def test_stream_is_cut_before_a_stop_string(side: Side) -> None:
-    request = ChatRequest(HELLO.messages, stop=("é costs",))
-    *deltas, last = side.model(sse(side.text.stream)).stream(request)
-    assert isinstance(last, ModelReply)
-    assert "".join(piece.content for piece in deltas if isinstance(piece, ReplyDelta)) == last.content == "Caf"
-    assert call_blocking(side.model(httpx.Response(200, content=side.text.body)), request) == last

@@ -9,7 +9,7 @@ import pytest
 
 from graphexec import errors
 from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage, UserMessage
-from graphexec.models import LocalModel, MemoryCache, ScriptedModel, cached
+from graphexec.models import LocalModel
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
@@ -91,13 +91,6 @@ def test_images_without_text_are_sent_alone(protocol: ModuleType) -> None:
 def test_local_model_refuses_images(messages: tuple[Message, ...]) -> None:
     with pytest.raises(errors.BadRequestError, match=r"cannot see the images .* llama-server --mmproj"):
         LocalModel(download=False).complete(ChatRequest(messages))
-
-
-def test_cache_distinguishes_images() -> None:
-    inner = ScriptedModel(["cat", "dog", "none"])
-    model = cached(inner, MemoryCache(), name="m")
-    requests = [ChatRequest([UserMessage("Which?", images)]) for images in ((CAT,), (DOG,), ())]
-    assert [model.complete(request).content for request in requests * 2] == ["cat", "dog", "none"] * 2
 
 
 @all_modes

@@ -157,7 +157,7 @@ def stall() -> Iterator[bytes]:
     ],
 )
 def test_error_says_what_the_server_did_not_do(answer: Exception | httpx.Response, phase: str) -> None:
-    with pytest.raises(ModelTimeoutError, match=f"did not {phase} within 8 s"):
+    with pytest.raises(ModelTimeoutError, match=f"did not {phase} within 8 s; allow a longer timeout"):
         actors.scripted_server(answer).complete(actors.HELLO, timeout=8)
 
 

@@ -18,7 +18,7 @@ from graphexec.models.providers.openai_reply import ChatStream, decode
 from tests.models import recorded
 from tests.models.actors import HELLO, scripted_server, sse
 from tests.models.call_modes import stream_blocking
-from tests.models.recorded import CALLS, CALLS_REPLY, CALLS_STREAM, CHAT, CHAT_REPLY, STREAM
+from tests.models.recorded import CALLS, CALLS_REPLY, CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
@@ -140,13 +140,6 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
         END,
     )
     assert reply.tool_calls == (messages.ToolCall("a", "add", "{}"), messages.ToolCall("b", "sub", "{}"))
-
-
-def test_deltas_of_a_call_have_its_position() -> None:
-    pieces = scripted_server(sse(CALLS_STREAM)).stream(HELLO)
-    deltas = [piece for piece in pieces if isinstance(piece, messages.ReplyDelta)]
-    assert deltas[0] == messages.ReplyDelta(index=0, call_id="yO5m", name="add", arguments="{")
-    assert "".join(delta.arguments for delta in deltas) == CALLS_REPLY.tool_calls[0].arguments
 
 
 def test_stream_without_usage_ends_by_done_or_an_error() -> None:

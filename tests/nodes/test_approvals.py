@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import nodes as shelf
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Ready, limit_reached
@@ -21,7 +22,7 @@ from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, 
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, caller_of, messages
-from tests.nodes.shelf import pause, proof_of, resume
+from tests.nodes.shelf import make_executor, pause, proof_of, resume
 from tests.parameters import cases
 
 Decide = Callable[[ReviewCall], Any]
@@ -250,6 +251,13 @@ class TestPauses:
         assert scene.files.called == []
 
 
+MAKERS: list[Callable[[gx.AgentExecutor], Piece]] = [
+    lambda inner: shelf.sub_agent(inner, "research", "Research."),
+    lambda inner: shelf.handoffs({"other": inner}),
+    shelf.map_agents,
+]
+
+
 class TestOrder:
     def test_rejected_tool_is_not_reached_by_a_jump(self) -> None:
         """LangChain's issue 40491: the jump of another middleware runs a tool that a person has just rejected."""
@@ -290,6 +298,18 @@ class TestOrder:
         caller_of(model, helper, nodes=[approve_tools({"helper": ["approve"]}, reviewer=noting(asked))]).run("hi")
         assert [call.tool for call in asked] == ["helper", "delete"]
         assert inner.files.called == []
+
+    @cases("make_piece", MAKERS)
+    def test_agents_of_pieces_need_their_own_approval(self, make_piece: Callable[[gx.AgentExecutor], Piece]) -> None:
+        """A tool that is gated in an executor could otherwise be called by a member of its team."""
+        look_up_gate = approve_tools({"look_up": ["approve"]})
+        bare, gated = make_executor(), make_executor([look_up_gate])
+        with pytest.raises(gx.GraphError, match="calls look_up past approve_tools; plug a piece like approve_tools in"):
+            make_executor([look_up_gate, make_piece(bare)])
+        deep = shelf.sub_agent(make_executor([make_piece(bare)]).with_tools([]), "deep", "Research.")
+        with pytest.raises(gx.GraphError, match="deep has an agent that calls look_up past approve_tools"):
+            make_executor([look_up_gate, deep])
+        make_executor([look_up_gate, make_piece(gated)])
 
     def test_two_gates_both_ask_one_handler(self) -> None:
         asked: list[ReviewCall] = []
@@ -401,6 +421,7 @@ def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) ->
         (approve_tools, ({"delete": "approve"},), "decisions='approve' for delete; give some of"),
         (approve_tools, ({"delete": []},), r"decisions=\[\] for delete"),
         (approve_tools, (["delete"],), r"approve_tools has tools=\['delete'\]; write approve_tools"),
+        (approve_tools, ({approve_tools: ["approve"]},), "approve_tools has the key .*; give the tool's name"),
         (approve_tools, ({"delet": ["approve"]},), r"approve_tools names the tool delet, .* did you mean delete\?"),
         (Review, ("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
         (Review, ("edit",), "'edit' has arguments=None; write"),

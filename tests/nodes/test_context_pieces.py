@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import InputError, ModelError, messages
-from graphexec.actions import run_of
 from graphexec.models import ScriptedModel
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply
@@ -20,7 +19,7 @@ from graphexec.nodes.todos import find_todos
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
 from tests.executor import actors
-from tests.nodes.shelf import proof_of, run_in_pieces
+from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples
 
 NAMES = ("search", "add", "mail", "read")
@@ -81,49 +80,22 @@ def is_paired(request: messages.ModelRequest) -> bool:
     return not pending
 
 
-PIECES: dict[str, tuple[Callable[[], Piece], list[ScriptedReply]]] = {
-    "compact": (lambda: compact(1, 1), [call("add"), "a", call("add", "mail"), "b", "c", "done"]),
-    "select_tools": (lambda: select_tools(1), ["mail", call("mail"), "done"]),
-    "todo_list": (todo_list, [write([("buy", "pending")]), "done", write([("buy", "completed")]), "done"]),
-    "tell_time": (lambda: tell_time(lambda: "noon"), [call("add"), "done"]),
-    "critic": (critic, [call("add"), "done", "Too short.", "done again", "OK"]),
-}
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("name", PIECES)
-def test_run_paused_at_each_effect_ends_alike(name: str) -> None:
-    piece, replies = PIECES[name]
-    plain, _ = run([piece()], replies)
-    model = ScriptedModel(replies, repeat_last=True)
-    result, pauses = run_in_pieces(lambda observers: make([piece()], model, observers=observers), "q")
-    assert pauses > 1
-    assert (result.output, len(result.steps)) == (plain.output, len(plain.steps))
-    assert run_of(result.ending) == run_of(plain.ending) or name == "tell_time"
-    # Termination is proved, and unplugging restores the machine.
-    executor = make([], ScriptedModel(["done"]))
-    plugged = executor.plug(piece())
-    assert plugged.verify().proved
-    restored = plugged.unplug(name)
-    assert restored.graph.edges == executor.graph.edges
-    assert [*restored.graph.nodes] == [*executor.graph.nodes]
-
-
 # Transitions and model calls, by the iterations.
-BOUNDS: dict[str, tuple[Callable[[int], int], Callable[[int], int]]] = {
-    "compact": (lambda i: 6 * i + 4, lambda i: 2 * i + 1),
-    "select_tools": (lambda i: 4 * i + 3, lambda i: i + 1),
-    "todo_list": (lambda i: 7 * i + 2, lambda i: i),
-    "tell_time": (lambda i: 4 * i + 3, lambda i: i),
-    "critic": (lambda i: 7 * i + 4, lambda i: i + 2),
-}
+BOUNDS: list[tuple[Callable[[], Piece], Callable[[int], int], Callable[[int], int]]] = [
+    (lambda: compact(1, 1), lambda i: 6 * i + 4, lambda i: 2 * i + 1),
+    (lambda: select_tools(1), lambda i: 4 * i + 3, lambda i: i + 1),
+    (todo_list, lambda i: 7 * i + 2, lambda i: i),
+    (lambda: tell_time(lambda: "noon"), lambda i: 4 * i + 3, lambda i: i),
+    (critic, lambda i: 7 * i + 4, lambda i: i + 2),
+]
 
 
-@cases("name", PIECES)
+@cases(("make_piece", "transitions", "calls"), BOUNDS)
 @cases("iterations", [1, 3, 8])
-def test_bound_is_the_documented_one(name: str, iterations: int) -> None:
-    bounds = proof_of(make([PIECES[name][0]()], ScriptedModel(["done"]), max_iterations=iterations)).bounds
-    transitions, calls = BOUNDS[name]
+def test_bound_is_the_documented_one(
+    make_piece: Callable[[], Piece], transitions: Callable[[int], int], calls: Callable[[int], int], iterations: int
+) -> None:
+    bounds = proof_of(make([make_piece()], ScriptedModel(["done"]), max_iterations=iterations)).bounds
     assert (bounds.transitions.number or 0) <= transitions(iterations)
     assert (bounds.model_calls.number or 0) <= calls(iterations)
 

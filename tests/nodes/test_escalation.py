@@ -15,10 +15,9 @@ from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import AskStronger, escalate
 from graphexec.nodes.escalation import is_stuck
-from graphexec.testing import verify_termination
 from graphexec.verify import check
 from tests.executor.actors import HOW, Running, call, echo, fail, messages
-from tests.nodes.shelf import proof_of, run_in_pieces
+from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples
 
 # Arguments that are not JSON.
@@ -113,18 +112,6 @@ def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int)
     assert certificate.bounds.model_calls.number == iterations + times
     assert look_of(executor.graph["ask_stronger"]) == "model"
     assert executor.graph["judge_progress"].group == executor.graph["ask_stronger"].group == "escalate"
-
-
-@pytest.mark.medium
-def test_every_run_ends() -> None:
-    model = ScriptedModel(["done"], repeat_last=True)
-    verify_termination(make_executor(model, model, max_iterations=2), examples=5)
-
-
-def test_run_is_stored_and_resumed_after_each_request() -> None:
-    weak, strong = ScriptedModel([UNREADABLE, "done"]), ScriptedModel([call("echo", text="a")])
-    result, pauses = run_in_pieces(lambda observers: make_executor(weak, strong, observers=observers), "q")
-    assert (result.output, pauses, result.spent["model_calls"]) == ("done", 4, 3)
 
 
 @cases(("options", "text"), [({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when=")])

@@ -41,11 +41,6 @@ def make_executor(model: ScriptedModel, *pieces: Piece, **options: Any) -> Agent
     return AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, nodes=pieces, **options)
 
 
-# Any: a check may return anything, and a type checker refuses this one.
-def wrong_verdict(text: str) -> Any:
-    return bool(text)
-
-
 @node
 def choose(ready: Ready) -> Asks[CallModel, Ready]:
     yield from ask(CallModel(ChatRequest([UserMessage("choose")])))
@@ -96,11 +91,16 @@ class TestInput:
             ({"check": "x"}, [], InputError, "check='x'; give a function"),
             ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
             ({"check": no_pins, "inputs": "input"}, [], InputError, "give a list of names"),
-            ({"check": wrong_verdict}, [], InputError, "the check returned True; return the reason"),
+            ({"check": str.isprintable}, [], InputError, "the check returned True; return the reason"),
             ({"check": no_pins, "name": "a b"}, [], NodeError, "cannot be named 'a b'"),
             ({"check": no_pins}, [EARLY], GraphError, "choose asks before guard_input is done; put guard_input before"),
             # A misspelt name would let everything pass.
-            ({"check": no_pins, "inputs": ["other"]}, [], InputError, "the run has no input other"),
+            (
+                {"check": no_pins, "inputs": ["other"]},
+                [],
+                InputError,
+                "the run has no input other to check; it has input",
+            ),
         ],
     )
     def test_mistakes_are_refused(

@@ -6,11 +6,8 @@ import pytest
 
 from graphexec import AgentExecutor, AgentFinish, InputError, node, tool
 from graphexec.messages import ToolCall
-from graphexec.models import ScriptedModel
 from graphexec.nodes import handoffs
-from graphexec.testing import verify_termination
 from tests.executor.actors import call
-from tests.nodes.shelf import run_in_pieces
 from tests.nodes.test_sub_agents import asked, executor_of, models_of, steps_of
 from tests.parameters import cases
 
@@ -103,18 +100,6 @@ def test_guard_sees_the_answers_of_members() -> None:
     assert guarded[0].run("trip").output == "withheld"
     assert "PIN" not in "".join(guarded[1].stream_answer("trip"))
     assert "".join(team([to("hotels")], {"hotels": ["booked"]}).stream_answer("trip")) == "booked"
-
-
-def test_run_survives_pauses() -> None:
-    host, hotels = ScriptedModel([to("hotels")]), ScriptedModel([call("book", what="x"), "done"])
-    ending, pauses = run_in_pieces(lambda observers: team(host, {"hotels": hotels}, observers=observers), "trip")
-    assert ending.output == "done"
-    assert pauses == 4
-
-
-@pytest.mark.medium
-def test_machine_is_verified() -> None:
-    verify_termination(team([to("hotels")], {"hotels": ["done"]}, handoffs=2, iterations=2), examples=10)
 
 
 @cases("members", [{}, {"host": ["x"]}, {"a hotel": ["x"]}])

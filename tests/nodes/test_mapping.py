@@ -21,7 +21,7 @@ from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, check
 from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, caller_of, echo
-from tests.nodes.shelf import proof_of, run_in_pieces
+from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples
 
 
@@ -116,15 +116,6 @@ def test_bound_grows_by_the_runs() -> None:
     assert executor.graph["research_all"].group == "research_all"
     assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
     verify_termination(executor, examples=5)
-
-
-def test_run_is_stored_and_resumed_after_each_request() -> None:
-    model = ScriptedModel([call("tea", "down"), "done"])
-    pieces = [map_agents(make_child())]
-    result, pauses = run_in_pieces(lambda observers: caller_of(model, nodes=pieces, observers=observers), "q")
-    assert (result.output, pauses) == ("done", 3)
-    assert "all of tea" in result.steps[0].observation
-    assert result.spent["model_calls"] == 2 + 2 + 2
 
 
 @cases(("limit", "reason"), [(None, "finished"), (5, "model_calls")])

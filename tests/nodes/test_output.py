@@ -300,6 +300,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 NEAR = st.fixed_dictionaries({"name": JSON, "people": JSON}, optional={"more": JSON})
+HOSTILE = ["", "[" * 2_000, '{"name":' * 2_000, "\ud800", "NaN", "1e999", "9" * 5_000, "{}" * 2_000]
 WRITTEN = (JSON | NEAR).map(json.dumps)
 TEXTS = st.one_of(
     WRITTEN,
@@ -309,8 +310,8 @@ TEXTS = st.one_of(
     st.text(st.characters(codec=None, categories=None), max_size=20),
     st.sampled_from(
         [
-            *("", "NaN", "1e999", "-Infinity", "�", '{"name": "\\ud800", "people": 1}', '{"name": "�", "people": 1}'),
-            *("[" * 2000, '{"name":' * 2000, "x" * 100000, "9" * 5000, PARIS, PARIS[:-1], "{}" * 2000),
+            *(*HOSTILE, "-Infinity", "�", '{"name": "\\ud800", "people": 1}', '{"name": "�", "people": 1}'),
+            *("x" * 100000, PARIS, PARIS[:-1]),
         ]
     ),
 )
@@ -342,9 +343,6 @@ def check_replies(kind: Any, replies: list[str]) -> None:
 @given(st.sampled_from(KINDS), st.lists(TEXTS, min_size=1, max_size=4))
 def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> None:
     check_replies(kind, replies)
-
-
-HOSTILE = ["", "[" * 2_000, '{"name":' * 2_000, "\ud800", "NaN", "1e999", "9" * 5_000, "{}" * 2_000]
 
 
 @pytest.mark.medium

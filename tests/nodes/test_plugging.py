@@ -13,7 +13,7 @@ from graphexec.executor import Acted, LimitReached, Observed, Ready, Refused, Re
 from graphexec.messages import ChatRequest, ModelRequest, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import HOMES, Piece
+from graphexec.nodes import HOMES, Piece, critic
 from graphexec.testing import scripted_tool
 from graphexec.verify import UnprovedError
 from tests.executor import actors
@@ -199,6 +199,18 @@ class TestAnswers:
             Acted(Run({}), (gx.AgentAction("search", "a"),) * actions).answer(place, answer)
 
     @cases(
+        ("answers", "text"),
+        [
+            ((None, NO), "2 answers for 1 actions; keep the actions"),
+            *(((one,), f"the answer {one!r} for action 0") for one in (0, -1, "no")),
+        ],
+    )
+    def test_answers_belong_to_actions(self, answers: Any, text: str) -> None:
+        """Without its rejected neighbour, an action would take over the answer, and a rejected one lose it."""
+        with pytest.raises(gx.InputError, match=text):
+            Acted(Run({}), (gx.AgentAction("look_up", "x"),), answers)
+
+    @cases(
         ("answers", "steps", "called"),
         [
             ({0: KNOWN}, [("known", "rejected"), ("found", "ok")], 1),
@@ -252,11 +264,18 @@ class TestWrongPieces:
             ([lengthen], gx.InputError, "lengthen is a function; call it, lengthen"),
             (["critic"], gx.InputError, "'critic' is not a piece; pass a piece"),
             ([Piece], gx.InputError, "is not a piece"),
+            ([make_executor()], gx.InputError, "is not a piece; pass a piece such as"),
+            ([Piece("sign", (sign,), before="sign")], gx.GraphError, "sign has before='sign', which is no pie"),
         ],
     )
     def test_wrong_pieces_are_refused(self, pieces: Any, error: type[Exception], text: str) -> None:
         with pytest.raises(error, match=text):
             make_executor().plug(*pieces)
+
+    @cases("pieces", [critic(), critic, "critic"])
+    def test_pieces_are_a_list(self, pieces: Any) -> None:
+        with pytest.raises(gx.InputError, match=r"nodes is .*; give a list of pieces: nodes="):
+            make_executor(nodes=pieces)
 
     def test_model_behind_a_revealing_piece_is_refused(self) -> None:
         @gx.node

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentFinish, Effect, GraphexecError
+from graphexec.draw import recording_of
 from graphexec.executor import Acted, AnswerDiscarded
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
@@ -16,7 +17,7 @@ from graphexec.nodes.clock import ReadClock
 from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, dominates
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
-from tests.parameters import examples, mark_except
+from tests.parameters import cases, examples, mark_except
 
 QUESTION = "What do you know about elms?"
 
@@ -50,8 +51,21 @@ def test_every_piece_has_a_sample() -> None:
     assert {*SAMPLES} == factories()
 
 
+@cases(
+    ("name", "called", "statuses"),
+    [
+        ("sub_agent", ("Research", '{"task": "a"}'), ["ok", "ok"]),
+        ("handoffs", ("Transfer_To_Other", "{}"), ["ok", "rejected"]),
+        ("todo_list", ("Write_Todos", '{"todos": []}'), ["ok", "error"]),
+    ],
+)
+def test_tools_of_pieces_are_looked_up_without_case(name: str, called: tuple[str, str], statuses: list[str]) -> None:
+    executor = make([name], ScriptedModel([calls(called, called), "done"]), tool_lookup="case_insensitive")
+    assert [step.status for step in executor.run("go").steps] == statuses
+
+
 # One of each kind, as each takes a second; all pieces are among the long tests.
-QUICK = frozenset({"approve_tools", "guard_output", "limit_tool", "sub_agent"})
+QUICK = frozenset({"approve_tools", "escalate", "guard_output", "handoffs", "limit_tool", "sub_agent"})
 
 
 @pytest.mark.medium
@@ -69,7 +83,8 @@ class TestEachPiece:
         whole = executor.run(QUESTION)
         model = ScriptedModel(SCRIPT, repeat_last=True)
         pieces, pauses = run_in_pieces(lambda observers: make([name], model, observers=observers), QUESTION)
-        assert pauses
+        requests = {one["call"]["sequence"] for one in recording_of(whole).records if one["event"] == "asked"}
+        assert pauses == len(requests)
         assert str(pieces) == str(whole)
         assert pieces.spent.meters == whole.spent.meters
         in_pieces, at_once = ([(one.action.tool, one.status) for one in run.steps] for run in (pieces, whole))
@@ -107,10 +122,6 @@ def error_of(build: Callable[[], object]) -> GraphexecError | None:
     return None
 
 
-def is_guarded(graph: Any, source: str) -> bool:
-    return source == "guard_output" or dominates(graph, "guard_output", source)
-
-
 def check_stack(names: Sequence[str]) -> None:
     """Check that a stack is proved and restored, or refused with a remedy; an approval and a guard hold in it."""
     refused = error_of(lambda: make(names))
@@ -145,13 +156,6 @@ def test_stacks_are_proved_or_refused(names: list[str]) -> None:
     check_stack(names)
 
 
-@pytest.mark.slow
-@given(st.one_of(stacks(), stacks("approve_tools"), stacks("guard_output"), stacks("approve_tools", "guard_output")))
-@settings(max_examples=examples(300, 80), deadline=None)
-def test_many_stacks_are_proved_or_refused(names: list[str]) -> None:
-    check_stack(names)
-
-
 def check_run(names: Sequence[str]) -> None:
     """Check that a stack, run in pieces, ends as it does in one go."""
     try:
@@ -168,13 +172,6 @@ def check_run(names: Sequence[str]) -> None:
 @given(stacks())
 @settings(max_examples=examples(8), deadline=None)
 def test_stacks_survive_pauses(names: list[str]) -> None:
-    check_run(names)
-
-
-@pytest.mark.slow
-@given(stacks())
-@settings(max_examples=examples(300, 80), deadline=None)
-def test_many_stacks_survive_pauses(names: list[str]) -> None:
     check_run(names)
 
 
@@ -199,7 +196,10 @@ def test_streamed_pieces_are_the_answer(names: list[str]) -> None:
 
 
 @pytest.mark.slow
-@given(st.one_of(stacks(), stacks("guard_output")))
+@pytest.mark.parametrize("check", [check_stack, check_run, check_stream])
+@given(
+    names=st.one_of(stacks(), stacks("approve_tools"), stacks("guard_output"), stacks("approve_tools", "guard_output"))
+)
 @settings(max_examples=examples(300, 80), deadline=None)
-def test_streamed_pieces_of_many_stacks_are_the_answer(names: list[str]) -> None:
-    check_stream(names)
+def test_many_stacks_keep_their_promises(check: Callable[[Sequence[str]], None], names: list[str]) -> None:
+    check(names)

@@ -8,12 +8,9 @@ import pytest
 from graphexec import AgentExecutor, InputError, ModelError
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
-from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import handoffs, sub_agent
-from graphexec.testing import verify_termination
 from graphexec.tools import AnyTool, tool
 from tests.executor.actors import call, caller_of, snapshot_after
-from tests.nodes.shelf import run_in_pieces
 from tests.parameters import cases
 
 
@@ -133,16 +130,6 @@ def test_run_continues_after_a_model_error() -> None:
     assert result.spent.meters["model_calls"] == asked(executor) + asked(again) == 5
 
 
-def test_run_survives_pauses() -> None:
-    outer: list[ScriptedReply] = [task("a", "b"), "done"]
-    inner: list[ScriptedReply] = [SEARCH, "first", "second"]
-    plain = make_executor(outer, inner).run("q")
-    shared = ScriptedModel(outer), ScriptedModel(inner)
-    ending, pauses = run_in_pieces(lambda observers: make_executor(*shared, observers=observers), "q")
-    assert [one.observation for one in ending.steps] == [one.observation for one in plain.steps] == ["first", "second"]
-    assert pauses == 6
-
-
 def test_two_sub_agents_on_one_agent() -> None:
     pieces = [sub_agent(executor_of([name], [search]), name, "Help.") for name in ("one", "two")]
     outer = [[call("two", task="x"), call("one", "c2", task="y")], "done"]
@@ -165,12 +152,6 @@ def test_nested_sub_agents() -> None:
     assert "secret" not in answer
 
 
-@pytest.mark.medium
-def test_machine_is_verified() -> None:
-    executor = make_executor([task("a")], ["found"], max_iterations=2)
-    verify_termination(executor, examples=10)
-
-
 # Any: a type checker refuses a model.
 WRONG: Any = ScriptedModel([])
 
@@ -181,6 +162,7 @@ WRONG: Any = ScriptedModel([])
         (lambda: sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
         (lambda: sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
         (lambda: sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
+        (lambda: handoffs(WRONG), "handoffs has members=.*; give a dict of executors by name"),
         (lambda: handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
     ],
 )

@@ -66,14 +66,11 @@ def cancel_run(make: Callable[[Any], gx.AgentExecutor]) -> None:
     asyncio.run(scenario())
 
 
-def unreadable(steps: Any, inputs: Any) -> Any:
-    """Raise a parse error at each turn, as a callable agent."""
+def unreadable_once(steps: Any, inputs: Any) -> gx.AgentFinish:
+    """Raise a parse error, and then answer, as a callable agent."""
+    if steps:
+        return answer()
     raise gx.ParseError("no", observation="Say it again.", llm_output="garbage")
-
-
-def unreadable_once(steps: Any, inputs: Any) -> Any:
-    """Answer after a parse error."""
-    return answer() if steps else unreadable(steps, inputs)
 
 
 def noting_tool(name: str = "note", **options: Any) -> tuple[AnyTool, list[str]]:

@@ -1,7 +1,5 @@
 """The user's own code is called under scripted models: what keeps its promises passes, and what does not is named."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading

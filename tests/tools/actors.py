@@ -1,7 +1,5 @@
 """Calls of one tool, for the tests of tools."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from graphexec import tool

@@ -1,11 +1,8 @@
 """The everyday tools: a calculator that accepts any text, units, and the date."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import math
-import time
 from typing import Any
 
 import pytest
@@ -66,6 +63,9 @@ _SIGNS = st.text("0123456789.,+-*/%()^×÷−xeE πasqrtbound=?_\x00\n")  # noqa
 
 @given(st.text() | _SIGNS)
 @example("9**9**9**9")
+@example("(((9**99)**99)**99)")
+@example("10**308*" * 30 + "1")
+@example("round(10**300, -10**300)")
 @example("9" * LONGEST + "**" + "9")
 @example("(" * 150 + ")" * 150)
 @example("-" * LONGEST)
@@ -141,14 +141,6 @@ def test_invalid_expression_has_a_remedy(expression: str, message: str) -> None:
     with pytest.raises(ExpressionError) as raised:
         calculator(expression)
     assert message in str(raised.value)
-
-
-@cases("hostile", ["9**9**9**9", "(((9**99)**99)**99)", "10**308*" * 30 + "1", "round(10**300, -10**300)"])
-def test_hostile_expression_is_fast(hostile: str) -> None:
-    begun = time.process_time()
-    with pytest.raises(ExpressionError):
-        evaluate(hostile)
-    assert time.process_time() - begun < 1
 
 
 @cases(

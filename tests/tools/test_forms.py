@@ -127,17 +127,10 @@ def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: 
     assert observe(run_async, made, **made.read("x")) == awaited
 
 
-def two_untyped(left, right):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    return left
-
-
-TWO: Any = two_untyped
-
-
 @cases(
     ("arguments", "says"),
     [
-        ({"func": TWO}, "find takes left, right, and without annotations .* one string; annotate left and right"),
+        ({"func": lambda left, right: left}, "find takes left, right, and without .* string; annotate left and right"),
         ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
         ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
         ({"func": 3}, "tool was given 3; write @tool above a function, with def"),

@@ -1,7 +1,5 @@
 """Tools whose arguments a JSON schema describes."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import importlib

@@ -1,7 +1,5 @@
 """Long arguments: no tool is called with more than its limit, and no built-in tool is slow for any argument."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json
@@ -26,16 +24,7 @@ from graphexec.tools.everyday import calculator, convert_units
 from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.units import UNITS
 from tests.counting import count_calls
-from tests.executor.actors import (
-    act,
-    answer,
-    make_executor,
-    observations,
-    reply_of,
-    run_executor,
-    snapshot_after,
-    statuses,
-)
+from tests.executor import actors
 from tests.parameters import cases, examples
 from tests.tools.actors import call_tool
 
@@ -77,11 +66,11 @@ def processor_seconds(one: AnyTool, tool_input: Any) -> tuple[float, ToolResult]
     """Return the shortest time of three calls, which other processes disturb least, and the result."""
     handler = make_tool_handler({one.name: one})
     # Compiles patterns and fills caches, once for a process.
-    reply_of(handler, CallTool(one.name, "1"))
+    actors.reply_of(handler, CallTool(one.name, "1"))
     times: list[float] = []
     while True:
         began = time.thread_time()
-        result: ToolResult = reply_of(handler, CallTool(one.name, tool_input))
+        result: ToolResult = actors.reply_of(handler, CallTool(one.name, tool_input))
         times.append(time.thread_time() - began)
         if min(times) < MOST or len(times) == 3:
             return min(times), result
@@ -188,7 +177,7 @@ def test_time_for_a_unit_does_not_grow_with_its_length() -> None:
 def test_unknown_name_of_a_megabyte_is_shortened() -> None:
     handler = make_tool_handler(BUILTIN)
     began = time.thread_time()
-    result = reply_of(handler, CallTool("x" * MEGABYTE, {}))
+    result = actors.reply_of(handler, CallTool("x" * MEGABYTE, {}))
     assert time.thread_time() - began < MOST
     assert result.status == "unknown_tool"
     assert len(result.observation) < 1_000
@@ -214,10 +203,10 @@ def refusal(has: int, most: int) -> str:
 
 def test_tool_is_not_called_with_more_than_its_limit() -> None:
     CALLS.clear()
-    turns = act("note", text="abcdef"), act("note", text="a"), answer()
-    result = run_executor(lambda: make_executor(*turns, tools=[note]))
-    assert observations(result) == [f"note was not called: {refusal(has, 10)}" for has in (17, 12)]
-    assert statuses(result) == ["bad_arguments", "bad_arguments"]
+    turns = actors.act("note", text="abcdef"), actors.act("note", text="a"), actors.answer()
+    result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[note]))
+    assert actors.observations(result) == [f"note was not called: {refusal(has, 10)}" for has in (17, 12)]
+    assert actors.statuses(result) == ["bad_arguments", "bad_arguments"]
     assert not CALLS
     # Text alone is measured as it is.
     assert call_tool(note, "x" * 11).observation == f"note was not called: {refusal(11, 10)}"
@@ -269,15 +258,17 @@ def react_with(limit: int) -> AgentExecutor:
 
 
 def ask_within(limit: int) -> AgentExecutor:
-    inner = make_executor(answer(), tools=[]).as_tool("ask", "Ask it.")
-    return make_executor(act("ask", input="x" * 100), answer(), tools=[inner], max_tool_input=limit)
+    inner = actors.make_executor(actors.answer(), tools=[]).as_tool("ask", "Ask it.")
+    return actors.make_executor(
+        actors.act("ask", input="x" * 100), actors.answer(), tools=[inner], max_tool_input=limit
+    )
 
 
 @cases(
     ("executor", "says"),
     [
         (
-            make_executor(act("take", text="x" * MEGABYTE), answer(), tools=[limited()]),
+            actors.make_executor(actors.act("take", text="x" * MEGABYTE), actors.answer(), tools=[limited()]),
             "characters, and it takes at most 1,000,000. Call it with shorter",
         ),
         (react_with(5), "it takes at most 5"),
@@ -290,13 +281,13 @@ def test_every_executor_has_the_limit(executor: AgentExecutor, says: str) -> Non
 
 def test_changed_executor_and_resumed_run_keep_the_limit() -> None:
     def executor(*after: Any) -> AgentExecutor:
-        return make_executor(act("take", text="x" * 100), *after, tools=[limited()], max_tool_input=50)
+        return actors.make_executor(actors.act("take", text="x" * 100), *after, tools=[limited()], max_tool_input=50)
 
-    changed = executor(answer())
+    changed = executor(actors.answer())
     for one in (changed.with_limits(changed.limits), changed.with_graph(changed.graph)):
         assert "it takes at most 50" in observed(one)[0]
-    snapshot = snapshot_after(AgentError, lambda: executor("nonsense").run("q"), "nonsense")
-    first, second = observed(executor(act("take", text="x" * 100), answer()), snapshot)
+    snapshot = actors.snapshot_after(AgentError, lambda: executor("nonsense").run("q"), "nonsense")
+    first, second = observed(executor(actors.act("take", text="x" * 100), actors.answer()), snapshot)
     assert first == second
     assert "it takes at most 50" in second
 
@@ -315,15 +306,17 @@ def test_other_forms_of_tools_take_the_limit(one: AnyTool) -> None:
     assert "it takes at most 5" in call_tool(one, "abcdef").observation
 
 
+@cases("option", ["max_tool_input", "max_observation"])
 @cases("most", [0, -1, 2.5, "100", True])
-def test_invalid_limit_is_rejected(most: Any) -> None:
+def test_invalid_limit_is_rejected(option: str, most: Any) -> None:
+    invalid: dict[str, Any] = {option: most}
     says = "give a whole number of characters, 1 or more, or None for"
-    with pytest.raises(ToolDefinitionError, match=f"a tool has max_tool_input=.*; {says} the executor's"):
-        tool(max_tool_input=most)
-    with pytest.raises(ToolDefinitionError, match=f"take has max_tool_input=.*; {says} the executor's"):
-        Tool("take", echo, "Take it.", max_tool_input=most)
-    with pytest.raises(InputError, match=f"^max_tool_input is .*; {says} no limit"):
-        make_executor(answer(), tools=[], max_tool_input=most)
+    with pytest.raises(ToolDefinitionError, match=f"a tool has {option}=.*; {says} the executor's"):
+        tool(**invalid)
+    with pytest.raises(ToolDefinitionError, match=f"take has {option}=.*; {says} the executor's"):
+        Tool("take", echo, "Take it.", **invalid)
+    with pytest.raises(InputError, match=f"^{option} is .*; {says} no limit"):
+        actors.make_executor(actors.answer(), tools=[], **invalid)
 
 
 JSON = st.recursive(

@@ -116,15 +116,19 @@ def test_tool_may_take_only_the_run() -> None:
 
 
 def test_method_may_take_the_run() -> None:
-    class Notes:
+    class Notes(list[str]):
         def add(self, text: str, run: Run) -> str:
             """Add a note."""
+            self.append(text)
             return f"{text} for {summed_up(run)}"
 
-    one = tool(Notes().add)
-    assert one.run_parameters == ("run",)
+    notes = Notes()
+    one = tool(notes.add)
+    # `self` is no argument.
+    assert (one.names, one.run_parameters) == (("text",), ("run",))
     call = CallTool("add", "a", Run({"input": "q"}))
     assert reply_of(make_tool_handler({"add": one}), call).observation == "a for q: "
+    assert notes == ["a"]
 
 
 def test_each_attempt_receives_the_run() -> None:

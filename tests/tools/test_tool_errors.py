@@ -1,7 +1,5 @@
 """Exceptions of tools: the executor's default policy, the tool's own policy, or a function."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable
@@ -91,8 +89,9 @@ def test_invalid_policy_result_names_the_tool(run: actors.Running) -> None:
         run(executor_with(raising(LookupError("no"), on_error=silent)))
 
 
-def test_policy_receives_only_exceptions() -> None:
-    handler = make_tool_handler({"raises": raising(LookupError("no"))}, on_error=explain)
+@cases("own", [None, "raise"])
+def test_policy_receives_only_exceptions(own: Any) -> None:
+    handler = make_tool_handler({"raises": raising(LookupError("no"), on_error=own)}, on_error=explain)
     assert actors.reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
     assert actors.reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
 
@@ -151,21 +150,17 @@ def test_snapshot_and_records_keep_the_error() -> None:
     assert [step["error"] for step in records[-1]["steps"]] == ["LookupError"] * 3
 
 
-@cases("policy", ["ignore", 3, True, ["observe"]])
+async def explain_later(error: Exception) -> str:
+    return str(error)
+
+
+@cases("policy", ["ignore", 3, True, ["observe"], explain_later])
 def test_invalid_policy_is_rejected(policy: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match=r"raises has on_error=.*; give 'observe', 'raise', or a function"):
+    says = r"give 'observe', 'raise', or a function \(def\) from the exception"
+    with pytest.raises(ToolDefinitionError, match=f"raises has on_error=.*; {says}"):
         raising(LookupError("no"), on_error=policy)
-    with pytest.raises(InputError, match=r"^handle_tool_errors is .*; give 'observe', 'raise', or a function"):
+    with pytest.raises(InputError, match=f"^handle_tool_errors is .*; {says}"):
         make_tool_handler({}, on_error=policy)
-
-
-def test_async_policy_is_rejected() -> None:
-    async def later(error: Exception) -> str:
-        return str(error)
-
-    policy: Any = later
-    with pytest.raises(ToolDefinitionError, match=r"give 'observe', 'raise', or a function \(def\) from the exception"):
-        raising(LookupError("no"), on_error=policy)
 
 
 class Own(Exception):

@@ -1,7 +1,5 @@
 """Examples that a tool's author gives, and what each agent shows of them."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,8 +18,8 @@ from graphexec.tools import AnyTool, ToolExample, tool_from_schema
 from tests.parameters import cases
 
 
-def make_forecast(examples: Any, **options: Any) -> AnyTool:
-    @tool(examples=examples, **options)
+def make_forecast(examples: Any) -> AnyTool:
+    @tool(examples=examples)
     def forecast(city: str, day: dt.date | None = None) -> str:
         """Forecast the weather."""
         raise AssertionError("no tool is called for an example")
@@ -80,11 +78,6 @@ def test_invalid_examples_are_refused(examples: Any, message: str) -> None:
     with pytest.raises(ToolDefinitionError) as raised:
         make_forecast([{"city": "Oslo"}, *examples] if is_list else examples)
     assert str(raised.value).startswith(f"example 2 of forecast {message}" if is_list else message)
-
-
-def test_repeatable_is_true_or_false() -> None:
-    with pytest.raises(ToolDefinitionError, match="a tool has repeatable='yes'; give True or False"):
-        make_forecast((), repeatable="yes")
 
 
 SHOWN = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'

@@ -1,7 +1,5 @@
 """Retries of tools: their number, the retried errors, the waits and the reports."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -71,16 +69,6 @@ def call_in_virtual_time(one: actors.AnyTool) -> ToolResult:
 HOW = cases("how", [call_blocking, call_in_virtual_time])
 
 
-def virtual_seconds(one: actors.AnyTool) -> float:
-    """Return how long a call takes in virtual time."""
-
-    async def main() -> float:
-        await call_async(one)
-        return loop_time()
-
-    return run_virtually(main())
-
-
 @pytest.mark.medium
 @KIND
 @cases("timeout", [None, 20])
@@ -106,7 +94,10 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
 def test_retries_stop_at_success_or_the_limit(
     retries: int, failures: int, kind: str, how: Callable[[actors.AnyTool], Any]
 ) -> None:
-    one, calls = flaky(*[OSError(str(number)) for number in range(failures)], kind=kind, retries=retries)
+    errors = [OSError(str(number)) for number in range(failures)]
+    # By default, there are none.
+    one, calls = flaky(*errors, kind=kind, **({"retries": retries} if retries else {}))
+    assert (one.retry is None) == (retries == 0)
     reports: list[Any] = []
     with listen_with(Listener(reports.append)):
         result = how(one) if how is call_blocking else asyncio.run(how(one))
@@ -145,28 +136,36 @@ def test_retry_progress_is_readable(report: ToolRetried, text: str) -> None:
 def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[float]) -> None:
     one, calls = flaky(*[OSError()] * len(waits), kind="async def", retries=len(waits), retry_wait=first)
     reports: list[Any] = []
+
+    async def call() -> float:
+        await call_async(one)
+        return loop_time()
+
     with listen_with(Listener(reports.append)):
-        assert virtual_seconds(one) == sum(waits)
+        assert run_virtually(call()) == sum(waits)
     assert [one.wait for one in reports] == waits
     assert len(calls) == len(waits) + 1
 
 
 @HOW
 @KIND
-@cases(("on", "calls_made"), [(OSError, 2), ((KeyError, OSError), 2), (KeyError, 1)])
-def test_only_selected_errors_are_retried(how: How, kind: str, on: Any, calls_made: int) -> None:
-    one, calls = flaky(ConnectionError("down"), kind=kind, retries=3, retry_on=on)
+@cases(
+    ("error", "settings", "calls_made"),
+    [
+        *((ConnectionError("down"), {"retry_on": on}, 2) for on in (OSError, (KeyError, OSError))),
+        (ConnectionError("down"), {"retry_on": KeyError}, 1),
+        # A timeout of the tool's own.
+        (TimeoutError("the server's"), {"retry_on": TimeoutError, "timeout": 20}, 2),
+        (asyncio.CancelledError("odd"), {}, 1),
+    ],
+)
+def test_only_selected_errors_are_retried(
+    how: How, kind: str, error: BaseException, settings: dict[str, Any], calls_made: int
+) -> None:
+    one, calls = flaky(error, kind=kind, retries=3, **settings)
     result = how(one)
-    assert len(calls) == calls_made
-    assert result.status == ("ok" if calls_made == 2 else "error")
-
-
-@HOW
-@KIND
-def test_cancelled_error_of_the_tool_is_not_retried(how: How, kind: str) -> None:
-    one, calls = flaky(asyncio.CancelledError("odd"), kind=kind, retries=3)
-    assert how(one).status == "error"
-    assert calls == [1]
+    assert calls == [1, 2][:calls_made]
+    assert (result.status, result.observation == 2) == (("ok", True) if calls_made == 2 else ("error", False))
 
 
 @RUNS
@@ -179,12 +178,8 @@ def test_interrupt_is_not_retried(run: actors.Running, kind: str, error: BaseExc
     assert calls == [1]
 
 
-def in_the_end(error: Exception) -> str:
-    return f"in the end: {error}"
-
-
 @HOW
-@cases("policy", ["raise", in_the_end])
+@cases("policy", ["raise", "in the end: {}".format])
 def test_on_error_is_called_after_the_last_attempt(how: How, policy: Any) -> None:
     errors = [OSError("a"), OSError("b")]
     one, calls = flaky(*errors, retries=1, on_error=policy)
@@ -209,12 +204,6 @@ def test_timeout_ends_the_attempts() -> None:
 
     assert call_in_virtual_time(flaky).status == "timed_out"
     assert calls == [0, 8, 16]
-
-
-def test_timeout_error_of_the_tool_is_retried() -> None:
-    one, calls = flaky(TimeoutError("the server's"), retries=1, retry_on=TimeoutError, timeout=20)
-    assert call_blocking(one) == ToolResult(2)
-    assert calls == [1, 2]
 
 
 def test_invalid_arguments_are_not_retried() -> None:
@@ -327,13 +316,6 @@ def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int
         assert [error() for error in kept] == [None] * failures
     finally:
         gc.enable()
-
-
-def test_tool_is_called_once_by_default() -> None:
-    one, calls = flaky(OSError("a"))
-    assert one.retry is None
-    assert call_blocking(one).status == "error"
-    assert calls == [1]
 
 
 @cases(

@@ -28,11 +28,10 @@ from tests.executor.actors import (
     make_executor,
     observations,
     run_executor,
-    run_sync,
     statuses,
 )
 from tests.parameters import cases
-from tests.tools.actors import HOW, Mute, observe, raising
+from tests.tools.actors import HOW
 
 
 class Address(BaseModel):
@@ -217,23 +216,6 @@ def test_arguments_may_have_any_python_name(run: Running, timeout: float | None)
     assert [step.observation for step in result.steps] == ["s 7 c 5 6 8 9"] * 2
 
 
-def test_method_is_a_tool_without_self() -> None:
-    class Library:
-        def __init__(self) -> None:
-            self.lent: list[str] = []
-
-        def lend(self, title: str) -> str:
-            """Lend a book."""
-            self.lent.append(title)
-            return "lent"
-
-    library = Library()
-    lend = tool(library.lend)
-    assert lend.names == ("title",)
-    assert observe(run_sync, lend, title="Emma") == "lent"
-    assert library.lent == ["Emma"]
-
-
 def test_calling_a_tool_calls_its_function() -> None:
     assert search("x", limit=3) == "x:3"
     assert repr(search) == "<tool search(query: string, limit?: integer)>"
@@ -311,7 +293,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": 3}, "a tool has name=3; give a name, as a string, or None for that of the function"),
     ({"name": ""}, "a tool has name=''; give a name, as a string, or None for that of the function"),
     ({"description": 3}, "a tool has description=3; give a string, or None for the docstring"),
-    ({"return_direct": "no"}, "a tool has return_direct='no'; give True or False"),
+    *(({name: "no"}, f"a tool has {name}='no'; give True or False") for name in ("return_direct", "repeatable")),
     *(({"timeout": wrong}, f"a tool has timeout={wrong}; give seconds above 0, or None for none") for wrong in NO_TIME),
     ({"timeout": "3", "name": "search"}, "search has timeout='3'; give seconds above 0, or None for none"),
     ({"on_error": 3, "retries": "2"}, "a tool has on_error=3; give .*; a tool has retries='2'; give a whole number"),
@@ -374,10 +356,6 @@ def test_model_can_correct_a_call_from_the_observation() -> None:
     result = run_executor(make)
     assert statuses(result) == ["bad_arguments", "ok"]
     assert result.outcome.output == "painted"
-
-
-def test_exception_with_broken_str_is_an_observation() -> None:
-    assert observe(run_sync, raising(Mute())) == "raises failed: Mute"
 
 
 def test_options_are_read_only() -> None:
