@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +20,12 @@ from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import CallRules, nodes_of_rule, require_rules
-from graphexec.executor.table import Policies, Ready
+from graphexec.executor.rules import CallRules, dispatch_known_tools, nodes_of_rule, require_rules
+from graphexec.executor.table import Policies, Ready, dispatch_tools
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.graph import Graph
+from graphexec.kernel.graph import Graph, check_bound_nodes
+from graphexec.kernel.meters import Budget
+from graphexec.kernel.node import Node, Quota
 from graphexec.kernel.surgery import bind, unbind
 from graphexec.runtime.handlers import HandlerLike, Handlers, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
@@ -31,6 +34,10 @@ from graphexec.tools.options import ErrorPolicy
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
+
+
+# The executor's own nodes that call tools, by their functions.
+_DISPATCHING = (dispatch_tools.function, dispatch_known_tools.function)
 
 
 @final
@@ -42,6 +49,22 @@ class DispatchOptions:
     lookup: Lookup
     max_observation: int | None
     max_tool_input: int | None
+
+
+@final
+@dataclass(frozen=True)
+class _CallsOf:
+    """Whether an effect calls a tool; `key` is its name as the lookup compares it."""
+
+    key: str
+    lookup: Lookup
+
+    def __call__(self, effect: object) -> bool:
+        return isinstance(effect, CallTool) and _to_key(effect.name, self.lookup) == self.key
+
+
+def _to_key(name: str, lookup: Lookup) -> str:
+    return name if lookup == "exact" else name.casefold()
 
 
 @final
@@ -105,7 +128,8 @@ class Setup:
 
     @cached_property
     def _rules(self) -> CallRules:
-        return CallRules(self.agent_with_tools, self.offered, self.tool_options.lookup)
+        options = self.tool_options
+        return CallRules(self.agent_with_tools, self.offered, options.lookup, options.max_tool_input)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -197,8 +221,10 @@ class Setup:
         edits = (*self.policies.edits, *edits)
         return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
-    def make_graph(self) -> Graph[Ready, Ending]:
+    def make_graph(self, fan_out: int | None) -> Graph[Ready, Ending]:
         """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.
+
+        `fan_out` is the limit on the tool calls of one step.
 
         Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
         """
@@ -210,12 +236,69 @@ class Setup:
             machine = self.changed
             # Of the nodes that could not be unbound.
             self.binding.require_same(machine)
-        machine = plug(machine, self.all_pieces)
+        machine = self._limit_calls(plug(machine, self.all_pieces), fan_out)
         if self.memory is not None:
             machine = add_memory(machine)
         keys = make_input_keys(self.agent_with_tools, self.memory)
         nested = nested_runs(self.offered.values())
         return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, nested)
+
+    def _limit_calls(self, machine: Graph[Ready, Ending], fan_out: int | None) -> Graph[Ready, Ending]:
+        """Return the machine whose `dispatch_tools` calls as few tools as the agent's replies and the pieces allow.
+
+        What the proof counts on, the engine enforces. A node of the user's stays as it is.
+        """
+        home = machine.nodes.get(dispatch_tools.name)
+        if home is None or home.function not in _DISPATCHING or home.most is not None:
+            return machine
+        quotas = () if CallTool in self.own_handlers else self._quotas_of(machine, home)
+        options, keys = self.tool_options, {one.counts for one in quotas}
+        # The calls of other tools are carried out by the pieces that bring them.
+        acting = {one.name for piece in self.pieces if piece.acts for one in piece.tools}
+        left = [name for name in self.offered if name not in acting]
+        complete = bool(quotas) and all(
+            _CallsOf(_to_key(name, options.lookup), options.lookup) in keys for name in left
+        )
+        most = self._most_calls(quotas, complete=complete)
+        base = dispatch_known_tools if quotas else dispatch_tools
+        limited = replace(
+            home,
+            function=base.function,
+            settings=base.settings,
+            quotas=quotas,
+            only_counted=complete,
+            # A lower limit applies only to a node that declares nothing.
+            most=None if most is not None and fan_out is not None and fan_out < most else most,
+        )
+        return check_bound_nodes(machine, [limited if one is home else one for one in machine])
+
+    def _quotas_of(self, machine: Graph[Any, Any], home: Node[Any, Any]) -> tuple[Quota, ...]:
+        """Return the quotas of a node that calls tools: its own, which surgery has kept, and those of the pieces."""
+        lookup = self.tool_options.lookup
+        quotas = {one.counts: one for one in home.quotas}
+        for tool, calls in (limit for piece in self.pieces for limit in piece.tool_limits.items()):
+            counts = _CallsOf(_to_key(tool, lookup), lookup)
+            known = quotas.get(counts)
+            if known is not None and known.budget.limit is not None and known.budget.limit <= calls:
+                continue
+            name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls")
+            while known is None and name in (
+                *machine.budgets,
+                *machine.meters,
+                *(one.budget.name for one in quotas.values()),
+            ):
+                name += "_"
+            quotas[counts] = Quota(Budget(name if known is None else known.budget.name, calls), counts)
+        return tuple(quotas.values())
+
+    def _most_calls(self, quotas: Sequence[Quota], *, complete: bool) -> int | None:
+        """Return the most calls after one reply; `None` if only the limits bound them."""
+        most = self.agent_with_tools.max_actions
+        if complete:
+            # At least one, as a node that never asks has no outcome for a limit.
+            several = max(1, sum(one.budget.limit or 0 for one in quotas))
+            most = several if most is None else min(most, several)
+        return most
 
     def without(self, names: Sequence[str], graph: Graph[Any, Any]) -> Setup:
         """Return the setup without the pieces of these names, or the agent's rules. `graph` is its machine.
@@ -241,6 +324,12 @@ class Setup:
         Raises `InputError` for nodes that are bound to another agent, other tools or other handlers.
         """
         self.binding.require_same(graph)
+        changed = unbind(graph)
+        home = changed.nodes.get(dispatch_tools.name)
+        if home is not None and home.most == self._most_calls(home.quotas, complete=home.only_counted):
+            # It is found again for the next agent and tools.
+            again = replace(home, most=None)
+            changed = check_bound_nodes(changed, [again if one is home else one for one in changed])
         return replace(
             self,
             agent=self.agent_with_tools,
@@ -248,6 +337,6 @@ class Setup:
             handlers=self.own_handlers,
             policies=self._policies,
             pieces=(),
-            changed=unbind(graph),
+            changed=changed,
             kept_output=self.output,
         )

@@ -153,7 +153,10 @@ class Graph(Generic[S_contra, F_co]):
         self.start = start
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         # The limit of iterations is in `Limits`.
-        own = [one for node in self.nodes.values() for one in node.meters if one.name != ITERATIONS.name]
+        budgets = [
+            one for node in self.nodes.values() for one in (*node.meters, *(each.budget for each in node.quotas))
+        ]
+        own = [one for one in budgets if one.name != ITERATIONS.name]
         self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
         self._costs = {effect: cost_of(effect) for effect in effects}

@@ -21,7 +21,7 @@ from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
-from graphexec.kernel.node import Node
+from graphexec.kernel.node import Node, Quota
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
@@ -37,11 +37,12 @@ from graphexec.verify.proof.flow import TransitionKind
 class StubEffect(Effect[None]):
     """Stands for an effect: it has the same charges, and its reply reports nothing beyond them.
 
-    If it is `answered`, it has a reply for a cut at the deadline.
+    If it is `answered`, it has a reply for a cut at the deadline. It costs one of the budget `quota`, if it has one.
     """
 
     __slots__ = ()
     answered: ClassVar[bool] = False
+    quota: ClassVar[str] = ""
 
     def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - no reply reports anything
         """Return 0 for each meter: nothing beyond the charge."""
@@ -53,14 +54,17 @@ class StubEffect(Effect[None]):
 
 
 @cache
-def _stub_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool) -> StubEffect:
-    given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered}
+def _stub_effect(
+    charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool, quota: str
+) -> StubEffect:
+    given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered, "quota": quota}
     kind: type[StubEffect] = type("StubEffect", (StubEffect,), {"__slots__": (), **given})
     return kind()
 
 
 def _stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
     effects: dict[StubEffect, None] = {}
+    quotas = [*(one.budget.name for one in node.quotas), *(() if node.only_counted else ("",))]
     for effect in node.effects:
         # A limit on fractions is above 0 and never reached, because the stubs report nothing.
         compared = (
@@ -69,8 +73,14 @@ def _stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
             if meter.whole and meter not in effect.charges and limits[meter] is not None
         )
         answered = answers_cut(effect)
-        effects[_stub_effect(frozenset(effect.charges.items()), frozenset(compared), answered=answered)] = None
+        charges, measures = frozenset(effect.charges.items()), frozenset(compared)
+        for quota in quotas:
+            effects[_stub_effect(charges, measures, answered=answered, quota=quota)] = None
     return list(effects)
+
+
+def _has_quota(name: str, effect: StubEffect) -> bool:
+    return effect.quota == name
 
 
 def _narrow_fan_out(graph: Graph[Any, Any], limits: Limits) -> Limits:
@@ -89,13 +99,19 @@ def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     if node.grace is not None:
         return {}
     meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
-    return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
+    quotas = {one.budget.name: limits.budgets.get(one.budget.name, one.budget.limit) for one in node.quotas}
+    caps = {**{meter: limits[meter] for meter in meters}, **{Meter(name): cap for name, cap in quotas.items()}}
+    return {meter: limit for meter, limit in caps.items() if limit is not None}
+
+
+def _cost(effect: StubEffect, meter: Meter) -> int:
+    return 1 if effect.quota == meter.name else effect.charges.get(meter, 0)
 
 
 # The number of effects of one visit that are explored if no limit on a meter counts them.
 WIDEST = 8
 
-# The amount left of each meter that has a limit.
+# The amount left of each meter and each quota that has a limit.
 _Left: TypeAlias = Mapping[Meter, float]
 
 # When the effects of a visit are answered: in time, after the deadline, or not at all, because the deadline cuts them.
@@ -254,13 +270,15 @@ class StubMachine:
             node,
             function=self._ask_effects if node.kind == "asks" else self._return_result,
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
+            quotas=tuple(Quota(one.budget, partial(_has_quota, one.budget.name)) for one in node.quotas),
             when_spent=None if spent is None else partial(_leave, spent),
             settings={},
             frame=None,
         )
 
     def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
-        return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
+        limited = self._limited[node.name].items()
+        return {meter: max(0, limit - spent[meter] - spent.budgets[meter.name]) for meter, limit in limited}
 
     def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[StubEffect, ...]]:
         """Return effects for a visit, of each kind and mixed: the least, the most, as many as allowed, and one more."""
@@ -332,7 +350,7 @@ def _may_ask(least: int, most: int | None, count: int) -> bool:
 
 def _is_refused(asks: Sequence[StubEffect], left: _Left) -> bool:
     return any(
-        sum(effect.charges.get(meter, 0) for effect in asks) > rest
+        sum(_cost(effect, meter) for effect in asks) > rest
         or (not rest and any(meter in effect.measures for effect in asks))
         for meter, rest in left.items()
     )
@@ -340,7 +358,7 @@ def _is_refused(asks: Sequence[StubEffect], left: _Left) -> bool:
 
 def _allowance(effect: StubEffect, left: _Left) -> int | None:
     """Return how many of these effects the limits allow; `None` if no limit counts them."""
-    counts = [int(rest // amount) for meter, rest in left.items() if (amount := effect.charges.get(meter))]
+    counts = [int(rest // amount) for meter, rest in left.items() if (amount := _cost(effect, meter))]
     if any(not rest and meter in effect.measures for meter, rest in left.items()):
         return 0
     return min(counts, default=None)
@@ -360,7 +378,7 @@ def _mixed(count: int, effects: Sequence[StubEffect], left: _Left) -> Iterator[t
             allowed = None if kind is last else _allowance(kind, rest)
             several = open_ if allowed is None else min(open_, allowed)
             asks += (kind,) * several
-            rest = {meter: amount - several * kind.charges.get(meter, 0) for meter, amount in rest.items()}
+            rest = {meter: amount - several * _cost(kind, meter) for meter, amount in rest.items()}
         yield asks
 
 
