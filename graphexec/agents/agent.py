@@ -124,7 +124,7 @@ class Agent:
                 f"the agent ({self.kind}) {made}{changed}, so it cannot be made again with others; give it "
                 "remake(tools), or make another agent with the new tools"
             )
-        return dataclasses.replace(remake(new), model=self.model, rules=self.rules)
+        return dataclasses.replace(remake(new), model=self.model, rules=self.rules, max_actions=self.max_actions)
 
 
 # The fields of an agent that the tools may be written into.

@@ -326,9 +326,10 @@ class Setup:
         self.binding.require_same(graph)
         changed = unbind(graph)
         home = changed.nodes.get(dispatch_tools.name)
-        if home is not None and home.most == self._most_calls(home.quotas, complete=home.only_counted):
-            # It is found again for the next agent and tools.
-            again = replace(home, most=None)
+        if home is not None and home.function in _DISPATCHING:
+            known = self._most_calls(home.quotas, complete=home.only_counted)
+            # It is found again for the next agent and tools, unless the user has declared another number.
+            again = replace(home, most=None if home.most == known else home.most)
             changed = check_bound_nodes(changed, [again if one is home else one for one in changed])
         return replace(
             self,

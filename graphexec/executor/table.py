@@ -298,7 +298,7 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     if most is not None and decision[most:]:
         raise ParseError(
             f"the agent returned {len(decision)} actions, and declares max_actions={most}",
-            observation=f"Decide on at most {most} action{'s'[: most - 1]} at a time.",
+            observation="Decide on fewer actions at a time.",
         )
     acted = _UnfrozenActed(replied.run, decision)
     acted.__class__ = Acted

@@ -16,6 +16,7 @@ from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, ask_user, limit_tool, sub_agent
+from graphexec.testing import verify_termination
 from graphexec.testing.plugin import summary
 from graphexec.verify.checker.check import check_certificate
 from tests.parameters import cases, examples
@@ -200,3 +201,16 @@ def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> 
     except ParseError:
         ending = "ParseError raised by parse"
     assert ending in named
+
+
+@pytest.mark.medium
+@cases(
+    "executor",
+    [
+        make("tool_calling", TWO),
+        make("tool_calling", TWO, ALSO, tools=TOOLS, max_fan_out=3),
+        make("react", ONE, tools=TOOLS),
+    ],
+)
+def test_engine_keeps_the_quotas_on_every_path(executor: gx.AgentExecutor) -> None:
+    verify_termination(executor, examples=5)
