@@ -60,11 +60,11 @@ class _CallsOf:
     lookup: Lookup
 
     def __call__(self, effect: object) -> bool:
-        return isinstance(effect, CallTool) and _to_key(effect.name, self.lookup) == self.key
+        return isinstance(effect, CallTool) and self == _calls_of(effect.name, self.lookup)
 
 
-def _to_key(name: str, lookup: Lookup) -> str:
-    return name if lookup == "exact" else name.casefold()
+def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
+    return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
 
 
 @final
@@ -252,13 +252,11 @@ class Setup:
         if home is None or home.function not in _DISPATCHING or home.most is not None:
             return machine
         quotas = () if CallTool in self.own_handlers else self._quotas_of(machine, home)
-        options, keys = self.tool_options, {one.counts for one in quotas}
+        counted = {one.counts for one in quotas}
         # The calls of other tools are carried out by the pieces that bring them.
         acting = {one.name for piece in self.pieces if piece.acts for one in piece.tools}
-        left = [name for name in self.offered if name not in acting]
-        complete = bool(quotas) and all(
-            _CallsOf(_to_key(name, options.lookup), options.lookup) in keys for name in left
-        )
+        left = {_calls_of(name, self.tool_options.lookup) for name in self.offered if name not in acting}
+        complete = bool(quotas) and left <= counted
         most = self._most_calls(quotas, complete=complete)
         base = dispatch_known_tools if quotas else dispatch_tools
         limited = replace(
@@ -277,18 +275,15 @@ class Setup:
         lookup = self.tool_options.lookup
         quotas = {one.counts: one for one in home.quotas}
         for tool, calls in (limit for piece in self.pieces for limit in piece.tool_limits.items()):
-            counts = _CallsOf(_to_key(tool, lookup), lookup)
+            counts = _calls_of(tool, lookup)
             known = quotas.get(counts)
             if known is not None and known.budget.limit is not None and known.budget.limit <= calls:
                 continue
-            name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls")
-            while known is None and name in (
-                *machine.budgets,
-                *machine.meters,
-                *(one.budget.name for one in quotas.values()),
-            ):
+            name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.budget.name
+            taken = {*machine.budgets, *machine.meters, *(one.budget.name for one in quotas.values())}
+            while known is None and name in taken:
                 name += "_"
-            quotas[counts] = Quota(Budget(name if known is None else known.budget.name, calls), counts)
+            quotas[counts] = Quota(Budget(name, calls), counts)
         return tuple(quotas.values())
 
     def _most_calls(self, quotas: Sequence[Quota], *, complete: bool) -> int | None:
