@@ -16,7 +16,15 @@ from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
 from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
-from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
+from graphexec.verify.proof.flow import (
+    Charges,
+    Flow,
+    Transition,
+    bounded_meters,
+    caps_of,
+    limits_of,
+    possible_transitions,
+)
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
@@ -344,7 +352,7 @@ class _Prover:
     def _bound_of_limit(self, name: str) -> Bound | None:
         """Return the bound that limits give, on the meter or on what bounds it, plus reserved visits."""
         is_charged = name in self.flow.charged
-        ways = [(one,) for one in (self.flow.factors(name) if is_charged else {name: 1}).items()]
+        ways: list[Charges] = [(one,) for one in (self.flow.factors(name) if is_charged else {name: 1}).items()]
         if is_charged and (quotas := tuple(self.flow.quotas_of(name).items())):
             ways.append(quotas)
         bounding = [way for way in ways if all(other in self._caps for other, _ in way)]
