@@ -97,8 +97,9 @@ As GraphML, for other programs:
 ┌───────┐
 │ parse │
 └┬──────┘
- ├─ Acted ───────▶ dispatch_tools ▼
- ╰─ AgentFinish ─▶ ◎ END
+ ├─ Acted ─────────────▶ dispatch_tools ▼
+ ├─ AgentFinish ───────▶ ◎ END
+ ╰─ raises ParseError ─▶ ◎ END
 ╔════════════════╗
 ║ dispatch_tools ║
 ║ calls tools    ║

@@ -145,8 +145,7 @@ class Verdict:
     def exits(self) -> tuple[str, ...]:
         """The ways in which a run ends: the outcomes that lead to END, and the exceptions that nodes raise."""
         # Of a pickled verdict, the graph is text.
-        graph: object = self.graph
-        if not isinstance(graph, Graph):
+        if not isinstance(self.graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
             return ()
         ends = dict.fromkeys(edge.outcome.__name__ for edge in self.graph.edges if edge.target == END.name)
         raising: dict[str, list[str]] = {}
