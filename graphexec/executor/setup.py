@@ -24,8 +24,7 @@ from graphexec.executor.rules import CallRules, dispatch_known_tools, nodes_of_r
 from graphexec.executor.table import Policies, Ready, dispatch_tools
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, check_bound_nodes
-from graphexec.kernel.meters import Budget
-from graphexec.kernel.node import Node, Quota
+from graphexec.kernel.node import Quota
 from graphexec.kernel.surgery import bind, unbind
 from graphexec.runtime.handlers import HandlerLike, Handlers, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
@@ -65,6 +64,14 @@ class _CallsOf:
 
 def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
     return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
+
+
+def _counts_any(_: object) -> bool:
+    return True
+
+
+# Counts the calls of the tools that have no limit.
+_FREE = Quota("", None, _counts_any)
 
 
 @final
@@ -248,50 +255,44 @@ class Setup:
 
         What the proof counts on, the engine enforces. A node of the user's stays as it is.
         """
+        if self.changed is None and not self.pieces and self.agent_with_tools.max_actions is None:
+            return machine
         home = machine.nodes.get(dispatch_tools.name)
         if home is None or home.function not in _DISPATCHING or home.most is not None:
             return machine
-        quotas = () if CallTool in self.own_handlers else self._quotas_of(machine, home)
-        counted = {one.counts for one in quotas}
+        lookup, quotas = self.tool_options.lookup, {one.counts: one for one in home.quotas if one.name}
+        for tool, calls in [limit for piece in self.pieces for limit in piece.tool_limits.items()]:
+            counts = _calls_of(tool, lookup)
+            known = quotas.get(counts)
+            name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.name
+            while known is None and name in (*machine.budgets, *machine.meters, *[one.name for one in quotas.values()]):
+                name += "_"
+            least = calls if known is None or known.limit is None else min(calls, known.limit)
+            quotas[counts] = Quota(name, least, counts)
+        if CallTool in self.own_handlers:
+            quotas.clear()
         # The calls of other tools are carried out by the pieces that bring them.
         acting = {one.name for piece in self.pieces if piece.acts for one in piece.tools}
-        left = {_calls_of(name, self.tool_options.lookup) for name in self.offered if name not in acting}
-        complete = bool(quotas) and left <= counted
-        most = self._most_calls(quotas, complete=complete)
+        left = {_calls_of(name, lookup) for name in self.offered if name not in acting}
+        free = () if not quotas or left <= {*quotas} else (_FREE,)
+        most = self._most_calls((*quotas.values(), *free))
         base = dispatch_known_tools if quotas else dispatch_tools
         limited = replace(
             home,
             function=base.function,
             settings=base.settings,
-            quotas=quotas,
-            only_counted=complete,
+            quotas=(*quotas.values(), *free),
             # A lower limit applies only to a node that declares nothing.
             most=None if most is not None and fan_out is not None and fan_out < most else most,
         )
         return check_bound_nodes(machine, [limited if one is home else one for one in machine])
 
-    def _quotas_of(self, machine: Graph[Any, Any], home: Node[Any, Any]) -> tuple[Quota, ...]:
-        """Return the quotas of a node that calls tools: its own, which surgery has kept, and those of the pieces."""
-        lookup = self.tool_options.lookup
-        quotas = {one.counts: one for one in home.quotas}
-        for tool, calls in (limit for piece in self.pieces for limit in piece.tool_limits.items()):
-            counts = _calls_of(tool, lookup)
-            known = quotas.get(counts)
-            if known is not None and known.budget.limit is not None and known.budget.limit <= calls:
-                continue
-            name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.budget.name
-            taken = {*machine.budgets, *machine.meters, *(one.budget.name for one in quotas.values())}
-            while known is None and name in taken:
-                name += "_"
-            quotas[counts] = Quota(Budget(name, calls), counts)
-        return tuple(quotas.values())
-
-    def _most_calls(self, quotas: Sequence[Quota], *, complete: bool) -> int | None:
+    def _most_calls(self, quotas: Sequence[Quota]) -> int | None:
         """Return the most calls after one reply; `None` if only the limits bound them."""
         most = self.agent_with_tools.max_actions
-        if complete:
+        if quotas and _FREE not in quotas:
             # At least one, as a node that never asks has no outcome for a limit.
-            several = max(1, sum(one.budget.limit or 0 for one in quotas))
+            several = max(1, sum(one.limit or 0 for one in quotas))
             most = several if most is None else min(most, several)
         return most
 
@@ -322,7 +323,7 @@ class Setup:
         changed = unbind(graph)
         home = changed.nodes.get(dispatch_tools.name)
         if home is not None and home.function in _DISPATCHING:
-            known = self._most_calls(home.quotas, complete=home.only_counted)
+            known = self._most_calls(home.quotas)
             # It is found again for the next agent and tools, unless the user has declared another number.
             again = replace(home, most=None if home.most == known else home.most)
             changed = check_bound_nodes(changed, [again if one is home else one for one in changed])

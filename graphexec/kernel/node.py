@@ -115,9 +115,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A budget of which each effect of a node costs one, if it `counts` the effect."""
+    """A budget of which each effect of a node costs one, if it `counts` the effect. Without a name it costs nothing."""
 
-    budget: Budget
+    name: str
+    limit: int | None
     counts: Callable[[Any], bool]
 
 
@@ -127,8 +128,8 @@ class Node(Generic[In_contra, Out_co]):
 
     `takes` and `outcomes` are the annotated classes, `effects` the effects that the node may ask for. An entry costs
     one of each of `meters`. When a limit stops the node, `when_spent` returns its outcome, a `spent_outcome`. A visit
-    asks for `least` to `most` effects (`None`: any number). The first of its `quotas` that counts an effect charges it;
-    if the node asks for `only_counted` effects, one does. A node with a `grace` is `reserved`. `settings` are the
+    asks for `least` to `most` effects (`None`: any number). If it has `quotas`, it asks only for effects that one of
+    them counts, and the first of these is charged. A node with a `grace` is `reserved`. `settings` are the
     parameters that `bind` has not supplied yet, and `bound` the values that it was given. With one of the exceptions
     `raises` it ends the run by intent: that is an exit of the machine. `group` is the name of the
     piece that the node belongs to, and empty for a node of the base machine: pictures group by it; within an embedded
@@ -151,7 +152,6 @@ class Node(Generic[In_contra, Out_co]):
     least: int = 0
     most: int | None = None
     quotas: tuple[Quota, ...] = ()
-    only_counted: bool = False
     # Seconds beyond the run's deadline, for a reserved node.
     grace: float | None = None
     # The parameters that are not bound yet, with their classes.

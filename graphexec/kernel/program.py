@@ -122,7 +122,10 @@ class Tariff:
 
 
 def _limit(limits: Limits, meter: Meter) -> float:
-    limit = limits[meter]
+    return _no_limit(limits[meter])
+
+
+def _no_limit(limit: float | None) -> float:
     return math.inf if limit is None else limit
 
 
@@ -155,15 +158,14 @@ class Step:
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = source.effects
         self.tariffs: Mapping[type, Tariff] = {
-            kind: Tariff(kind, program, reserved=source.grace is not None, counted=bool(source.quotas))
+            kind: Tariff(kind, program, reserved=source.grace is not None, counted=source.quotas != ())
             for kind in source.effects
         }
         # For each quota: what it counts, and its charge.
-        self.quotas: tuple[tuple[Callable[[Any], bool], Charge], ...] = tuple(
-            (one.counts, (slots[one.budget.name], 1, math.inf if (cap := caps[one.budget.name]) is None else cap))
+        self.quotas: list[tuple[Callable[[Any], bool], tuple[Charge, ...]]] = [
+            (one.counts, ((slots[one.name], 1, _no_limit(caps[one.name])),) if one.name else ())
             for one in source.quotas
-        )
-        self.only_counted = source.only_counted
+        ]
         self.call_parameter = None if source.kind == "opaque" else source.call_parameter
         # The frame that the node saves its argument in, or the one that it receives, and the parameter for it.
         self.saves = "" if source.frame is None or source.frame.parameter else source.frame.name
@@ -178,17 +180,14 @@ class Step:
         self.resets: dict[type, tuple[int, ...]] = {}
 
     def charges_of(self, effect: Effect[Any]) -> tuple[Charge, ...]:
-        """Return the charges of an effect. Raises `NodeError` if a quota must count it, and none does."""
-        own = self.tariffs[type(effect)].charges
-        for counts, charge in self.quotas:
+        """Return the charges of an effect of a node with quotas. Raises `NodeError` if none counts it."""
+        for counts, charges in self.quotas:
             if counts(effect):
-                return (*own, charge)
-        if self.only_counted:
-            raise NodeError(
-                f"{self.name} asked for {format_value(effect)}, which none of its quotas counts; answer it before, or "
-                "leave out limit_tool for one of the tools"
-            )
-        return own
+                return (*self.tariffs[type(effect)].charges, *charges)
+        raise NodeError(
+            f"{self.name} asked for {format_value(effect)}, which none of its quotas counts; answer the call before, "
+            "or leave out limit_tool for one of the tools"
+        )
 
 
 def unfrozen(kind: type[T]) -> type[T]:

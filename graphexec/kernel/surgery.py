@@ -209,8 +209,7 @@ def embed(
     world: object = getattr(child, "world", None)
     # A quota is for a run of the child, and an entry is no run.
     parts = tuple(
-        part if part.world is not None else dataclasses.replace(part, world=world, quotas=(), only_counted=False)
-        for part in machine
+        part if part.world is not None else dataclasses.replace(part, world=world, quotas=()) for part in machine
     )
     inner = Subgraph(parts, machine.edges, machine.start, tuple(own))
     if enter is not None:

@@ -21,7 +21,7 @@ from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
-from graphexec.kernel.node import Node, Quota
+from graphexec.kernel.node import Node
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
@@ -64,7 +64,7 @@ def _stub_effect(
 
 def _stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
     effects: dict[StubEffect, None] = {}
-    quotas = [*(one.budget.name for one in node.quotas), *(() if node.only_counted else ("",))]
+    quotas = [one.name for one in node.quotas] or [""]
     for effect in node.effects:
         # A limit on fractions is above 0 and never reached, because the stubs report nothing.
         compared = (
@@ -99,7 +99,7 @@ def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     if node.grace is not None:
         return {}
     meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
-    quotas = {one.budget.name: limits.budgets.get(one.budget.name, one.budget.limit) for one in node.quotas}
+    quotas = {one.name: limits.budgets.get(one.name, one.limit) for one in node.quotas if one.name}
     caps = {**{meter: limits[meter] for meter in meters}, **{Meter(name): cap for name, cap in quotas.items()}}
     return {meter: limit for meter, limit in caps.items() if limit is not None}
 
@@ -270,7 +270,7 @@ class StubMachine:
             node,
             function=self._ask_effects if node.kind == "asks" else self._return_result,
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
-            quotas=tuple(Quota(one.budget, partial(_has_quota, one.budget.name)) for one in node.quotas),
+            quotas=tuple(dataclasses.replace(one, counts=partial(_has_quota, one.name)) for one in node.quotas),
             when_spent=None if spent is None else partial(_leave, spent),
             settings={},
             frame=None,

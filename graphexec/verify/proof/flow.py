@@ -319,10 +319,12 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
 def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
     entry = {budget.name: 1 for budget in node.meters}
     asks = node.most != 0
-    kinds = tuple(dict.fromkeys(kind for effect in node.effects for kind in _kinds(node, effect))) if asks else ()
+    kinds = tuple(dict.fromkeys(map(_charges, node.effects))) if asks else ()
+    if node.quotas:
+        kinds = tuple((*kind, *(((one.name, 1),) if one.name else ())) for kind in kinds for one in node.quotas)
     reserves = tuple(sorted(_most_reserved(node))) if asks else ()
     # No limit stops a reserved visit, so nothing has to be left for its effects.
-    asked = {} if node.grace is not None else _least(kinds, node.least)
+    asked = {} if node.grace is not None or not node.least else _least(kinds, node.least)
     ended = [] if node.grace is not None else _stopping((*kinds, reserves))
     ended += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
     visit = partial(
@@ -354,13 +356,6 @@ def _most_reserved(node: Node[Any, Any]) -> Charges:
         for meter, amount in reserves_of(effect).items():
             most[meter.name] = max(most.get(meter.name, 0), amount or 0)
     return tuple((name, amount) for name, amount in most.items() if amount)
-
-
-def _kinds(node: Node[Any, Any], effect: type[Effect[Any]]) -> Iterator[Charges]:
-    charges = _charges(effect)
-    yield from ((*charges, (quota.budget.name, 1)) for quota in node.quotas)
-    if not node.only_counted:
-        yield charges
 
 
 def _charges(effect: type[Effect[Any]]) -> Charges:
