@@ -70,6 +70,9 @@ def _counts_any(_: object) -> bool:
     return True
 
 
+# The modules of the shelf.
+_SHELF = "graphexec.nodes."
+
 # Counts the calls of the tools that have no limit.
 _FREE = Quota("", None, _counts_any)
 
@@ -271,9 +274,10 @@ class Setup:
             quotas[counts] = Quota(name, least, counts)
         if CallTool in self.own_handlers:
             quotas.clear()
-        # The calls of other tools are carried out by the pieces that bring them.
-        acting = {one.name for piece in self.pieces if piece.acts for one in piece.tools}
-        left = {_calls_of(name, lookup) for name in self.offered if name not in acting}
+        # The nodes of the shelf's pieces carry out the calls of the tools that they bring.
+        acting = [one for piece in self.pieces if piece.acts for one in piece.tools]
+        carried = {one.name for one in acting if str(one.function.__module__).startswith(_SHELF)}
+        left = {_calls_of(name, lookup) for name in self.offered if name not in carried}
         free = () if not quotas or left <= {*quotas} else (_FREE,)
         most = self._most_calls((*quotas.values(), *free))
         base = dispatch_known_tools if quotas else dispatch_tools

@@ -91,6 +91,11 @@ def decide(steps: object, inputs: object) -> gx.AgentFinish:
         (make("tool_calling", TWO, tools=TOOLS), "fan_out*iterations = 3,000 (at most)"),
         # The question of the model is no call of a tool.
         (make("tool_calling", TWO, ask_user(lambda _: "yes")), "lookup_calls = 2 (at most)"),
+        # A piece of the user's may leave the calls of its tools to dispatch_tools.
+        (
+            make("tool_calling", TWO, Piece("p", (pass_on,), tools=(read,), acts=True)),
+            "fan_out*iterations = 3,000 (at most)",
+        ),
         # A handler of the user's knows other tools.
         (make("tool_calling", TWO, handlers={CallTool: print}), "fan_out*iterations = 3,000 (exact)"),
         (
