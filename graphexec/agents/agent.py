@@ -10,7 +10,7 @@ from inspect import signature
 from types import FunctionType
 from typing import Any, Literal, ParamSpec, TypeAlias, final, get_args
 
-from graphexec._arguments import FUNCTION, MODEL, is_executor, validate, validate_each
+from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validate, validate_each, whole
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
@@ -74,6 +74,9 @@ class Agent:
     argument, which belong to no question but those of the examples, `example_questions`. `tool_choice` says whether the
     model must call a tool before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
 
+    A reply of the model has at most `max_actions` actions (`None`: any number): `parse` refuses one with more, so an
+    executor can prove that so many tools are called after each.
+
     `remake(tools)` makes the agent again with other tools; the functions that make agents set it.
     """
 
@@ -94,10 +97,14 @@ class Agent:
     dummies: Dummies = field(default_factory=dict[str, Any])
     example_questions: tuple[str, ...] = ()
     tool_choice: str = "auto"
+    max_actions: int | None = None
     remake: Callable[[Sequence[AnyTool]], Agent] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        validate("Agent", ("ask", self.ask, FUNCTION), ("read", self.read, FUNCTION))
+        most = optional(whole(1), "any number")
+        validate(
+            "Agent", ("ask", self.ask, FUNCTION), ("read", self.read, FUNCTION), ("max_actions", self.max_actions, most)
+        )
 
     def with_tools(self, tools: Iterable[AnyTool]) -> Agent:
         """Return the agent with these tools in place of its own, which its prompt, examples and schema then describe.
@@ -117,7 +124,7 @@ class Agent:
                 f"the agent ({self.kind}) {made}{changed}, so it cannot be made again with others; give it "
                 "remake(tools), or make another agent with the new tools"
             )
-        return dataclasses.replace(remake(new), model=self.model, rules=self.rules)
+        return dataclasses.replace(remake(new), model=self.model, rules=self.rules, max_actions=self.max_actions)
 
 
 # The fields of an agent that the tools may be written into.
@@ -194,6 +201,7 @@ def chat_agent(  # noqa: PLR0913
     tools: Iterable[AnyTool] | None = None,
     kind: str = "custom",
     prepare: Prepare | None = None,
+    max_actions: int | None = None,
 ) -> Agent:
     """Make an agent from a model and the two functions.
 
@@ -223,6 +231,7 @@ def chat_agent(  # noqa: PLR0913
         tools=None if tools is None else tuple(tools_by_name(tools).values()),
         kind=kind,
         prepare=prepare,
+        max_actions=max_actions,
     )
 
 

@@ -132,7 +132,15 @@ def make_text_agent(
 
     prepare = partial(prepare_inputs, variables=asked.inputs, sees=protocol == "chat")
     return chat_agent(
-        ask, read, model, input_keys=asked.inputs, answer=answer, tools=asked.tools, kind=kind, prepare=prepare
+        ask,
+        read,
+        model,
+        input_keys=asked.inputs,
+        answer=answer,
+        tools=asked.tools,
+        kind=kind,
+        prepare=prepare,
+        max_actions=1,
     )
 
 
@@ -154,6 +162,7 @@ def make_instructed_agent(  # noqa: PLR0913
     narrow: Callable[[ChatRequest, frozenset[str]], ChatRequest] | None = None,
     choose: Callable[[ChatRequest, str, Mapping[str, Sequence[Any]]], ChatRequest] | None = None,
     rules: Sequence[RuleName] = (),
+    max_actions: int | None = 1,
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
@@ -162,8 +171,8 @@ def make_instructed_agent(  # noqa: PLR0913
     `specs` are the tools that the model may call natively. `first` changes the requests before the first call of a
     tool, given the text of the question. `narrow` returns a request that allows only calls of these tools; the last
     request of a run that is stopped allows none. `choose` returns a request in which arguments of a tool each have one
-    of the given values. Raises `InputError` for an invalid name of an input, invalid stop strings, an invalid model and
-    invalid rules.
+    of the given values. A reply that is read has at most `max_actions` actions. Raises `InputError` for an invalid name
+    of an input, invalid stop strings, an invalid model and invalid rules.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -221,6 +230,7 @@ def make_instructed_agent(  # noqa: PLR0913
         tools=instructions.tools,
         kind=kind,
         prepare=prepare,
+        max_actions=max_actions,
     )
     if narrow is None:
         return agent

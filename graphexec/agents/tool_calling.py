@@ -87,6 +87,7 @@ def create_tool_calling_agent(
         first=None if tool_choice == "auto" else lambda request, _: replace(request, tool_choice=tool_choice),
         narrow=_narrow,
         rules=rules,
+        max_actions=None,
     )
     return replace(agent, tool_choice=tool_choice)
 

@@ -185,7 +185,7 @@ class AgentExecutor(RunMethods[T_co]):
         )
         self._allow_nonterminating = allow_nonterminating
         context = RunContext(self._setup.make_handlers(), limits, tool_concurrency, around_call=around_call)
-        self._prove(self._setup.make_graph(), context)
+        self._prove(self._setup.make_graph(limits.fan_out), context)
 
     def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
         verdict = graph.verify(context.limits)
@@ -200,8 +200,8 @@ class AgentExecutor(RunMethods[T_co]):
         changed._setup = setup
         changed._set_parts(setup.agent_with_tools, setup.offered, setup.memory, setup.binding, setup.output)
         # The limits of budgets that only a piece had are left out with it.
-        graph = setup.make_graph()
         limits = self.limits
+        graph = setup.make_graph(limits.fan_out)
         budgets = {name: limit for name, limit in limits.budgets.items() if name in graph.budgets}
         context = dataclasses.replace(
             self.run_context, handlers=setup.make_handlers(), limits=dataclasses.replace(limits, budgets=budgets)
@@ -333,7 +333,9 @@ class AgentExecutor(RunMethods[T_co]):
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"the limits are {limits!r}; give a Limits, for example Limits(iterations=15)")
         changed = copy.copy(self)
-        changed._prove(self._graph, dataclasses.replace(self.run_context, limits=limits))
+        known = limits.fan_out == self.limits.fan_out
+        graph = self._graph if known else self._setup.make_graph(limits.fan_out)
+        changed._prove(graph, dataclasses.replace(self.run_context, limits=limits))
         return changed
 
     def verify(self) -> Verdict:

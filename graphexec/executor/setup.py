@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +20,11 @@ from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import CallRules, nodes_of_rule, require_rules
-from graphexec.executor.table import Policies, Ready
+from graphexec.executor.rules import CallRules, dispatch_known_tools, nodes_of_rule, require_rules
+from graphexec.executor.table import Policies, Ready, dispatch_tools
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.graph import Graph
+from graphexec.kernel.graph import Graph, check_bound_nodes
+from graphexec.kernel.node import Quota
 from graphexec.kernel.surgery import bind, unbind
 from graphexec.runtime.handlers import HandlerLike, Handlers, answering, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
@@ -31,6 +33,10 @@ from graphexec.tools.options import ErrorPolicy
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
+
+
+# The executor's own nodes that call tools, by their functions.
+_DISPATCHING = (dispatch_tools.function, dispatch_known_tools.function)
 
 
 @final
@@ -42,6 +48,33 @@ class DispatchOptions:
     lookup: Lookup
     max_observation: int | None
     max_tool_input: int | None
+
+
+@final
+@dataclass(frozen=True)
+class _CallsOf:
+    """Whether an effect calls a tool; `key` is its name as the lookup compares it."""
+
+    key: str
+    lookup: Lookup
+
+    def __call__(self, effect: object) -> bool:
+        return isinstance(effect, CallTool) and self == _calls_of(effect.name, self.lookup)
+
+
+def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
+    return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
+
+
+def _counts_any(_: object) -> bool:
+    return True
+
+
+# The modules of the shelf.
+_SHELF = "graphexec.nodes."
+
+# Counts the calls of the tools that have no limit.
+_FREE = Quota("", None, _counts_any)
 
 
 @final
@@ -97,7 +130,8 @@ class Setup:
 
     @cached_property
     def _rules(self) -> CallRules:
-        return CallRules(self.agent_with_tools, self.offered, self.tool_options.lookup)
+        options = self.tool_options
+        return CallRules(self.agent_with_tools, self.offered, options.lookup, options.max_tool_input)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -191,8 +225,10 @@ class Setup:
         edits = (*self.policies.edits, *edits)
         return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
-    def make_graph(self) -> Graph[Ready, Ending]:
+    def make_graph(self, fan_out: int | None) -> Graph[Ready, Ending]:
         """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.
+
+        `fan_out` is the limit on the tool calls of one step.
 
         Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
         """
@@ -204,12 +240,59 @@ class Setup:
             machine = self.changed
             # Of the nodes that could not be unbound.
             self.binding.require_same(machine)
-        machine = plug(machine, self.all_pieces)
+        machine = self._limit_calls(plug(machine, self.all_pieces), fan_out)
         if self.memory is not None:
             machine = add_memory(machine)
         keys = make_input_keys(self.agent_with_tools, self.memory)
         nested = nested_runs(self.offered.values())
         return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, nested)
+
+    def _limit_calls(self, machine: Graph[Ready, Ending], fan_out: int | None) -> Graph[Ready, Ending]:
+        """Return the machine whose `dispatch_tools` calls as few tools as the agent's replies and the pieces allow.
+
+        What the proof counts on, the engine enforces. A node of the user's stays as it is.
+        """
+        if self.changed is None and not self.pieces and self.agent_with_tools.max_actions is None:
+            return machine
+        home = machine.nodes.get(dispatch_tools.name)
+        if home is None or home.function not in _DISPATCHING or home.most is not None:
+            return machine
+        lookup, quotas = self.tool_options.lookup, {one.counts: one for one in home.quotas if one.name}
+        for tool, calls in [limit for piece in self.pieces for limit in piece.tool_limits.items()]:
+            counts = _calls_of(tool, lookup)
+            known = quotas.get(counts)
+            name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.name
+            while known is None and name in (*machine.budgets, *machine.meters, *[one.name for one in quotas.values()]):
+                name += "_"
+            least = calls if known is None or known.limit is None else min(calls, known.limit)
+            quotas[counts] = Quota(name, least, counts)
+        if CallTool in self.own_handlers:
+            quotas.clear()
+        # The nodes of the shelf's pieces carry out the calls of the tools that they bring.
+        acting = [one for piece in self.pieces if piece.acts for one in piece.tools]
+        carried = {one.name for one in acting if str(one.function.__module__).startswith(_SHELF)}
+        left = {_calls_of(name, lookup) for name in self.offered if name not in carried}
+        free = () if not quotas or left <= {*quotas} else (_FREE,)
+        most = self._most_calls((*quotas.values(), *free))
+        base = dispatch_known_tools if quotas else dispatch_tools
+        limited = replace(
+            home,
+            function=base.function,
+            settings=base.settings,
+            quotas=(*quotas.values(), *free),
+            # A lower limit applies only to a node that declares nothing.
+            most=None if most is not None and fan_out is not None and fan_out < most else most,
+        )
+        return check_bound_nodes(machine, [limited if one is home else one for one in machine])
+
+    def _most_calls(self, quotas: Sequence[Quota]) -> int | None:
+        """Return the most calls after one reply; `None` if only the limits bound them."""
+        most = self.agent_with_tools.max_actions
+        if quotas and _FREE not in quotas:
+            # At least one, as a node that never asks has no outcome for a limit.
+            several = max(1, sum(one.limit or 0 for one in quotas))
+            most = several if most is None else min(most, several)
+        return most
 
     def without(self, names: Sequence[str], graph: Graph[Any, Any]) -> Setup:
         """Return the setup without the pieces of these names, or the agent's rules. `graph` is its machine.
@@ -235,6 +318,13 @@ class Setup:
         Raises `InputError` for nodes that are bound to another agent, other tools or other handlers.
         """
         self.binding.require_same(graph)
+        changed = unbind(graph)
+        home = changed.nodes.get(dispatch_tools.name)
+        if home is not None and home.function in _DISPATCHING:
+            known = self._most_calls(home.quotas)
+            # It is found again for the next agent and tools, unless the user has declared another number.
+            again = replace(home, most=None if home.most == known else home.most)
+            changed = check_bound_nodes(changed, [again if one is home else one for one in changed])
         return replace(
             self,
             agent=self.agent_with_tools,
@@ -242,6 +332,6 @@ class Setup:
             handlers=self.own_handlers,
             policies=self._policies,
             pieces=(),
-            changed=unbind(graph),
+            changed=changed,
             kept_output=self.output,
         )

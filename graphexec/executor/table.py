@@ -1,7 +1,7 @@
 """The agent executor as a transition table: five nodes and the edges between them.
 
 A run follows plan → parse → dispatch_tools → check_return_direct → plan and so on, until it ends with an `AgentFinish`
-or a `StoppedResponse`.
+or a `StoppedResponse`, or in the strict variants with the `ParseError` that parse raises.
 """
 
 from __future__ import annotations
@@ -298,6 +298,12 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
         return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)
     if not decision:
         raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
+    most = agent.max_actions
+    if most is not None and decision[most:]:
+        raise ParseError(
+            f"the agent returned {len(decision)} actions, and declares max_actions={most}",
+            observation="Decide on fewer actions at a time.",
+        )
     acted = _UnfrozenActed(replied.run, decision)
     acted.__class__ = Acted
     return acted
@@ -423,8 +429,8 @@ AGENT_EXECUTOR = graph(
 # The variants replace nodes of the same table. `allow_nonterminating` skips the proof at import: an executor proves its
 # machine when it is created.
 
-# For `handle_parsing_errors=False`: this node has one outcome less, so the edge from parse back to plan is dropped.
-_strict_parse = rename(parse_or_raise, "parse")
+# For `handle_parsing_errors=False`: the edge from parse back to plan is dropped, and the error is a third exit.
+_strict_parse = dataclasses.replace(rename(parse_or_raise, "parse"), raises=(ParseError,))
 # For `early_stopping_method="generate"`: this node asks the model for a last answer.
 _generated_response = rename(generate_response, "stopped_response")
 

@@ -392,7 +392,7 @@ class Counters:
         for member in members:
             tariff = step.tariffs[type(member)]
             stops.update(tariff.stops)
-            for slot, amount, limit in tariff.charges:
+            for slot, amount, limit in step.charges_of(member) if step.quotas else tariff.charges:
                 wanted[slot] = wanted.get(slot, 0) + amount
                 limits[slot] = limit
         for slot, total in wanted.items():

@@ -16,7 +16,7 @@ from graphexec._mistakes.remedies import GRAPH_ATTRIBUTES, RUNNING_GRAPH
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O, reserves_of
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
-from graphexec.kernel.node import END, Edge, End, Node, require_node
+from graphexec.kernel.node import END, Edge, End, Node, Quota, require_node
 from graphexec.kernel.subgraphs import inline_subgraphs
 from graphexec.kernel.validation import faults_of
 
@@ -158,8 +158,13 @@ class Graph(Generic[S_contra, F_co]):
         self.start = start
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         # The limit of iterations is in `Limits`.
-        own = [one for node in self.nodes.values() for one in node.meters if one.name != ITERATIONS.name]
-        self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
+        own: list[Budget | Quota] = []
+        for node in self.nodes.values():
+            own += node.meters
+            own += node.quotas
+        self.budgets: Mapping[str, int | None] = MappingProxyType(
+            {one.name: one.limit for one in own if one.name and one.name != ITERATIONS.name}
+        )
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
         self._costs = {effect: _cost_of(effect) for effect in effects}
         self.meters: Mapping[str, Meter] = MappingProxyType(

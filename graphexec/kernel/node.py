@@ -95,14 +95,25 @@ class Frame:
     parameter: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A budget of which each effect of a node costs one, if it `counts` the effect. Without a name it costs nothing."""
+
+    name: str
+    limit: int | None
+    counts: Callable[[Any], bool]
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node(Generic[In_contra, Out_co]):
     """A named step of a machine, from a value of `In` to one of the outcomes `Out`.
 
     `takes` and `outcomes` are the annotated classes, `effects` the effects that the node may ask for. An entry costs
     one of each of `meters`. When a limit stops the node, `when_spent` returns its outcome, a `spent_outcome`. A visit
-    asks for `least` to `most` effects (`None`: any number). A node with a `grace` is `reserved`. `settings` are the
-    parameters that `bind` has not supplied yet, and `bound` the values that it was given. `group` is the name of the
+    asks for `least` to `most` effects (`None`: any number). If it has `quotas`, it asks only for effects that one of
+    them counts, and the first of these is charged. A node with a `grace` is `reserved`. `settings` are the
+    parameters that `bind` has not supplied yet, and `bound` the values that it was given. With one of the exceptions
+    `raises` it ends the run by intent: that is an exit of the machine. `group` is the name of the
     piece that the node belongs to, and empty for a node of the base machine: pictures group by it; within an embedded
     graph it has the prefix of the names, `research.critic`. Created by `node`, `opaque`, `metered`, `charged`,
     `reserved` and `embed`.
@@ -122,6 +133,7 @@ class Node(Generic[In_contra, Out_co]):
     spent_outcome: type | None = None
     least: int = 0
     most: int | None = None
+    quotas: tuple[Quota, ...] = ()
     # Seconds beyond the run's deadline, for a reserved node.
     grace: float | None = None
     # The parameters that are not bound yet, with their classes.
@@ -143,6 +155,7 @@ class Node(Generic[In_contra, Out_co]):
     frame: Frame | None = None
     # A natural number that is smaller at each later visit: see `measure`.
     decreases: Callable[[Any], int] | None = None
+    raises: tuple[type[Exception], ...] = ()
 
     @property
     def metered(self) -> bool:

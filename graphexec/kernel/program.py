@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from graphexec.errors import (
     InputError,
     LimitsError,
+    NodeError,
     UndeclaredCountError,
     UndeclaredEffectError,
     UndeclaredOutcomeError,
@@ -94,7 +95,7 @@ class Tariff:
 
     __slots__ = ("charges", "compared", "measured", "reported", "reserves", "simple", "stops")
 
-    def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
+    def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
         slots, limits = program.slots, program.limits
         # Measured meters come first: if one is already exceeded, it is the limit to report.
         self.charges: tuple[Charge, ...] = tuple(
@@ -114,7 +115,7 @@ class Tariff:
             if most
         )
         # Whether charges are all that there is before the effect, and whether its reply is measured or checked.
-        self.simple = not self.stops and not self.reserves
+        self.simple = not self.stops and not self.reserves and not counted
         self.reported = bool(kind.measures) or kind is Perform
         self.measured = tuple(
             (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
@@ -122,7 +123,10 @@ class Tariff:
 
 
 def _limit(limits: Limits, meter: Meter) -> float:
-    limit = limits[meter]
+    return _no_limit(limits[meter])
+
+
+def _no_limit(limit: float | None) -> float:
     return math.inf if limit is None else limit
 
 
@@ -159,8 +163,14 @@ class Step:
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = source.effects
         self.tariffs: Mapping[type, Tariff] = {
-            kind: Tariff(kind, program, reserved=source.grace is not None) for kind in source.effects
+            kind: Tariff(kind, program, reserved=source.grace is not None, counted=source.quotas != ())
+            for kind in source.effects
         }
+        # For each quota: what it counts, and its charge.
+        self.quotas: list[tuple[Callable[[Any], bool], tuple[Charge, ...]]] = [
+            (one.counts, ((slots[one.name], 1, _no_limit(caps[one.name])),) if one.name else ())
+            for one in source.quotas
+        ]
         self.call_parameter = None if source.kind == "opaque" else source.call_parameter
         # The frame that the node saves its argument in, or the one that it receives, and the parameter for it.
         self.saves = "" if source.frame is None or source.frame.parameter else source.frame.name
@@ -173,6 +183,16 @@ class Step:
         self.following: dict[type, Step | None] = {}
         self.following_limit: dict[type, Step | None] = {}
         self.resets: dict[type, tuple[int, ...]] = {}
+
+    def charges_of(self, effect: Effect[Any]) -> tuple[Charge, ...]:
+        """Return the charges of an effect of a node with quotas. Raises `NodeError` if none counts it."""
+        for counts, charges in self.quotas:
+            if counts(effect):
+                return (*self.tariffs[type(effect)].charges, *charges)
+        raise NodeError(
+            f"{self.name} asked for {format_value(effect)}, which none of its quotas counts; answer the call before, "
+            "or leave out limit_tool for one of the tools"
+        )
 
 
 def unfrozen(kind: type[T]) -> type[T]:

@@ -207,7 +207,10 @@ def embed(
     machine: Graph[Any, Any] = given
     # An executor has a world, which the kernel does not look into.
     world: object = getattr(child, "world", None)
-    parts = tuple(part if part.world is not None else dataclasses.replace(part, world=world) for part in machine)
+    # A quota is for a run of the child, and an entry is no run.
+    parts = tuple(
+        part if part.world is not None else dataclasses.replace(part, world=world, quotas=()) for part in machine
+    )
     inner = Subgraph(parts, machine.edges, machine.start, tuple(own))
     if enter is not None:
         inner = add_frame(name, inner, _meter_entry(name, enter, each, when_spent), leave, each)

@@ -36,6 +36,10 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
     that do not fit. A result that was repeated from an earlier call counts, too. To limit two tools, give the pieces
     names: `limit_tool("read", 5, name="limit_read")`. For all tools together, `max_tool_calls` stops the run.
 
+    The engine counts the calls, too, as the budget `search_calls`, on which the proof relies: it stops a run in which a
+    node of yours calls the tool more often. Calls of unknown tools, and with arguments that do not fit, are answered
+    and not made. An executor whose `handlers` answer `CallTool` has no such budget.
+
     It adds one transition for each decision of the agent that calls tools. Raises `InputError` for an invalid number,
     and the executor raises it for a tool that it does not have.
     """
@@ -54,7 +58,7 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
             acted = acted.answer(place, ToolResult(text, "rejected"))
         return acted
 
-    return Piece(name, (rename(refuse_calls, name),), tool_names=(tool,))
+    return Piece(name, (rename(refuse_calls, name),), tool_names=(tool,), tool_limits={tool: calls})
 
 
 def _is_call(step: AgentStep, tool: str, rules: CallRules) -> bool:

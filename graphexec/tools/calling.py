@@ -73,7 +73,7 @@ def make_tool_handler(
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
         tool = known.get(effect.name if exact else effect.name.casefold())
         if tool is None:
-            return ToolResult(_describe_unknown(effect.name, tools), "unknown_tool")
+            return ToolResult(describe_unknown(effect.name, tools), "unknown_tool")
         try:
             arguments = tool.read(effect.tool_input)
         except InvalidArgumentsError as error:
@@ -156,7 +156,8 @@ _WORD = compile_lazily(r"[\w-]+")
 _LONGEST_NAME = 200
 
 
-def _describe_unknown(requested: str, names: Iterable[str]) -> str:
+def describe_unknown(requested: str, names: Iterable[str]) -> str:
+    """Return what the model observes of a call of a tool that is none of these names, with the name it may mean."""
     if len(requested) > _LONGEST_NAME:
         requested = f"{requested[:_LONGEST_NAME]}..."
     text = f"{requested} is not a valid tool, try one of [{', '.join(names)}]."

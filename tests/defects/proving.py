@@ -51,7 +51,7 @@ PROVING = (
     Defect(
         "reserved calls not counted",
         _TAMPERED,
-        Change(_POTENTIALS, "(potential.limit is not None and not one.reserved)", "potential.limit is not None"),
+        Change(_POTENTIALS, "(potential.limits and not one.reserved)", "potential.limits"),
     ),
     Defect(
         "seconds without grace",

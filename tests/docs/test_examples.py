@@ -23,8 +23,9 @@ About 1783 people live on each square kilometre of Malta.
 PROVED
   transitions: 4*iterations + 3 = 27 (exact)
   model calls: iterations + 1 = 7 (exact)
-  tool calls: fan_out*iterations = 6 (exact)
+  tool calls: iterations = 6 (exact)
   seconds: no bound
+  3 exits: AgentFinish, StoppedResponse, ParseError raised by parse
   assuming: 6 things (see verdict.assumptions, or graphexec check)
 """,
     "react": """\
@@ -134,16 +135,18 @@ Nobody knows.
 PROVED
   transitions: 4*delegate.iterations*iterations + 8*iterations + 2 = 66 (exact)
   model calls: delegate.iterations*iterations + iterations = 12 (exact)
-  tool calls: delegate.iterations*fan_out*iterations + fan_out*iterations = 12 (exact)
+  tool calls: delegate.iterations*iterations + iterations = 12 (exact)
   seconds: no bound
+  3 exits: AgentFinish, StoppedResponse, ParseError raised by parse or delegate.parse
   assuming: 6 things (see verdict.assumptions, or graphexec check)
 """,
     "extensions": """\
 PROVED
   transitions: 4*extensions*iterations + 2*extensions + 4*iterations + 3 = 43 (exact)
   model calls: extensions*iterations + iterations = 9 (exact)
-  tool calls: extensions*fan_out*iterations + fan_out*iterations = 9 (exact)
+  tool calls: extensions*iterations + iterations = 9 (exact)
   seconds: no bound
+  3 exits: AgentFinish, StoppedResponse, ParseError raised by parse
   assuming: 6 things (see verdict.assumptions, or graphexec check)
 After 3 steps the limit of 3 iterations was reached (3 spent). Go on? yes
 After 6 steps the limit of 3 iterations was reached (3 spent). Go on? yes

@@ -30,12 +30,15 @@ def test_seconds_bound_is_limit_plus_cleanup() -> None:
 
 
 def test_executor_bounds_models_and_tools_by_default() -> None:
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
+    react = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[]).verify()
+    assert str(react.bounds and react.bounds.tool_calls) == "iterations = 15 (exact)"
+    executor = AgentExecutor(agent=lambda steps, inputs: [], tools=[])
     verdict = executor.verify()
     assert verdict.findings == ()
     assert str(verdict).partition("\n  assuming: ")[0] == (
         "PROVED\n  transitions: 4*iterations + 2 = 62 (exact)\n  model calls: iterations = 15 (exact)\n"
-        "  tool calls: fan_out*iterations = 15,000 (exact)\n  seconds: no bound"
+        "  tool calls: fan_out*iterations = 15,000 (exact)\n  seconds: no bound\n"
+        "  3 exits: AgentFinish, StoppedResponse, ParseError raised by parse"
     )
     with pytest.raises(UnprovedError, match=r"^GX013 at dispatch_tools: nothing limits how often one visit asks"):
         AgentExecutor(agent=executor.agent, tools=[], max_fan_out=None)

@@ -75,7 +75,7 @@ def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: s
         lines = dict(potential.lines) | {start: (base - 1, slopes)}
         if change == "gone":
             del lines[start]
-        altered = Potential(lines, potential.limit)
+        altered = Potential(lines, potential.limits)
     with pytest.raises(CertificateError):
         check(with_bound(certificate, "transitions", potential=altered), graph)
 
@@ -101,8 +101,8 @@ def test_reserved_calls_are_beside_the_limit(limit: tuple[str, int]) -> None:
     certificate = certificate_of(GENERATING_AGENT_EXECUTOR, agent_limits(model_calls=2))
     bound = certificate.bounds.model_calls
     assert bound.potential is not None
-    assert (bound.number, bound.potential.limit) == (3, ("model_calls", 1))
-    forged = with_bound(certificate, "model_calls", potential=dataclasses.replace(bound.potential, limit=limit))
+    assert (bound.number, bound.potential.limits) == (3, (("model_calls", 1),))
+    forged = with_bound(certificate, "model_calls", potential=dataclasses.replace(bound.potential, limits=(limit,)))
     refuse(forged, "the bound on model calls is not proved", GENERATING_AGENT_EXECUTOR)
 
 
@@ -202,7 +202,7 @@ def alpha(**options: Any) -> Graph[Any, Any]:
 def test_uncounted_cause_may_open_gate() -> None:
     """A potential that counted no budget hid the loop of a spent one."""
     endless = alpha(spent=0)
-    hidden = Potential({}, None, (), (("n0", (), 1),))
+    hidden = Potential({}, (), (), (("n0", (), 1),))
     proof = certificate_of(alpha(), Limits(budgets={"alpha": 1}))
     forged = dataclasses.replace(proof, flow=flow_of(endless), ranks=None)
     assert endless.verify(Limits(budgets={"alpha": 0})).status == "refuted"

@@ -44,7 +44,7 @@ MODELS: Path = ("bounds", "meters", "model_calls")
 TOOLS: Path = ("bounds", "meters", "tool_calls")
 SECONDS: Path = ("bounds", "seconds")
 LINES: Path = (*TRANSITIONS, "potential", "lines")
-TOOL_LIMIT: Path = (*TOOLS, "potential", "limit")
+TOOL_LIMIT: Path = (*TOOLS, "potential", "limits")
 STATES: Path = (*TRANSITIONS, "potential", "states")
 # Of the agent: plan --Replied--> parse.
 FIRST: Path = ("flow", "transitions", 0)
@@ -124,10 +124,10 @@ POTENTIALS = [
     *one("agent", "counts more than the potential", (*LINES, "plan", 0), more, less),
     *one("agent", "plan has no potential", LINES, {}),
     *one("agent", "depends on something that has no limit", (*LINES, "plan", 1, 0, 0), "model_calls", "rounds"),
-    *one("agent", "limit does not bound it", TOOL_LIMIT, ["tool_calls", 0], ["model_calls", 1]),
-    *one("agent", "limit does not bound it", TOOL_LIMIT, ["iterations", 1], ["rounds", 1]),
-    *one("agent", "is not proved", TOOL_LIMIT, None, ["tool_calls", HUGE]),
-    *one("agent", "limit does not bound it", (*TRANSITIONS, "potential", "limit"), ["iterations", 4]),
+    *one("agent", "limits do not bound it", TOOL_LIMIT, [["tool_calls", 0]], [["model_calls", 1]]),
+    *one("agent", "limits do not bound it", TOOL_LIMIT, [["iterations", 1]], [["rounds", 1]]),
+    *one("agent", "is not proved", TOOL_LIMIT, [], [["tool_calls", HUGE]]),
+    *one("agent", "limits do not bound it", (*TRANSITIONS, "potential", "limits"), [["iterations", 4]]),
     *one("generating", "is not proved", (*MODELS, "potential", "lines", "stopped_response", 0), 0),
     *one("embedding", "counts more than the potential", (*LINES, "deliver", 1, 0, 1), less),
     *one("embedding", "counts more than the potential", (*LINES, "take_on", 0), less),

@@ -230,9 +230,11 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
         )
         for edge in graph.edges
     )
+    # An exit, as an edge to the end is.
+    raised = [Arrow(node.name, f"raises {error.__name__}", END.name) for node in graph for error in node.raises]
     first = graph.nodes.get(graph.start)
     given = first.takes[0].__name__ if first is not None and first.group else ""
-    return Picture(graph.start, tuple(boxes), arrows, caption, given)
+    return Picture(graph.start, tuple(boxes), (*arrows, *raised), caption, given)
 
 
 def look_of(node: Node[Any, Any]) -> Look:

@@ -78,6 +78,8 @@ class Piece:
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
     - `narrows`: it sets `run.aside.tools`, so the agent must be able to offer fewer tools.
     - `tool_names`: the names of the tools that its options name; the executor must have all of them.
+    - `tool_limits`: the most calls of tools in a run, by name. Its nodes answer further calls, and the engine refuses
+      them, so that the proof counts no more.
     - `ungated`: the names of the tools that its own agents may call without a piece of theirs that gates them. A piece
       that gates one of them cannot be plugged beside it.
     - `output`: the type of the answers that it lets pass; see `output_type`.
@@ -98,6 +100,7 @@ class Piece:
     gates: bool = False
     acts: bool = False
     tool_names: tuple[str, ...] = ()
+    tool_limits: Mapping[str, int] = field(default_factory=dict[str, int])
     narrows: bool = False
     ungated: tuple[str, ...] = ()
     output: Output | None = None

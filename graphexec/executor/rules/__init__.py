@@ -8,6 +8,7 @@ from graphexec.executor.rules.calls import CallRules
 from graphexec.executor.rules.nodes import (
     answer_repeats,
     avoid_dummies,
+    dispatch_known_tools,
     nodes_of_rule,
     refuse_dummies,
     refuse_repeats,
@@ -18,6 +19,7 @@ __all__ = [
     "CallRules",
     "answer_repeats",
     "avoid_dummies",
+    "dispatch_known_tools",
     "nodes_of_rule",
     "refuse_dummies",
     "refuse_repeats",

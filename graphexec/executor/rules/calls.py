@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -20,8 +20,9 @@ from graphexec.agents.tool_choice import find_subjects
 from graphexec.effects import ToolResult
 from graphexec.executor.rules.turns import last_turns
 from graphexec.tools import AnyTool
-from graphexec.tools.calling import Lookup
+from graphexec.tools.calling import Lookup, describe_unknown
 from graphexec.tools.formatting import split_observation
+from graphexec.tools.tool import InvalidArgumentsError
 
 _COPIED = (
     "{tool} was not called: {argument}={value} is in neither the question nor an observation. "
@@ -39,12 +40,14 @@ _MAX_FAILURES = 2
 class CallRules:
     """The agent with its rules, and the tools by name: the data of the rules' nodes.
 
-    `lookup` says how the names of tools are compared: `exact`, or without regard to case.
+    `lookup` says how the names of tools are compared: `exact`, or without regard to case. `max_tool_input` limits the
+    characters of arguments, for tools without a limit of their own.
     """
 
     agent: Agent
     tools: Mapping[str, AnyTool]
     lookup: Lookup = "exact"
+    max_tool_input: int | None = None
 
     @cached_property
     def _by_name(self) -> Mapping[str, AnyTool]:
@@ -100,6 +103,22 @@ class CallRules:
     def calls(self, action: AgentAction, name: str) -> bool:
         """Return whether an action calls the tool of this name."""
         return self._to_key(action.tool) == self._to_key(name)
+
+    def make_unmade_result(self, action: AgentAction) -> ToolResult | None:
+        """Return what a call of an unknown tool, or with invalid arguments, observes; `None` for any other."""
+        tool = self.find_tool(action)
+        if tool is None:
+            return ToolResult(describe_unknown(action.tool, self.tools), "unknown_tool")
+        if tool.max_tool_input is None:
+            tool = replace(tool, max_tool_input=self.max_tool_input)
+        try:
+            tool.read(action.tool_input)
+        except InvalidArgumentsError as error:
+            return ToolResult(str(error), "bad_arguments")
+        # A user's validator may raise any exception; the call itself reports it.
+        except Exception:  # noqa: BLE001
+            return None
+        return None
 
     def make_copied_result(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action with an argument copied from an example observes; `None` for any other."""

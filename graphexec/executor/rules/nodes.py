@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,13 +11,15 @@ from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, Decision
 from graphexec.agents.agent import RuleName
 from graphexec.agents.prompt import format_observation
-from graphexec.effects import CallAgent, CallModel, Decided
+from graphexec.effects import CallAgent, CallModel, CallTool, Decided
 from graphexec.errors import InputError, ParseError
 from graphexec.executor.rules.calls import CallRules
 from graphexec.executor.table import (
     Acted,
+    Observed,
     Policies,
     Replied,
+    dispatch_tools,
     limit_reached,
     read_once,
 )
@@ -131,6 +133,18 @@ def refuse_repeats(acted: Acted, rules: CallRules) -> Acted:
         if left[first] != place:
             acted = acted.answer(place, left[first])
     return acted
+
+
+@charged(when_spent=limit_reached)
+@node
+def dispatch_known_tools(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]:
+    """Call the tools as `dispatch_tools` does; answer the calls of unknown tools, and those with invalid arguments."""
+    for place in acted.open:
+        if (result := rules.make_unmade_result(acted.actions[place])) is not None:
+            acted = acted.answer(place, result)
+    # Any: a node does not type what its function yields.
+    calling: Generator[Any, Any, Observed] = dispatch_tools.function(acted)
+    return (yield from calling)
 
 
 def require_rules(rules: CallRules) -> None:

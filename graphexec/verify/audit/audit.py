@@ -206,7 +206,7 @@ def _find_mismatch(
     """Return why the visit and its counters do not match this transition, or `None` if they do."""
     before, after = counts
     least = dict(way.spends)
-    charged, bounded = certificate.flow.charged, certificate.flow.bounded
+    charged, bounded = (*certificate.flow.charged, *certificate.flow.quotas), certificate.flow.bounded
     for name in _counter_names(certificate):
         was, now, wanted = before[name], after[name], least.get(name, 0)
         # Charges of nested runs belong to no transition.

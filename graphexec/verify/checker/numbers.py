@@ -13,7 +13,7 @@ from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE, is_measure, is_number, is_whole
 from graphexec.verify.checker.potentials import count_charges, highest_line, highest_state, is_possible
 from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate
-from graphexec.verify.proof.flow import bounded_meters
+from graphexec.verify.proof.flow import Charges, bounded_meters
 
 # The most digits of a number in a closed form.
 _DIGITS = 30
@@ -29,7 +29,9 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     if {*bounds.meters} != {*names}:
         yield f"the meters that it bounds are not those of its flow, {', '.join(names) or 'which has none'}"
         return
-    for name, bound in (("depth", bounds.depth), ("nested_runs", bounds.nested_runs)):
+    if not {*bounds.quotas} <= {*flow.lasting_quotas}:
+        yield "it bounds quotas that its flow has not, or resets"
+    for name, bound in (("depth", bounds.depth), ("nested_runs", bounds.nested_runs), *bounds.quotas.items()):
         limit = certificate.limits.get(name)
         form = None if limit is None else name
         if (bound.form, bound.number, bound.value, bound.exact, bound.assuming) != (form, limit, limit, False, None):
@@ -105,9 +107,9 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     slopes = {name: slope for name, slope in potential.lines[flow.start][1] if is_measure(name)} if lines else {}
     if any(slopes.values()) != (bound.number is None):
         return "it has a number, but depends on a measure" if bound.number is not None else "it has no number"
-    beside = 0 if potential.limit is None else _beside(certificate, meter, potential.limit)
+    beside = _beside(certificate, meter, potential.limits)
     if beside is None:
-        return "its limit does not bound it"
+        return "its limits do not bound it"
     most += beside
     if meter is not None:
         # After each crash, one visit may ask for its effects again.
@@ -126,8 +128,7 @@ def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> st
     bound, own = certificate.bounds.meters[name], certificate.bounds.alone[name]
     if bound.number is None:
         return None if bound.form is None or bound == own else "it has a closed form, but no number"
-    limit = None if bound.potential is None else bound.potential.limit
-    if limit is not None and limit[0] == name:
+    if bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]:
         return _fault(certificate, name, bound)
     rows = [counts for meter, *counts in nested.charges if meter == name]
     alone, whole = rows[0] if rows else (0, 0)
@@ -187,10 +188,18 @@ def _read_form(certificate: Certificate, form: str, measures: Sequence[str]) -> 
     return terms
 
 
-def _beside(certificate: Certificate, meter: str | None, within: tuple[str, int]) -> int | None:
-    """Return the most that a limit allows: the limit of the meter, or of one that is charged together with it."""
-    called, factor = within
-    # A meter that only nested runs charge has no factor.
-    least = 1 if called == meter else None if meter is None else certificate.flow.factors(meter).get(called)
-    limit = certificate.limits.get(called)
-    return factor * limit if is_whole(limit) and least is not None and factor >= least else None
+def _beside(certificate: Certificate, meter: str | None, within: Charges) -> int | None:
+    """Return the most that limits allow: of the meter, or of others, one of which is charged together with it."""
+    if not within:
+        return 0
+    # The limit of the meter itself includes nested runs.
+    own = [(name, factor >= 1) for name, factor in within] == [(meter, True)]
+    if meter is None or not (own or (meter in certificate.flow.charged and certificate.flow.covers(meter, within))):
+        return None
+    total = 0
+    for name, factor in within:
+        limit = certificate.limits.get(name)
+        if not is_whole(limit) or factor < 0:
+            return None
+        total += factor * limit
+    return total

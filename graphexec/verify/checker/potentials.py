@@ -85,7 +85,7 @@ def highest_state(
 def count_charges(certificate: Certificate, one: Transition, meter: str, potential: Potential) -> int | None:
     """Return the most that a transition charges, or `None`; charges that a limit bounds are left out."""
     largest = one.largest(meter)
-    if not largest or (potential.limit is not None and not one.reserved):
+    if not largest or (potential.limits and not one.reserved):
         return 0
     most = certificate.limits.get("fan_out") if one.most is None else one.most
     return None if most is None else largest * int(most)

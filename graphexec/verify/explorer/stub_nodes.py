@@ -38,11 +38,12 @@ from graphexec.verify.proof.flow import TransitionKind
 class StubEffect(Effect[None]):
     """Stands for an effect: it has the same charges, and its reply reports nothing beyond them.
 
-    If it is `answered`, it has a reply for a cut at the deadline.
+    If it is `answered`, it has a reply for a cut at the deadline. It costs one of the budget `quota`, if it has one.
     """
 
     __slots__ = ()
     answered: ClassVar[bool] = False
+    quota: ClassVar[str] = ""
 
     def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - no reply reports anything
         """Return 0 for each meter: nothing beyond the charge."""
@@ -54,14 +55,17 @@ class StubEffect(Effect[None]):
 
 
 @cache
-def _stub_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool) -> StubEffect:
-    given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered}
+def _stub_effect(
+    charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool, quota: str
+) -> StubEffect:
+    given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered, "quota": quota}
     kind: type[StubEffect] = type("StubEffect", (StubEffect,), {"__slots__": (), **given})
     return kind()
 
 
 def _stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
     effects: dict[StubEffect, None] = {}
+    quotas = [one.name for one in node.quotas] or [""]
     for effect in node.effects:
         # A limit on fractions is above 0 and never reached, because the stubs report nothing.
         compared = (
@@ -70,8 +74,14 @@ def _stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
             if meter.whole and meter not in effect.charges and limits[meter] is not None
         )
         answered = answers_cut(effect)
-        effects[_stub_effect(frozenset(effect.charges.items()), frozenset(compared), answered=answered)] = None
+        charges, measures = frozenset(effect.charges.items()), frozenset(compared)
+        for quota in quotas:
+            effects[_stub_effect(charges, measures, answered=answered, quota=quota)] = None
     return list(effects)
+
+
+def _has_quota(name: str, effect: StubEffect) -> bool:
+    return effect.quota == name
 
 
 def _narrow_fan_out(graph: Graph[Any, Any], limits: Limits) -> Limits:
@@ -90,7 +100,13 @@ def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     if node.grace is not None:
         return {}
     meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
-    return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
+    quotas = {one.name: limits.budgets.get(one.name, one.limit) for one in node.quotas if one.name}
+    caps = {**{meter: limits[meter] for meter in meters}, **{Meter(name): cap for name, cap in quotas.items()}}
+    return {meter: limit for meter, limit in caps.items() if limit is not None}
+
+
+def _cost(effect: StubEffect, meter: Meter) -> int:
+    return 1 if effect.quota == meter.name else effect.charges.get(meter, 0)
 
 
 # The measure of a node's first visit. A lower one gives the same runs, but shorter ones.
@@ -99,7 +115,7 @@ FIRST_MEASURE = 2
 # The number of effects of one visit that are explored if no limit on a meter counts them.
 WIDEST = 8
 
-# The amount left of each meter that has a limit.
+# The amount left of each meter and each quota that has a limit.
 _Left: TypeAlias = Mapping[Meter, float]
 
 # When the effects of a visit are answered: in time, after the deadline, or not at all, because the deadline cuts them.
@@ -274,6 +290,7 @@ class StubMachine:
             node,
             function=self._ask_effects if node.kind == "asks" else self._return_result,
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
+            quotas=tuple(dataclasses.replace(one, counts=partial(_has_quota, one.name)) for one in node.quotas),
             when_spent=None if spent is None else partial(_leave, spent),
             settings={},
             call_parameter=None,
@@ -287,7 +304,8 @@ class StubMachine:
         return max(0, int(last) - 2) if last else FIRST_MEASURE
 
     def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
-        return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
+        limited = self._limited[node.name].items()
+        return {meter: max(0, limit - spent[meter] - spent.budgets[meter.name]) for meter, limit in limited}
 
     def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[StubEffect, ...]]:
         """Return effects for a visit, of each kind and mixed: the least, the most, as many as allowed, and one more."""
@@ -359,7 +377,7 @@ def _may_ask(least: int, most: int | None, count: int) -> bool:
 
 def _is_refused(asks: Sequence[StubEffect], left: _Left) -> bool:
     return any(
-        sum(effect.charges.get(meter, 0) for effect in asks) > rest
+        sum(_cost(effect, meter) for effect in asks) > rest
         or (not rest and any(meter in effect.measures for effect in asks))
         for meter, rest in left.items()
     )
@@ -367,7 +385,7 @@ def _is_refused(asks: Sequence[StubEffect], left: _Left) -> bool:
 
 def _allowance(effect: StubEffect, left: _Left) -> int | None:
     """Return how many of these effects the limits allow; `None` if no limit counts them."""
-    counts = [int(rest // amount) for meter, rest in left.items() if (amount := effect.charges.get(meter))]
+    counts = [int(rest // amount) for meter, rest in left.items() if (amount := _cost(effect, meter))]
     if any(not rest and meter in effect.measures for meter, rest in left.items()):
         return 0
     return min(counts, default=None)
@@ -387,7 +405,7 @@ def _mixed(count: int, effects: Sequence[StubEffect], left: _Left) -> Iterator[t
             allowed = None if kind is last else _allowance(kind, rest)
             several = open_ if allowed is None else min(open_, allowed)
             asks += (kind,) * several
-            rest = {meter: amount - several * kind.charges.get(meter, 0) for meter, amount in rest.items()}
+            rest = {meter: amount - several * _cost(kind, meter) for meter, amount in rest.items()}
         yield asks
 
 

@@ -16,7 +16,15 @@ from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
 from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
-from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
+from graphexec.verify.proof.flow import (
+    Charges,
+    Flow,
+    Transition,
+    bounded_meters,
+    caps_of,
+    limits_of,
+    possible_transitions,
+)
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
@@ -88,15 +96,31 @@ def _bounds(prover: _Prover) -> Bounds:
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
     alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
     meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
-    depth, runs = (_bound_of_runs(name, limit) for name, limit in _limits_of_runs(limits))
-    return Bounds(prover.bound_of_weight(lambda _: _ONE, counts=lambda _: 1), meters, seconds, depth, runs, alone)
+    depth, runs = (_bound_by_limit(name, limit) for name, limit in _limits_of_runs(limits))
+    transitions = prover.bound_of_weight(lambda _: _ONE, counts=lambda _: 1)
+    return Bounds(transitions, meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, limits, alone)))
+
+
+def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
+    caps = caps_of(flow, limits)
+    for name in flow.lasting_quotas:
+        quota = _bound_by_limit(name, caps[name])
+        charged = {
+            meter
+            for one in flow.transitions
+            for kind in map(dict, one.effect_charges)
+            if name in kind
+            for meter in kind
+        }
+        if all(_number(quota) < _number(meters[meter]) for meter in charged if meter in meters):
+            yield name, quota
 
 
 def _limits_of_runs(limits: Limits) -> Iterable[tuple[str, int | None]]:
     return ("depth", limits.depth), ("nested_runs", limits.nested_runs)
 
 
-def _bound_of_runs(name: str, limit: int | None) -> Bound:
+def _bound_by_limit(name: str, limit: int | None) -> Bound:
     return Bound(None, None) if limit is None else Bound(name, limit, value=limit)
 
 
@@ -106,7 +130,7 @@ def _number(bound: Bound) -> float:
 
 def _is_limit_of(bound: Bound, name: str) -> bool:
     """Return whether the limit on the meter itself gives the bound."""
-    return bound.potential is not None and bound.potential.limit is not None and bound.potential.limit[0] == name
+    return bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]
 
 
 class _Prover:
@@ -288,7 +312,7 @@ class _Prover:
 
     def _table(self, states: Mapping[State, int]) -> Potential:
         values = tuple((node, left, value) for (node, left), value in states.items() if node != END.name)
-        return Potential({}, None, self._possible.counters, values)
+        return Potential({}, (), self._possible.counters, values)
 
     def _form(self, weight: Weight, more: Polynomial, least: int | None = None) -> tuple[str | None, int | None]:
         """Return the closed form with the least value, and its value; `None` if there are too many terms.
@@ -377,25 +401,29 @@ class _Prover:
         return self.bound_of_weight(weight, again, counts=(lambda move: move.charges(name)) if sure else None)
 
     def _bound_of_limit(self, name: str) -> Bound | None:
-        """Return the bound that a limit gives, on the meter or on one that bounds it, plus reserved visits."""
-        charged = self.flow.factors(name) if name in self.flow.charged else {name: 1}
-        bounding = {other: factor for other, factor in charged.items() if other in self._caps}
+        """Return the bound that limits give, on the meter or on what bounds it, plus reserved visits."""
+        is_charged = name in self.flow.charged
+        ways: list[Charges] = [(one,) for one in (self.flow.factors(name) if is_charged else {name: 1}).items()]
+        if is_charged and (quotas := tuple(self.flow.quotas_of(name).items())):
+            ways.append(quotas)
+        bounding = [way for way in ways if all(other in self._caps for other, _ in way)]
         if not bounding:
             return None
         # Among equal limits, the first is the meter's own.
-        called = min(bounding, key=lambda other: self._caps[other] * bounding[other])
+        called = min(bounding, key=lambda way: sum(self._caps[other] * factor for other, factor in way))
         reserved = [one for one in self._transitions if one.reserved]
         if self._measures and any(one.calls(name) != 0 for one in reserved):
             return None
-        more = polynomial.number(bounding[called]) * polynomial.name(called)
-        more = more + _charged_again(name, reserved, self.limits)
+        more = _charged_again(name, reserved, self.limits)
+        for other, factor in called:
+            more = polynomial.number(factor) * polynomial.name(other) + more
 
         def weight(one: Transition) -> Polynomial:
             return _most(one, name) if one.reserved else _ZERO
 
         number, potential = self._number(weight)
         form, value = self._form(weight, more)
-        limited = dataclasses.replace(potential, limit=(called, bounding[called]))
+        limited = dataclasses.replace(potential, limits=called)
         return Bound(form, number + more.at(self._caps), value=value, potential=limited)
 
 
@@ -430,7 +458,8 @@ def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     charges = (dict((*kind, *one.reserves)) for one in flow.transitions for kind in one.effect_charges)
     taken = {other for kind in charges if kind.get(name) for other in kind}
     # A meter that is only measured stops nothing until a reply reports an amount.
-    return any(known.get(other) is not None and (other in flow.charged or not known[other]) for other in taken)
+    counted = (*flow.charged, *flow.quotas)
+    return any(known.get(other) is not None and (other in counted or not known[other]) for other in taken)
 
 
 def _is_bounded(one: Transition, limits: Limits) -> bool:

@@ -55,12 +55,12 @@ class Potential:
 
     For every transition, its count plus the potential of its target is at most the potential of its source. `lines` are
     linear in the amount left of each budget. `states` are values for a node and the amounts left of `counters`; they
-    are used where lines would be too high. With `limit=(name, factor)`, `factor` times that limit bounds the charges,
-    and the potential covers only reserved visits, which the limit does not include.
+    are used where lines would be too high. If there are `limits`, (name, factor), the sum of factor times limit bounds
+    the charges, and the potential covers only reserved visits, which the limits do not include.
     """
 
     lines: Mapping[str, Line]
-    limit: tuple[str, int] | None = None
+    limits: tuple[tuple[str, int], ...] = ()
     counters: tuple[str, ...] = ()
     states: tuple[tuple[str, tuple[int, ...], int], ...] = ()
 
@@ -153,7 +153,8 @@ class Bounds(_LazyFields):
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
     The bounds in `meters` include nested runs of tools made by `as_tool`; those in `alone` cover only the machine's own
-    effects. `depth` bounds the levels of nested runs, and `nested_runs` their number.
+    effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those budgets that
+    effects cost of which a run spends less than the bound on the meters that the same effects charge.
     """
 
     transitions: Bound
@@ -162,9 +163,10 @@ class Bounds(_LazyFields):
     depth: Bound = Bound(None, None)
     nested_runs: Bound = Bound(None, None)
     alone: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
+    quotas: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
 
     def __post_init__(self) -> None:
-        _freeze(self, "meters", "alone")
+        _freeze(self, "meters", "alone", "quotas")
 
     @property
     def model_calls(self) -> Bound:
@@ -179,7 +181,7 @@ class Bounds(_LazyFields):
     def rows(self) -> tuple[tuple[str, Bound], ...]:
         """Return every bound and its name, in the order in which they are shown."""
         meters = [(name, self.meters.get(name, NOTHING)) for name in format_meters(self.meters)]
-        return (("transitions", self.transitions), *meters, ("seconds", self.seconds))
+        return (("transitions", self.transitions), *meters, *self.quotas.items(), ("seconds", self.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +293,7 @@ def _read_certificate(data: Mapping[str, Any]) -> Certificate:
             _read_bound(bounds["depth"]),
             _read_bound(bounds["nested_runs"]),
             {name: _read_bound(bound) for name, bound in bounds["alone"].items()},
+            {name: _read_bound(bound) for name, bound in bounds["quotas"].items()},
         ),
         _read_optional(_read_nested, data["nested"]),
         _read_bool(data["holds_when_nested"]),
@@ -322,7 +325,7 @@ def _read_nested(data: Any) -> NestedRuns:
 def _read_potential(data: Any) -> Potential:
     return Potential(
         {node: (_read_whole(base), _read_amounts(slopes)) for node, (base, slopes) in data["lines"].items()},
-        _read_optional(_read_amount, data["limit"]),
+        _read_amounts(data["limits"]),
         _read_names(data["counters"]),
         tuple(
             (_read_string(node), tuple(map(_read_whole, _read_list(left))), _read_whole(value))

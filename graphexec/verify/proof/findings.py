@@ -12,6 +12,7 @@ from graphexec.errors import Fault, GraphError, GraphexecError, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits
+from graphexec.kernel.node import END
 from graphexec.kernel.program import Proof
 from graphexec.verify.proof.certificate import Bounds, Certificate
 from graphexec.verify.proof.flow import Transition
@@ -141,6 +142,25 @@ class Verdict:
         return None if self.certificate is None else self.certificate.proof
 
     @property
+    def exits(self) -> tuple[str, ...]:
+        """The ways in which a run ends: the outcomes that lead to END, and the exceptions that nodes raise."""
+        # Of a pickled verdict, the graph is text.
+        if not isinstance(self.graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return ()
+        ends = dict.fromkeys(edge.outcome.__name__ for edge in self.graph.edges if edge.target == END.name)
+        raising: dict[str, list[str]] = {}
+        for node in self.graph:
+            for error in node.raises:
+                raising.setdefault(error.__name__, []).append(node.name)
+        return (*ends, *(f"{error} raised by {' or '.join(names)}" for error, names in raising.items()))
+
+    @property
+    def exits_text(self) -> str:
+        """The exits as a line, if a node raises one: `3 exits: ...`. Otherwise an empty string."""
+        exits = self.exits
+        return f"{len(exits)} exits: {', '.join(exits)}" if any(" raised by " in one for one in exits) else ""
+
+    @property
     def why(self) -> str:
         """The findings that prevent a proof, one on a line."""
         return "\n".join(str(finding) for finding in self.findings if finding.severity == "error") or self.status
@@ -193,6 +213,7 @@ class Verdict:
         lines = [self.status.upper()]
         if self.bounds is not None:
             lines += [f"  {name.replace('_', ' ')}: {bound}" for name, bound in self.bounds.rows()]
+            lines += [f"  {text}" for text in (self.exits_text,) if text]
         if self.assumptions:
             lines.append(f"  assuming: {len(self.assumptions)} things (see verdict.assumptions, or graphexec check)")
         return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])

@@ -120,8 +120,14 @@ class Flow:
     @cached_property
     def charged(self) -> tuple[str, ...]:
         """The meters that effects charge, in whole numbers: those that are not measured first, each sorted by name."""
-        names = frozenset[str]().union(*(one.charged for one in self.transitions))
+        names = frozenset[str]().union(*(one.charged for one in self.transitions)) - {*self.quotas}
         return tuple(sorted(names, key=lambda name: (name in self.measured, name)))
+
+    @cached_property
+    def quotas(self) -> tuple[str, ...]:
+        """The budgets that effects cost."""
+        charged = {name for one in self.transitions for kind in one.effect_charges for name, _ in kind}
+        return tuple(name for name, _ in self.budgets if name in charged)
 
     @cached_property
     def bounded(self) -> tuple[str, ...]:
@@ -175,10 +181,42 @@ class Flow:
         if any(name == meter for one in self.transitions for name, _ in one.reserves):
             # A nested run may charge it without the others.
             return {meter: 1}
-        kinds = [dict(kind) for kind in dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)]
-        charging = [kind for kind in kinds if kind.get(meter)]
-        others = [name for name in self.charged if name != meter and all(kind.get(name) for kind in charging)]
+        charging = self._charging(meter)
+        names = (*self.charged, *self.lasting_quotas)
+        others = [name for name in names if name != meter and all(kind.get(name) for kind in charging)]
         return {meter: 1, **{name: max(-(-kind[meter] // kind[name]) for kind in charging) for name in others}}
+
+    def quotas_of(self, meter: str) -> dict[str, int]:
+        """Return the quotas that together bound the charges of `meter`, with factors; none if some effect has none."""
+        charging = self._charging(meter)
+        found = {
+            name: max(kind[meter] for kind in charging if kind.get(name))
+            for name in self.lasting_quotas
+            if any(kind.get(name) for kind in charging)
+        }
+        return found if self.covers(meter, tuple(found.items())) else {}
+
+    def covers(self, meter: str, limits: Charges) -> bool:
+        """Return whether charges of `meter` <= the sum of factor * charges of these `limits`, (name, factor).
+
+        Each effect that charges the meter charges one of them, at least as much by its factor, and no edge resets it.
+        """
+        if any(name == meter for one in self.transitions for name, _ in one.reserves):
+            return False
+        if any(name in one.resets for one in self.transitions for name, _ in limits):
+            return False
+        return all(
+            any(factor * kind.get(name, 0) >= kind[meter] for name, factor in limits) for kind in self._charging(meter)
+        )
+
+    def _charging(self, meter: str) -> list[dict[str, int]]:
+        kinds = dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)
+        return [charges for kind in kinds if (charges := dict(kind)).get(meter)]
+
+    @property
+    def lasting_quotas(self) -> list[str]:
+        """The quotas that no edge resets."""
+        return [name for name in self.quotas if not any(name in one.resets for one in self.transitions)]
 
 
 # With more choices of effects than this, only the least amounts are used.
@@ -325,9 +363,11 @@ def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
     entered = entry if node.decreases is None else {**entry, node.measure.name: 1}
     asks = node.most != 0
     kinds = tuple(dict.fromkeys(map(_charges, node.effects))) if asks else ()
+    if node.quotas:
+        kinds = tuple((*kind, *(((one.name, 1),) if one.name else ())) for kind in kinds for one in node.quotas)
     reserves = tuple(sorted(_most_reserved(node))) if asks else ()
     # No limit stops a reserved visit, so nothing has to be left for its effects.
-    asked = {} if node.grace is not None else _least(kinds, node.least)
+    asked = {} if node.grace is not None or not node.least else _least(kinds, node.least)
     ended = [] if node.grace is not None else _stopping((*kinds, reserves))
     ended += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
     visit = partial(

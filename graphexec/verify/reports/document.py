@@ -47,7 +47,7 @@ def bounds_data(bounds: Bounds) -> dict[str, Any]:
         "model_calls": _bound_data(bounds.model_calls),
         "tool_calls": _bound_data(bounds.tool_calls),
         "seconds": _bound_data(bounds.seconds),
-        "meters": {name: _bound_data(bound) for name, bound in bounds.meters.items()},
+        "meters": {name: _bound_data(bound) for name, bound in (*bounds.meters.items(), *bounds.quotas.items())},
     }
 
 

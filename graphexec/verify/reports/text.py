@@ -51,6 +51,7 @@ def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
     verdict = subject.verdict
     if verdict is not None and verdict.bounds is not None:
         lines += bound_lines(verdict.bounds)
+        lines += [f"  {text}" for text in (verdict.exits_text,) if text]
     for number, one in enumerate(() if verdict is None else verdict.assumptions):
         lines.append(f"  {'' if number else 'assuming':<11}  {one}")
     yield "\n".join(lines)

@@ -1,0 +1,217 @@
+"""The proved number of tool calls, and what the engine does so that no run makes more."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graphexec as gx
+from graphexec.actions import AgentAction
+from graphexec.agents import Agent
+from graphexec.effects import CallTool
+from graphexec.errors import CertificateError, ParseError, UndeclaredCountError
+from graphexec.executor import Acted, dispatch_tools, parse
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.nodes import Piece, ask_user, limit_tool, sub_agent
+from graphexec.testing import verify_termination
+from graphexec.testing.plugin import summary
+from graphexec.verify.checker.check import check_certificate
+from tests.parameters import cases, examples
+
+MODEL = ScriptedModel([""])
+
+
+@gx.tool(repeatable=True)
+def lookup(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+@gx.tool(repeatable=True)
+def read(word: str) -> str:
+    """Read about a word."""
+    return word
+
+
+TOOLS = [lookup, read]
+ONE, TWO, ALSO = limit_tool("lookup", 1), limit_tool("lookup", 2), limit_tool("read", 3, name="limit_read")
+
+
+# Any: the options of the table below.
+def make(kind: str = "tool_calling", *nodes: Piece, tools: list[Any] = TOOLS[:1], **options: Any) -> gx.AgentExecutor:
+    """Return an executor of an agent of this kind with three iterations."""
+    given: dict[str, Any] = {"kind": kind, "max_iterations": 3, "nodes": nodes, **options}
+    return gx.create_agent(MODEL, tools, **given)
+
+
+@gx.node
+def pass_on(acted: Acted) -> Acted:
+    return acted
+
+
+@gx.node
+def twice(acted: Acted) -> Acted:
+    """Call each tool twice, whatever a piece before it has said."""
+    return Acted(acted.run, acted.actions * 2)
+
+
+def spliced(executor: gx.AgentExecutor, node: gx.Node[Acted, Acted] = pass_on) -> gx.AgentExecutor:
+    return executor.splice(gx.edges(node, gx.on(Acted, dispatch_tools)), after=parse, on=Acted)
+
+
+def decide(steps: object, inputs: object) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": ""})
+
+
+@cases(
+    "executor, calls",
+    [
+        (make("structured", max_iterations=15), "iterations = 15 (exact)"),
+        (make("react"), "iterations = 3 (exact)"),
+        (make(), "fan_out*iterations = 3,000 (exact)"),
+        (gx.AgentExecutor(agent=decide, tools=TOOLS), "fan_out*iterations = 15,000 (exact)"),
+        # A lower limit on the calls of a step still holds, and one that is given later.
+        (make("react", max_fan_out=0), "fan_out*iterations = 0 (exact)"),
+        (make("react").with_limits(gx.agent_limits(fan_out=0)), "fan_out*iterations = 0 (exact)"),
+        (make("react", max_fan_out=0).with_limits(gx.agent_limits()), "iterations = 15 (exact)"),
+        # What surgery changes keeps what it can.
+        (spliced(make("react")), "iterations = 3 (exact)"),
+        (spliced(make("react")).with_agent(make().agent), "fan_out*iterations = 3,000 (exact)"),
+        (spliced(make("tool_calling", TWO)), "lookup_calls = 2 (at most)"),
+        (make("tool_calling", TWO), "lookup_calls = 2 (at most)"),
+        (make("tool_calling", TWO).unplug("limit_tool"), "fan_out*iterations = 3,000 (exact)"),
+        (make("tool_calling", TWO, max_tool_calls=1), "tool_calls = 1 (at most)"),
+        (make("tool_calling", limit_tool("lookup", 0)), "lookup_calls = 0 (at most)"),
+        (make("tool_calling", TWO, limit_tool("lookup", 1, name="once")), "lookup_calls = 1 (at most)"),
+        (make("react", limit_tool("lookup", 9)), "iterations = 3 (at most)"),
+        (make("tool_calling", TWO, ALSO, tools=TOOLS), "lookup_calls + read_calls = 5 (at most)"),
+        (make("tool_calling", TWO, tools=TOOLS), "fan_out*iterations = 3,000 (at most)"),
+        # The question of the model is no call of a tool.
+        (make("tool_calling", TWO, ask_user(lambda _: "yes")), "lookup_calls = 2 (at most)"),
+        # A piece of the user's may leave the calls of its tools to dispatch_tools.
+        (
+            make("tool_calling", TWO, Piece("p", (pass_on,), tools=(read,), acts=True)),
+            "fan_out*iterations = 3,000 (at most)",
+        ),
+        # A handler of the user's knows other tools.
+        (make("tool_calling", TWO, handlers={CallTool: print}), "fan_out*iterations = 3,000 (exact)"),
+        (
+            make("react", sub_agent(make("tool_calling", TWO), "helper", "Helps."), max_iterations=3),
+            "2*helper.iterations*helper_calls + iterations = 27 (exact)",
+        ),
+    ],
+)
+def test_bound_of_tool_calls(executor: gx.AgentExecutor, calls: str) -> None:
+    bounds = executor.verify().bounds
+    assert bounds is not None
+    assert str(bounds.tool_calls) == calls
+
+
+def test_bounds_of_tools_where_they_are_lower() -> None:
+    line = summary("agent", make("tool_calling", TWO, tools=TOOLS).verify())
+    assert line.endswith("; 3,000 tool calls; 2 lookup calls")
+    assert summary("agent", make("tool_calling", TWO).verify()).endswith("; 2 tool calls")
+
+
+def reply(*calls: tuple[str, str]) -> ModelReply:
+    return ModelReply("", tuple(ToolCall(f"c{n}", name, text) for n, (name, text) in enumerate(calls)))
+
+
+GOOD, BAD, UNKNOWN = ("lookup", '{"word": "a"}'), ("lookup", "{}"), ("nothing", "{}")
+
+
+def test_calls_that_are_not_made_do_not_count() -> None:
+    model = ScriptedModel([reply(UNKNOWN, BAD, GOOD), reply(BAD, GOOD, GOOD)], repeat_last=True)
+    run = gx.create_agent(model, [lookup], kind="tool_calling", nodes=[TWO], max_iterations=2).run("?")
+    found = ["unknown_tool", "bad_arguments", "ok", "bad_arguments", "rejected", "rejected"]
+    assert [step.status for step in run.steps] == found
+    assert (run.spent["tool_calls"], run.spent.budgets["lookup_calls"]) == (1, 1)
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.lists(st.sampled_from([GOOD, BAD, UNKNOWN, ("read", '{"word": "b"}')]), min_size=1), min_size=1))
+def test_no_run_calls_more_tools(replies: list[list[tuple[str, str]]]) -> None:
+    model = ScriptedModel([reply(*calls) for calls in replies], repeat_last=True)
+    executor = gx.create_agent(model, TOOLS, kind="tool_calling", nodes=[TWO, ALSO], max_iterations=3)
+    run = executor.run("?")
+    assert run.reason == "iterations"
+    assert run.spent["tool_calls"] <= 5
+
+
+def test_engine_stops_a_node_that_calls_more() -> None:
+    model = ScriptedModel([reply(GOOD)], repeat_last=True)
+    # The calls pass the first piece of the list last.
+    run = gx.create_agent(model, TOOLS, kind="tool_calling", nodes=[twice, ONE]).run("?")
+    assert (run.reason, run.spent["tool_calls"]) == ("lookup_calls", 0)
+
+
+def test_one_action_agent_is_held_to_one_call() -> None:
+    model = ScriptedModel(["Action: lookup\nAction Input: a"])
+    with pytest.raises(UndeclaredCountError, match="dispatch_tools asked for 2 effects"):
+        spliced(gx.create_agent(model, [lookup], kind="react"), twice).run("?")
+
+
+def test_reply_with_more_actions_is_a_parse_error() -> None:
+    def read_two(_: object) -> tuple[AgentAction, ...]:
+        return (AgentAction("lookup", "a"), AgentAction("lookup", "b"))
+
+    agent: Agent = dataclasses.replace(make("react").agent, read=read_two, model=ScriptedModel(["two"]))
+    with pytest.raises(ParseError, match="2 actions, and declares max_actions=1"):
+        gx.AgentExecutor(agent=agent, tools=[lookup]).run("?")
+
+
+@cases(
+    "limits",
+    [
+        (("lookup_calls", 1),),
+        (("lookup_calls", 1), ("read_calls", 1), ("iterations", -1)),
+        (("lookup_calls", 0), ("read_calls", 0)),
+        (("read_calls", 5),),
+    ],
+)
+def test_checker_refuses_other_limits(limits: tuple[tuple[str, int], ...]) -> None:
+    certificate = make("tool_calling", TWO, ALSO, tools=TOOLS).verify().certificate
+    assert certificate is not None
+    check_certificate(certificate)
+    bound = certificate.bounds.tool_calls
+    assert bound.potential is not None
+    assert bound.potential.limits == (("lookup_calls", 1), ("read_calls", 1))
+    number = sum(factor * int(certificate.limits[name] or 0) for name, factor in limits)
+    potential = dataclasses.replace(bound.potential, limits=limits)
+    forged = dataclasses.replace(bound, form=None, value=None, number=number, potential=potential)
+    bounds = dataclasses.replace(certificate.bounds, meters={**certificate.bounds.meters, "tool_calls": forged})
+    with pytest.raises(CertificateError, match="its limits do not bound it"):
+        check_certificate(dataclasses.replace(certificate, bounds=bounds))
+
+
+@cases("policy, exits", [(True, 2), (False, 3)])
+@pytest.mark.parametrize("text", ["no action", "Final Answer: yes", "Action: lookup\nAction Input: a"])
+def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> None:
+    agent = dataclasses.replace(make("react").agent, model=ScriptedModel([text], repeat_last=True))
+    executor = gx.AgentExecutor(agent=agent, tools=[lookup], max_iterations=2, handle_parsing_errors=policy)
+    verdict = executor.verify()
+    named = ["AgentFinish", "StoppedResponse", "ParseError raised by parse"][:exits]
+    assert list(verdict.exits) == named
+    assert (f"{exits} exits: {', '.join(named)}" in str(verdict)) is (exits == 3)
+    assert ("raises ParseError" in f"{executor.graph:mermaid}") is (exits == 3)
+    try:
+        ending = type(executor.run("?").ending).__name__
+    except ParseError:
+        ending = "ParseError raised by parse"
+    assert ending in named
+
+
+@pytest.mark.medium
+@cases(
+    "executor",
+    [
+        make("tool_calling", TWO),
+        make("tool_calling", TWO, ALSO, tools=TOOLS, max_fan_out=3),
+        make("react", ONE, tools=TOOLS),
+    ],
+)
+def test_engine_keeps_the_quotas_on_every_path(executor: gx.AgentExecutor) -> None:
+    verify_termination(executor, examples=5)
