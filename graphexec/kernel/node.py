@@ -26,12 +26,13 @@ from typing import (
 
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole, make_measure
+from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, make_measure
 from graphexec.kernel.signatures import (
     accepts,
     find_call_parameter,
     name_of,
     read_classes,
+    read_count,
     read_effects,
     read_hints,
     read_spent_outcome,
@@ -282,7 +283,8 @@ class _Charge(Generic[W_co]):
         meters = tuple(dict.fromkeys((*charged_node.meters, *self._meters)))
         if grace is not None and meters:
             raise NodeError(f"{charged_node.name} is reserved, so its entry costs nothing; leave out @metered")
-        least, most = _count(charged_node, self._asks)
+        own = charged_node.least, charged_node.most
+        least, most = own if self._asks is None else read_count(charged_node.name, charged_node.kind, self._asks)
         if grace is not None and most is None:
             text = (
                 f"{charged_node.name} is reserved and needs the number of its effects; write asks=1, or (least, most)"
@@ -367,22 +369,6 @@ def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grac
     if not is_number(grace) or grace < 0:
         raise NodeError(f"grace is {grace!r}; give seconds, 0 or more")
     return _Charge(when_spent, asks=asks, grace=float(grace))
-
-
-def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int | None]:
-    if asks is None:
-        return charged_node.least, charged_node.most
-    name = charged_node.name
-    if charged_node.kind != "asks":
-        raise NodeError(
-            f"{name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
-        )
-    # Users without a type checker pass strings and lists.
-    match asks if isinstance(asks, tuple) else (asks, asks):
-        case (least, most) if is_whole(least) and is_whole(most) and 0 <= least <= most:
-            return least, most
-        case _:
-            raise NodeError(f"{name} has asks={asks!r}; give a number of effects, or (least, most)")
 
 
 def _node(

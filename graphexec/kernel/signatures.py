@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin, get_t
 
 from graphexec.errors import NodeError
 from graphexec.kernel.effects import All, CallContext, Effect, check_class_wide
-from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.meters import Exhausted, is_whole
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -207,3 +207,18 @@ def close_asking(node: types.GeneratorType[Any, Any, Any]) -> None:
             return
         with suppress(GeneratorExit, StopIteration):
             node.throw(GeneratorExit)
+
+
+def read_count(name: str, kind: str, asks: Any) -> tuple[int, int]:
+    """Return the least and the most of `asks=`. Raises `NodeError` for other values, and if the node asks nothing."""
+    if kind != "asks":
+        raise NodeError(
+            f"{name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
+        )
+    # Any: users without a type checker pass strings and lists.
+    counts: tuple[Any, ...] = asks if isinstance(asks, tuple) else (asks, asks)
+    match counts:
+        case (least, most) if is_whole(least) and is_whole(most) and 0 <= least <= most:
+            return least, most
+        case _:
+            raise NodeError(f"{name} has asks={asks!r}; give a number of effects, or (least, most)")

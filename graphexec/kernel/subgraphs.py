@@ -12,7 +12,11 @@ from graphexec.kernel.meters import Budget, make_measure
 from graphexec.kernel.node import END, Edge, Frame, Node, rename
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.signatures import accepts
-from graphexec.kernel.validation import measured
+
+
+def measured(nodes: Iterable[Node[Any, Any]]) -> list[Node[Any, Any]]:
+    """Return the nodes with `decreases`."""
+    return [one for one in nodes if one.decreases is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import inspect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphexec.errors import Fault
@@ -127,7 +127,8 @@ def _budget_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) -
 
 def _shared_budgets(node: Node[Any, Any]) -> Iterator[Budget]:
     yield from node.meters
-    yield from (one.measure for one in measured((node,)))
+    if node.decreases is not None:
+        yield node.measure
     if node.inner is not None:
         own = node.inner.renamed_budgets(node.name)
         for part in node.inner.nodes:
@@ -193,8 +194,3 @@ def _is_frozen(kind: type[Any]) -> bool:
         return True
     # A class without fields cannot change.
     return not any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])
-
-
-def measured(nodes: Iterable[Node[Any, Any]]) -> list[Node[Any, Any]]:
-    """Return the nodes with `decreases`."""
-    return [one for one in nodes if one.decreases is not None]

@@ -109,7 +109,10 @@ def test_commands_in_the_header_work(folder: Path, options: list[str]) -> None:
 @cases(
     ("arguments", "expected"),
     [
-        (["writing:PERFECTIONIST", "--format=tla", "--bound"], "is refuted, so no bound is proved; leave out --bound"),
+        (
+            ["writing:PERFECTIONIST", "--format=tla", "--bound"],
+            "refuted, without a number of transitions; leave out --bound",
+        ),
         (["writing:WRITER"], "Missing option '--format'"),
         (["writing", "--format=tla"], "names a module, not a machine; write writing:WRITER or writing:PERFECTIONIST"),
         (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' is not a name of a TLA+ module"),

@@ -18,9 +18,10 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agen
 from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel import Limits
+from graphexec.verify.explorer.abstraction import bare
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.explorer.stub_nodes import bare, explore_table
+from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from graphexec.actions import Run, Steps, steps_of
 from graphexec.effects import CallAgent, CallTool, ModelEffect
+from graphexec.errors import InputError
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Spent, is_measure
@@ -186,3 +187,25 @@ class Refusing:
 
     def settle(self, amounts: Mapping[str, float]) -> None:
         """Ignore what a reply reported."""
+
+
+def bare(kind: type) -> Any:
+    """Return an empty instance of exactly this class. No code of the class runs, except for an enum's lookup.
+
+    Raises `InputError` for a class that has no instances.
+    """
+    if issubclass(kind, Enum):
+        members: list[Any] = list(kind)
+        if not members:
+            raise InputError(f"{kind.__name__} has no members, so it cannot be an outcome; add one")
+        return members[0]
+    bases: tuple[Any, ...] = kind.__mro__
+    for base in reversed(bases):
+        # Only the constructor of a built-in base class accepts its subclasses.
+        try:
+            return base.__new__(kind)
+        except TypeError:
+            continue
+    raise InputError(
+        f"{kind.__name__} has no instances, so it cannot be an outcome; declare a class that can be instantiated"
+    )

@@ -10,12 +10,11 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache, partial
 from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from graphexec.errors import InputError, UnhandledOutcomeError
+from graphexec.errors import UnhandledOutcomeError
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
@@ -26,7 +25,7 @@ from graphexec.kernel.node import Node
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.verify.explorer.abstraction import Refusing, grace_of, make_counters
+from graphexec.verify.explorer.abstraction import Refusing, bare, grace_of, make_counters
 from graphexec.verify.explorer.explore import MOST_STATES, Exploration, summarize
 from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
@@ -407,28 +406,6 @@ def _mixed(count: int, effects: Sequence[StubEffect], left: _Left) -> Iterator[t
             asks += (kind,) * several
             rest = {meter: amount - several * _cost(kind, meter) for meter, amount in rest.items()}
         yield asks
-
-
-def bare(kind: type) -> Any:
-    """Return an empty instance of exactly this class. No code of the class runs, except for an enum's lookup.
-
-    Raises `InputError` for a class that has no instances.
-    """
-    if issubclass(kind, Enum):
-        members: list[Any] = list(kind)
-        if not members:
-            raise InputError(f"{kind.__name__} has no members, so it cannot be an outcome; add one")
-        return members[0]
-    bases: tuple[Any, ...] = kind.__mro__
-    for base in reversed(bases):
-        # Only the constructor of a built-in base class accepts its subclasses.
-        try:
-            return base.__new__(kind)
-        except TypeError:
-            continue
-    raise InputError(
-        f"{kind.__name__} has no instances, so it cannot be an outcome; declare a class that can be instantiated"
-    )
 
 
 def explore_table(

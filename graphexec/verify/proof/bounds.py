@@ -27,7 +27,17 @@ from graphexec.verify.proof.flow import (
 )
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.polynomial import Polynomial
-from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
+from graphexec.verify.proof.potential import (
+    Line,
+    Potentials,
+    TooManyTermsError,
+    Weight,
+    charged_again,
+    is_bounded,
+    most_charged,
+    to_numbers,
+    weigh_once,
+)
 from graphexec.verify.proof.product import Product, State
 from graphexec.verify.proof.slopes import SlopedPotentials
 
@@ -54,10 +64,7 @@ More: TypeAlias = Callable[[Iterable[Transition]], Polynomial]
 # How much a move counts.
 Counts: TypeAlias = Callable[[CountedMove], int]
 
-_ZERO = polynomial.number(0)
-_ONE = polynomial.number(1)
-_FAN_OUT = polynomial.name("fan_out")
-_RESTARTS = polynomial.name("restarts")
+_ZERO, _ONE = polynomial.number(0), polynomial.number(1)
 
 
 def bounds_of(
@@ -246,7 +253,7 @@ class _Prover:
             number = proved.at({}) if proved.is_number else None
             if (number is not None or form is not None) and proved.at(typical) < least:
                 least = proved.at(typical)
-                potential = Potential({node: _numbers(lines[node]) for node in self._reached})
+                potential = Potential({node: to_numbers(lines[node]) for node in self._reached})
                 value = None if form is None or number is None else form.at(typical)
                 best = Bound(None if form is None else str(form), number, value=value, potential=potential)
         return best
@@ -259,7 +266,7 @@ class _Prover:
         self, weight: Weight, caps: Mapping[str, Polynomial], transitions: Sequence[Transition]
     ) -> Iterable[dict[str, Line]]:
         """Yield the candidate potentials of transitions; one of them gives the least bound."""
-        weight = _weigh_once(weight)
+        weight = weigh_once(weight)
         if all(weight(one) == _ZERO for one in transitions):
             yield dict.fromkeys(self._nodes, Line())
             return
@@ -297,7 +304,7 @@ class _Prover:
             return polynomial.number(weight(one).at(self._caps))
 
         def potential_of(lines: Mapping[str, Line]) -> Potential:
-            return Potential({node: _numbers(lines[node]) for node in self._reached})
+            return Potential({node: to_numbers(lines[node]) for node in self._reached})
 
         start = self.flow.start
         found = iter(self._potentials(counted, caps, self._transitions))
@@ -385,18 +392,18 @@ class _Prover:
             # Other limits may make other transitions possible.
             nothing = NOTHING if self._always is not None else Bound(None, 0, exact=True)
             return dataclasses.replace(nothing, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
-        if not all(_is_bounded(one, self.limits) for one in charging):
+        if not all(is_bounded(one, self.limits) for one in charging):
             return Bound(None, None)
 
         def again(transitions: Iterable[Transition]) -> Polynomial:
-            return _charged_again(name, transitions, self.limits)
+            return charged_again(name, transitions, self.limits)
 
         # The searched runs never crash and repeat charges, and a visit that asks for more than is left is refused.
         sure = not self.limits.restarts and not _is_limited(self.flow, name, self.limits)
 
         def weight(one: Transition) -> Polynomial:
             # Transitions without a bound are part of no run.
-            return _most(one, name) if _is_bounded(one, self.limits) else _ZERO
+            return most_charged(one, name) if is_bounded(one, self.limits) else _ZERO
 
         return self.bound_of_weight(weight, again, counts=(lambda move: move.charges(name)) if sure else None)
 
@@ -414,12 +421,12 @@ class _Prover:
         reserved = [one for one in self._transitions if one.reserved]
         if self._measures and any(one.calls(name) != 0 for one in reserved):
             return None
-        more = _charged_again(name, reserved, self.limits)
+        more = charged_again(name, reserved, self.limits)
         for other, factor in called:
             more = polynomial.number(factor) * polynomial.name(other) + more
 
         def weight(one: Transition) -> Polynomial:
-            return _most(one, name) if one.reserved else _ZERO
+            return most_charged(one, name) if one.reserved else _ZERO
 
         number, potential = self._number(weight)
         form, value = self._form(weight, more)
@@ -427,29 +434,10 @@ class _Prover:
         return Bound(form, number + more.at(self._caps), value=value, potential=limited)
 
 
-def _weigh_once(weight: Weight) -> Weight:
-    """Return the weight of transitions that outlive it, found once for each, as every candidate asks for it."""
-    # Keyed by identity, because hashing a transition takes as long as weighing it.
-    known: dict[int, Polynomial] = {}
-
-    def weigh(one: Transition) -> Polynomial:
-        found = known.get(id(one))
-        if found is None:
-            found = known[id(one)] = weight(one)
-        return found
-
-    return weigh
-
-
 def _ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
     """Return the start, and all sources and targets of transitions."""
     ends = (name for one in transitions for name in (one.source, one.target) if name != END.name)
     return list(dict.fromkeys([flow.start, *ends]))
-
-
-def _numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
-    slopes = ((name, slope.at({})) for name, slope in line.slopes.items())
-    return line.base.at({}), tuple((name, slope) for name, slope in slopes if slope)
 
 
 def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
@@ -460,20 +448,3 @@ def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     # A meter that is only measured stops nothing until a reply reports an amount.
     counted = (*flow.charged, *flow.quotas)
     return any(known.get(other) is not None and (other in counted or not known[other]) for other in taken)
-
-
-def _is_bounded(one: Transition, limits: Limits) -> bool:
-    return one.most is not None or limits.fan_out is not None
-
-
-def _most(one: Transition, name: str) -> Polynomial:
-    effects = _FAN_OUT if one.most is None else polynomial.number(one.most)
-    return polynomial.number(one.largest(name)) * effects
-
-
-def _charged_again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
-    """Return the most that visits with a bounded number of effects charge again after crashes."""
-    if not limits.restarts:
-        return _ZERO
-    bounded = (one for one in transitions if _is_bounded(one, limits))
-    return _RESTARTS * (polynomial.most(_most(one, name) for one in bounded) or _ZERO)

@@ -22,7 +22,8 @@ from graphexec.kernel.effects import Effect, NestedRuns, answers_cut, reserves_o
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Budget, FrozenMapping, Limits, is_measure
 from graphexec.kernel.node import END, Edge, Node
-from graphexec.kernel.validation import measured, reachable
+from graphexec.kernel.subgraphs import measured
+from graphexec.kernel.validation import reachable
 
 # `move`: the node returned this outcome. `gate`: the node was not entered, because a budget that its entry spends was
 # used up. `within`: a limit stopped the visit after its entry was charged.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
+from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.flow import Transition
@@ -19,6 +20,7 @@ from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.ranking import components, exhaustible_budgets, spends_any
 
 _ZERO = polynomial.number(0)
+_FAN_OUT, _RESTARTS = polynomial.name("fan_out"), polynomial.name("restarts")
 
 # The depth of nested loops to which the exits of a loop are evaluated twice. Each level doubles the work.
 _LEVELS = 2
@@ -234,3 +236,42 @@ class Potentials:
             else:
                 found[one.source] = old.not_less(line, self._caps) if self._full and not depth else old.or_more(line)
         return {name: found.get(name, Line()) for name in component}
+
+
+def weigh_once(weight: Weight) -> Weight:
+    """Return the weight of transitions that outlive it, found once for each, as every candidate asks for it."""
+    # Keyed by identity, because hashing a transition takes as long as weighing it.
+    known: dict[int, Polynomial] = {}
+
+    def weigh(one: Transition) -> Polynomial:
+        found = known.get(id(one))
+        if found is None:
+            found = known[id(one)] = weight(one)
+        return found
+
+    return weigh
+
+
+def to_numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Return a line whose values are numbers, as a certificate has it."""
+    slopes = ((name, slope.at({})) for name, slope in line.slopes.items())
+    return line.base.at({}), tuple((name, slope) for name, slope in slopes if slope)
+
+
+def is_bounded(one: Transition, limits: Limits) -> bool:
+    """Return whether the number of effects of such a visit has a bound."""
+    return one.most is not None or limits.fan_out is not None
+
+
+def most_charged(one: Transition, name: str) -> Polynomial:
+    """Return the most that such a visit charges a meter."""
+    effects = _FAN_OUT if one.most is None else polynomial.number(one.most)
+    return polynomial.number(one.largest(name)) * effects
+
+
+def charged_again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
+    """Return the most that visits with a bounded number of effects charge again after crashes."""
+    if not limits.restarts:
+        return _ZERO
+    bounded = (one for one in transitions if is_bounded(one, limits))
+    return _RESTARTS * (polynomial.most(most_charged(one, name) for one in bounded) or _ZERO)
