@@ -1,4 +1,4 @@
-"""The values of a question among which a model chooses that copied an argument of an example."""
+"""The values of examples that are dummies, and those of a question among which a model chooses that copied one."""
 
 from typing import Any
 
@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import tool
+from graphexec.agents import WorkedExample
 from graphexec.agents.candidates import find_candidates
+from graphexec.agents.dummies import find_dummies, is_choice
 from graphexec.agents.tool_choice import find_subjects
+from graphexec.tools import tool_from_schema
 from tests.parameters import cases
 
 STRING, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
@@ -62,3 +65,62 @@ def test_candidates_stand_in_the_question(text: str) -> None:
     for value in find_candidates(STRING, [text], SUBJECTS):
         assert value.split()
         assert all(word in text for word in value.split())
+
+
+# ---- dummies
+
+ENUMERATION = {"enum": ["C", "F"]}
+DEFINITIONS = {
+    "Unit": ENUMERATION,
+    "Alias": {"$ref": "#/$defs/Unit"},
+    "Loop": {"anyOf": [{"const": 1}, {"$ref": "#/$defs/Loop"}]},
+    "Name": {"type": "string"},
+}
+
+
+def measure_unit(unit: Any = None) -> str:
+    return f"1 {unit}"
+
+
+def refer(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+@cases(
+    ("schema", "expected"),
+    [
+        (ENUMERATION, True),
+        ({"const": "C"}, True),
+        ({"type": "boolean"}, True),
+        (refer("Unit"), True),
+        (refer("Alias"), True),
+        (refer("Name"), False),
+        (refer("Loop"), False),
+        ({"anyOf": [refer("Unit"), {"type": "null"}]}, True),
+        ({"oneOf": [refer("Unit"), {"type": "string"}]}, False),
+        ({"type": "string"}, False),
+        ({"type": "array", "items": ENUMERATION}, False),
+    ],
+)
+def test_choices_are_found_in_schemas(schema: dict[str, Any], expected: bool) -> None:
+    parameters = {"type": "object", "properties": {"unit": schema}, "$defs": DEFINITIONS}
+    measure = tool_from_schema("measure", "Measure it.", parameters, measure_unit)
+    assert is_choice(measure, "unit") == expected
+
+
+@tool
+def weather(city: str, days: int) -> str:
+    """Get the weather in a city."""
+    return f"{city} {days}"
+
+
+def test_values_of_known_tools_are_dummies() -> None:
+    calls = (("weather", {"city": "Oslo", "days": 3}, "1"), ("unknown", {"city": "Rome"}, "2"))
+    worked = [WorkedExample("?", calls, "3"), WorkedExample("Hello!", (), "Hi!")]
+    assert find_dummies(worked, [weather]) == {
+        "weather": {"city": ("Oslo",), "days": (3,)},
+        "final_answer": {"answer": ("Hi!",)},
+    }
+    worked = [WorkedExample("?", (("weather", {"city": city, "days": 3}, "1"),), "") for city in ("Oslo", "Rome")]
+    found = find_dummies(worked, [weather], "The user lives in ROME, and wants 3 days.")
+    assert found == {"weather": {"city": ("Oslo",)}}, "values in the instructions are no dummies"

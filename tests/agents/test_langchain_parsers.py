@@ -251,103 +251,85 @@ def test_invented_observation_and_following_text_are_ignored(
 # ---- what is refused
 
 NEITHER, NO_INPUT = "neither a <tool> nor a <final_answer>", "not followed by </tool> and <tool_input>"
-# The facts that every observation of a reader has, and replies, each with a fact of its own; None has no observation.
-REFUSED: dict[Read, tuple[str, list[tuple[str, str | None]]]] = {
-    mrkl.read: (
-        "Invalid Format: ",
-        [
-            ("Action: f\nAction Input: x\nFinal Answer: 42", None),
-            ("I think.", "Missing 'Action:' after 'Thought:'"),
-            ("Action: f", "Missing 'Action Input:' after 'Action:'"),
-        ],
-    ),
-    conversational.read: (
-        "",
-        [
-            *((text, "") for text in ("", "Hello!", "Thought: Do I need to use a tool? No")),
-            ("Action: f\nAction Input: x\nAI: y", None),
-        ],
-    ),
-    chat.read: (
-        "",
-        [
-            ("", "it has neither"),
-            ("I think.", "it has neither"),
-            ("Action: search\nAction Input: cats", "it has neither"),
-            ("```python\nprint()\n```", "it has neither"),
-            (f"```\n{CATS}\n```\n```\n{CATS}\n```", "it has 2 JSON objects"),
-            (f"```\n[{CATS}, {CATS}]\n```", "it is a list of 2"),
-            ("```\n[]\n```", "it is a list of 0"),
-            ("```\n[[]]\n```", "it is not an object with an action"),
-            ('```\n{"tool": "f"}\n```', "it is not an object with an action"),
-            ('```\n{"action": 3}\n```', "it is not an object with an action"),
-            ("{'action': 'f', 'action_input': 'it's'}", "it is not JSON"),
-        ],
-    ),
-    structured_chat.read: (
-        "",
-        [
-            ("", "it is empty"),
-            ("Observation: 3", "it is empty"),
-            (f"```{ADD}``` or ```{ADD}```", "it has 2 JSON objects"),
-            (f"{ADD}\n{ADD}", "it has 2 JSON objects"),
-            ('```\n{"a": 1}\n```', "it is not an object with an action"),
-            ("```\n{x}\n```", "it is not JSON"),
-        ],
-    ),
-    json_chat.read: (
-        'write one JSON object, {"action": "<tool>"',
-        [
-            ("", "it has no JSON object"),
-            ("It is a.", "it has no JSON object"),
-            ("null", "it has no JSON object"),
-            ("Observation: a", "it has no JSON object"),
-            (f"```{ECHO}``` ```{ECHO}```", "it has 2 JSON objects instead of one"),
-            (f"[{ECHO}, {ECHO}]", "it is a list of 2; decide on one action at a time"),
-            ("```[]```", "it is a list of 0"),
-            ("```[[1]]```", "it is not an object with an action"),
-            (f"```{ECHO} {ECHO}```", "it is not JSON"),
-            ('{"action": "echo", "action_input": NaN}', "it is not JSON"),
-            ('{"a":' * 10_000, "it is not JSON"),
-        ],
-    ),
-    xml.read: (
-        "<tool>the tool</tool><tool_input>its input</tool_input>",
-        [
-            ("", NEITHER),
-            ("It is 42.", NEITHER),
-            ("</tool><tool_input>x</tool_input>", NEITHER),
-            ("<observation>42</observation><final_answer>42</final_answer>", NEITHER),
-            ("<tool>f", NO_INPUT),
-            ("<tool>f</tool>", NO_INPUT),
-            ("<tool>f<tool_input>x</tool_input>", NO_INPUT),
-            ("<tool>f</tool><tool_input>x</tool_input><tool>g</tool><tool_input>y", "one tool at a time"),
-            ("<tool>f</tool><tool_input>x<tool>g</tool>", "one tool at a time"),
-        ],
-    ),
-    self_ask.read: (
-        "",
-        [
-            *((text, "") for text in ("", "\n", "No.", "Follow up:", "Follow up: A?\nI wonder.")),
-            ("So the final answer is: 1\nThat is all.", ""),
-            ("Follow up: Is it 1? So the final answer is: 1", ""),
-        ],
-    ),
+# The facts that every observation of a reader has.
+FORMS: dict[Read, str] = {
+    mrkl.read: "Invalid Format: ",
+    json_chat.read: 'write one JSON object, {"action": "<tool>"',
+    xml.read: "<tool>the tool</tool><tool_input>its input</tool_input>",
+}
+# Replies, each with a fact of its own; None has no observation.
+REFUSED: dict[Read, list[tuple[str, str | None]]] = {
+    mrkl.read: [
+        ("Action: f\nAction Input: x\nFinal Answer: 42", None),
+        ("I think.", "Missing 'Action:' after 'Thought:'"),
+        ("Action: f", "Missing 'Action Input:' after 'Action:'"),
+    ],
+    conversational.read: [
+        *((text, "") for text in ("", "Hello!", "Thought: Do I need to use a tool? No")),
+        ("Action: f\nAction Input: x\nAI: y", None),
+    ],
+    chat.read: [
+        ("", "it has neither"),
+        ("I think.", "it has neither"),
+        ("Action: search\nAction Input: cats", "it has neither"),
+        ("```python\nprint()\n```", "it has neither"),
+        (f"```\n{CATS}\n```\n```\n{CATS}\n```", "it has 2 JSON objects"),
+        (f"```\n[{CATS}, {CATS}]\n```", "it is a list of 2"),
+        ("```\n[]\n```", "it is a list of 0"),
+        ("```\n[[]]\n```", "it is not an object with an action"),
+        ('```\n{"tool": "f"}\n```', "it is not an object with an action"),
+        ('```\n{"action": 3}\n```', "it is not an object with an action"),
+        ("{'action': 'f', 'action_input': 'it's'}", "it is not JSON"),
+    ],
+    structured_chat.read: [
+        ("", "it is empty"),
+        ("Observation: 3", "it is empty"),
+        (f"```{ADD}``` or ```{ADD}```", "it has 2 JSON objects"),
+        (f"{ADD}\n{ADD}", "it has 2 JSON objects"),
+        ('```\n{"a": 1}\n```', "it is not an object with an action"),
+        ("```\n{x}\n```", "it is not JSON"),
+    ],
+    json_chat.read: [
+        ("", "it has no JSON object"),
+        ("It is a.", "it has no JSON object"),
+        ("null", "it has no JSON object"),
+        ("Observation: a", "it has no JSON object"),
+        (f"```{ECHO}``` ```{ECHO}```", "it has 2 JSON objects instead of one"),
+        (f"[{ECHO}, {ECHO}]", "it is a list of 2; decide on one action at a time"),
+        ("```[]```", "it is a list of 0"),
+        ("```[[1]]```", "it is not an object with an action"),
+        (f"```{ECHO} {ECHO}```", "it is not JSON"),
+        ('{"action": "echo", "action_input": NaN}', "it is not JSON"),
+        ('{"a":' * 10_000, "it is not JSON"),
+    ],
+    xml.read: [
+        ("", NEITHER),
+        ("It is 42.", NEITHER),
+        ("</tool><tool_input>x</tool_input>", NEITHER),
+        ("<observation>42</observation><final_answer>42</final_answer>", NEITHER),
+        ("<tool>f", NO_INPUT),
+        ("<tool>f</tool>", NO_INPUT),
+        ("<tool>f<tool_input>x</tool_input>", NO_INPUT),
+        ("<tool>f</tool><tool_input>x</tool_input><tool>g</tool><tool_input>y", "one tool at a time"),
+        ("<tool>f</tool><tool_input>x<tool>g</tool>", "one tool at a time"),
+    ],
+    self_ask.read: [
+        *((text, "") for text in ("", "\n", "No.", "Follow up:", "Follow up: A?\nI wonder.")),
+        ("So the final answer is: 1\nThat is all.", ""),
+        ("Follow up: Is it 1? So the final answer is: 1", ""),
+    ],
 }
 
 
-@cases(
-    ("read", "form", "text", "why"),
-    [(read, form, *row) for read, (form, rows) in REFUSED.items() for row in rows],
-)
-def test_other_replies_are_parse_errors(read: Read, form: str, text: str, why: str | None) -> None:
+@cases(("read", "text", "why"), rows_of(REFUSED))
+def test_other_replies_are_parse_errors(read: Read, text: str, why: str | None) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
     assert raised.value.llm_output == text.partition("Observation")[0]
     if why is None:
         assert raised.value.observation is None
     else:
-        assert form in str(raised.value.observation)
+        assert FORMS.get(read, "") in str(raised.value.observation)
         assert why in str(raised.value.observation)
 
 

@@ -19,7 +19,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.agents.runs import run_and_record
 from tests.drivers import DriverResult
-from tests.executor.actors import call, caller_of, echo, fail, messages, observations, statuses
+from tests.executor.actors import call, echo, fail, messages, observations, statuses
 from tests.parameters import cases
 
 
@@ -128,12 +128,6 @@ def test_reply_without_calls_is_the_answer(content: str) -> None:
     assert decision.return_values == {"output": content}
 
 
-def test_every_request_has_the_tools() -> None:
-    model = ScriptedModel([call("echo", text="a"), "done"])
-    caller_of(model, echo).run("q")
-    assert all(isinstance(request, gm.ChatRequest) and request.tools == (echo.spec,) for request in model.requests)
-
-
 def test_dropped_steps_are_not_sent_as_calls() -> None:
     decision = read(gm.ModelReply("", (A, B)))
     assert not isinstance(decision, AgentFinish)
@@ -154,14 +148,6 @@ def test_reasoning_alone_is_no_answer(finish: Any, why: str) -> None:
     assert outcome.outcome.output == "done"
 
 
-def test_reasoning_is_sent_back_with_its_calls() -> None:
-    thoughts = (gm.Reasoning("Hm.", '{"signature":"x"}', "anthropic"),)
-    _, requests = run(gm.ModelReply("", (call("echo", "a", text="1"),), reasoning=thoughts), "done")
-    sent = requests[1][2]
-    assert isinstance(sent, gm.AssistantMessage)
-    assert sent.reasoning == thoughts
-
-
 @cases("choice", ["required", "echo"])
 def test_forced_call_ends_with_the_first_call(choice: str) -> None:
     broken = gm.ModelReply("", (gm.ToolCall("a", "echo", "{"),))
@@ -169,8 +155,9 @@ def test_forced_call_ends_with_the_first_call(choice: str) -> None:
     agent = create_tool_calling_agent(model, [echo, fail], tool_choice=choice)
     executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_parsing_errors=True)
     assert executor.run("q").output == "done"
-    choices = [request.tool_choice for request in model.requests if isinstance(request, gm.ChatRequest)]
-    assert choices == [choice, choice, "auto", "auto"]
+    requests = [request for request in model.requests if isinstance(request, gm.ChatRequest)]
+    assert [request.tool_choice for request in requests] == [choice, choice, "auto", "auto"]
+    assert all(request.tools == (echo.spec, fail.spec) for request in requests)
 
 
 # Others are refused in tests/executor/test_mistakes.py.

@@ -53,20 +53,6 @@ def test_pending_effects_are_described(waited: list[Effect[Any]], expected: str)
     assert format_effects(waited) == expected
 
 
-def test_display_is_there_during_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    terminal = Terminal()
-    trace = TracePrinter(io.StringIO(), terminal, VirtualClock())
-    trace.on_event(Asked("plan", MODEL))
-    trace.on_event(Reported("plan", MODEL, "waited 2.0 s for a turn"))
-    meanwhile = terminal.getvalue()
-    trace.on_event(Answered("plan", MODEL, "Hello", 2.0, Spent()))
-    for part in (HIDE_CURSOR, "asking the model", "   waited 2.0 s for a turn"):
-        assert part in meanwhile
-    assert SHOW_CURSOR not in meanwhile
-    assert terminal.getvalue().count(HIDE_CURSOR) == terminal.getvalue().count(SHOW_CURSOR) == 1
-
-
 def two_tools() -> list[Event[Any]]:
     """Return the events of a node that calls a quick tool and a slow one."""
     quick, slow = CallTool("quick", "x"), CallTool("slow", "y")
@@ -134,18 +120,35 @@ def test_usage_is_shown_where_a_model_was_called() -> None:
     assert "1.0e+5000 tokens (1.0e+5000 + 0)" in out
 
 
-def test_progress_shows_only_pending_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+TWO = two_tools()
+
+
+@cases(
+    ("before", "after", "parts"),
+    [
+        (
+            [Asked("plan", MODEL), Reported("plan", MODEL, "waited 2.0 s for a turn")],
+            [Answered("plan", MODEL, "Hello", 2.0, Spent())],
+            ["asking the model", "   waited 2.0 s for a turn"],
+        ),
+        (TWO[:4], TWO[4:], ["calling quick"]),
+    ],
+)
+def test_display_is_there_during_the_calls(
+    monkeypatch: pytest.MonkeyPatch, before: list[Event[Any]], after: list[Event[Any]], parts: list[str]
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
-    trace = TracePrinter(io.StringIO(), terminal)
-    events = two_tools()
-    for event in events[:4]:
+    trace = TracePrinter(io.StringIO(), terminal, VirtualClock())
+    for event in before:
         trace.on_event(event)
-    assert SHOW_CURSOR not in terminal.getvalue()
-    for event in events[4:]:
+    meanwhile = terminal.getvalue()
+    for event in after:
         trace.on_event(event)
-    assert terminal.getvalue().count(HIDE_CURSOR) == 1
-    assert SHOW_CURSOR in terminal.getvalue()
+    for part in (HIDE_CURSOR, *parts):
+        assert part in meanwhile
+    assert SHOW_CURSOR not in meanwhile
+    assert terminal.getvalue().count(HIDE_CURSOR) == terminal.getvalue().count(SHOW_CURSOR) == 1
 
 
 # ---- pending calls

@@ -38,7 +38,7 @@ RESULTS = (
             "executor/runs.py",
             "returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed))",
             "returned: Any = result.ending.return_values\n"
-            "        returned |= {**name_inputs(inputs, self._keys.passed)",
+            "            returned |= {**name_inputs(inputs, self._keys.passed)",
         ),
     ),
     # The shared empty start value is extended in place.

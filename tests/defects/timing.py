@@ -4,12 +4,12 @@ from tests.defects.defect import COUNTERS, EXECUTION, Change, Defect
 from tests.defects.promises import CUT, PAUSED_CLOCK, RESUMED, WALL_CLOCK
 
 TIMING = (
-    # Time is checked at gates only, and the drivers cut nothing off.
+    # Time is checked at gates only, and the driver cuts off no single call.
     Defect(
         "time checked only between nodes",
         CUT,
         Change(COUNTERS, "self.timed and (late := self._out_of_time(step.grace))", "(late := None)"),
-        Change("runtime/loop.py", "timed = execution.deadline is not None", "timed = False"),
+        Change("runtime/loop.py", "deadline = execution.deadline", "deadline = None"),
     ),
     # The driver waits for a cancelled task without a limit.
     Defect(

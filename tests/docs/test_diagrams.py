@@ -57,26 +57,17 @@ def test_a_changed_edge_changes_every_picture() -> None:
 
 
 @cases("name", PIECES)
-def test_piece_has_a_page_with_a_picture_and_an_example(name: str) -> None:
+def test_page_of_a_piece_has_its_picture_options_and_example(name: str) -> None:
     page = (DOCS / "nodes" / f"{name}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# {name}\n")
     facts = ("```python\n", ".verify().bounds.", "\n## What is guaranteed\n", f"](../../diagrams/nodes/{name}.svg)")
     assert [fact for fact in facts if fact not in page] == []
-
-
-@cases("name", PIECES)
-def test_page_names_the_options_of_the_piece(name: str) -> None:
-    page = (DOCS / "nodes" / f"{name}.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+`) \|", page, re.MULTILINE)
     shown = {option.strip("*") for row in rows for option in re.findall(r"`([^`]+)`", row)}
-    assert shown == set(inspect.signature(getattr(graphexec.nodes, name)).parameters)
-
-
-@cases("name", PIECES)
-def test_docstring_of_a_piece_has_an_example(name: str) -> None:
-    text = inspect.getdoc(getattr(graphexec.nodes, name)) or ""
-    # An indented block that calls the piece, or what plugs it.
-    assert re.search(rf"^    .*\b{name}\b", text, re.MULTILINE)
+    piece = getattr(graphexec.nodes, name)
+    assert shown == set(inspect.signature(piece).parameters)
+    # The docstring has an indented block that calls the piece, or what plugs it.
+    assert re.search(rf"^    .*\b{name}\b", inspect.getdoc(piece) or "", re.MULTILINE)
 
 
 def test_index_and_navigation_name_every_piece() -> None:

@@ -184,21 +184,8 @@ def test_invalid_answer_is_refused(answer: Callable[[], object], text: str) -> N
     assert m.error_message(InputError, answer) == text
 
 
-@cases("replies", [(A, B), [A, B]])
-def test_replies_are_a_tuple_or_a_list(replies: Any) -> None:
-    assert isinstance(PAIR.effect, gx.All)
-    assert m.finish(m.SURVEY, PAIR.reply(replies)).outcome == m.Survey((A, B))
-
-
 @cases(("at", "seconds"), [(None, 3.0), (1.0, 3.0), (4.0, 4.0)])
 def test_clock_never_goes_back(at: float | None, seconds: float) -> None:
     first = TEA.reply("a", at=3.0)
     assert first.spent.seconds == 3.0
     assert m.pending(m.INTERVIEW, first).reply("b", at=at).spent.seconds == seconds
-
-
-@cases(("limits", "deadline"), [(gx.Limits(), None), (gx.Limits(seconds=5), 5)])
-def test_deadline_of_an_effect_is_that_of_the_run(limits: gx.Limits, deadline: float | None) -> None:
-    state = m.pending(m.INTERVIEW, m.Topic("tea"), limits)
-    assert state.deadline == deadline
-    assert state.reply("a", at=0).spent.seconds == 0

@@ -250,7 +250,7 @@ def test_node_has_its_declared_count(one: Node[Any, Any], count: tuple[int, int 
     assert (one.least, one.most) == count
 
 
-@cases("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
+@cases("asks", [-1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3)])
 def test_invalid_count_is_refused(asks: Any) -> None:
     text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
     assert m.error_message(NodeError, lambda: gx.charged(when_spent=m.Halted, asks=asks)(fetch)) == text

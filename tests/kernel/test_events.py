@@ -5,10 +5,12 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from typing import Any
 
+import pytest
+
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.runtime import RunContext, astream, make_run_context, stream
-from tests.drivers import FakeClock
+from tests.drivers import LIVE, Driver, FakeClock, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -145,6 +147,18 @@ def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     assert CLOSED == ["careful"]
 
 
+@cases("driver", LIVE)
+def test_failing_run_closes_its_node(driver: Driver) -> None:
+    CLOSED.clear()
+
+    def fail(_: m.Question) -> str:
+        raise OSError("the line is dead")
+
+    with pytest.raises(OSError, match="the line is dead"):
+        driver(Script(CAREFUL, m.Left(1), make_run_context({m.Question: fail})))
+    assert CLOSED == ["careful"]
+
+
 def test_closed_stream_carries_out_nothing() -> None:
     asked: list[str] = []
 
@@ -155,10 +169,16 @@ def test_closed_stream_carries_out_nothing() -> None:
     context = make_run_context({m.Question: answer})
     stream(m.INTERVIEW, m.Topic("tea"), context).close()
     assert asked == []
-    events = stream(m.INTERVIEW, m.Topic("tea", 3), context)
-    until(events, gx.Answered)
-    events.close()
-    assert asked == ["tea 0 0"]
+    for events in (
+        stream(m.INTERVIEW, m.Topic("tea"), context),
+        m.INTERVIEW.stream(m.Topic("tea"), handlers={m.Question: answer}),
+    ):
+        asked.clear()
+        until(events, gx.Asked)
+        assert asked == []
+        until(events, gx.Answered)
+        events.close()
+        assert (asked, list(events)) == (["tea 0 0"], [])
 
 
 def test_answered_has_the_seconds_of_the_call() -> None:

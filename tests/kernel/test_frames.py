@@ -15,9 +15,8 @@ import graphexec as gx
 from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel import PendingEffect, rename
 from graphexec.kernel.events import Done
-from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing import verify_termination
-from tests.kernel.machines import Question, error_message, machine_of, run_machine, value
+from tests.kernel.machines import Question, error_message, machine_of, reporter, run_machine, value
 from tests.parameters import cases, examples
 
 
@@ -101,12 +100,8 @@ def office(each: gx.Node[Job, Any]) -> gx.Graph[Job, Minutes]:
     return machine
 
 
-def answering() -> RunContext:
-    return make_run_context({Question: lambda question: f"re: {question.text}"})
-
-
 def minutes_of(machine: gx.Graph[Job, Minutes], *subjects: str) -> tuple[str, ...]:
-    notes: tuple[str, ...] = run_machine(machine, Job(subjects), answering()).outcome.notes
+    notes: tuple[str, ...] = run_machine(machine, Job(subjects), reporter()).outcome.notes
     return notes
 
 
@@ -126,11 +121,11 @@ class TestFrame:
     @cases(("job", "notes"), [(Job(("elms", "oaks")), ("re: elms", "re: oaks")), (Job((), ("done",)), ("done",))])
     def test_leave_receives_the_outer_value(self, job: Job, notes: tuple[str, ...]) -> None:
         """Other outcomes of `enter` leave at once."""
-        assert run_machine(office(survey()), job, answering()).outcome == Minutes(notes)
+        assert run_machine(office(survey()), job, reporter()).outcome == Minutes(notes)
 
     def test_other_endings_leave_unchanged(self) -> None:
         machine = office(survey(child=limited_inquiry(gx.Budget("tries", 1))))
-        result = run_machine(machine, Job(("a", "b")), answering())
+        result = run_machine(machine, Job(("a", "b")), reporter())
         assert result.outcome == Minutes(("no more: tries",))
         assert result.done.snapshot.frames == {}
 
@@ -155,10 +150,10 @@ class TestFrame:
         }
         machine = office(survey())
         elms = Job(("elms",))
-        assert run_machine(machine, elms, answering()).done.snapshot.frames == {"look": elms}
+        assert run_machine(machine, elms, reporter()).done.snapshot.frames == {"look": elms}
         table: Any = gx.edges(file_minutes, gx.on(Filed, gx.END))
         filed = gx.splice(machine, table, after=machine["look.leave"], on=Minutes)
-        assert run_machine(filed, elms, answering()).done.snapshot.frames == {}
+        assert run_machine(filed, elms, reporter()).done.snapshot.frames == {}
         stored = gx.Snapshot("look.enter", Job(())).to_json()
         assert "frames" not in json.loads(stored)
         assert gx.Snapshot.from_json(stored, office(survey())).frames == {}
@@ -170,7 +165,7 @@ class TestFrame:
         paused = gx.Snapshot.from_json(json.dumps(stored), machine)
         match = "look.leave needs the value with which the run entered look, and the snapshot does not have it"
         with pytest.raises(SnapshotError, match=match):
-            run_machine(machine, paused.retried(), answering())
+            run_machine(machine, paused.retried(), reporter())
 
     @cases("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
     def test_invalid_frames_are_refused(self, frames: object) -> None:
@@ -194,7 +189,7 @@ class TestFrame:
         one: Any = gx.embed(INQUIRY, "one", enter=take_first)
         table: Any = gx.edges(one, gx.on(Known, gx.END) | gx.on(Unknown, gx.END) | gx.on(Minutes, gx.END))
         machine: gx.Graph[Job, Any] = gx.graph(table, start=one)
-        assert run_machine(machine, Job(("elms",)), answering()).outcome == Known("re: elms")
+        assert run_machine(machine, Job(("elms",)), reporter()).outcome == Known("re: elms")
         assert pauses_of(machine, Job(("elms",)))[0].frames == {}
 
 
@@ -280,7 +275,7 @@ class TestNesting:
         paused = pauses_of(nested, agenda)
         assert [{*one.frames} for one in paused] == [{"team", "team.look"}] * 3
         assert paused[2].frames["team"] == Agenda((("c",),), ("re: a", "re: b"))
-        assert run_machine(nested, agenda, answering()).outcome == Minutes(("re: a", "re: b", "re: c"))
+        assert run_machine(nested, agenda, reporter()).outcome == Minutes(("re: a", "re: b", "re: c"))
 
 
 @value
@@ -328,7 +323,7 @@ def test_amnesiac_run_equals_plain_run(lists: tuple[tuple[str, ...], ...]) -> No
     expected: list[str] = []
     for wanted in lists[:3]:
         expected += [f"re: {one}" for one in wanted[:3]] + ["stopped by team.look.rounds"] * (len(wanted) > 3)
-    result = run_machine(department(office(survey())), Agenda(lists), answering())
+    result = run_machine(department(office(survey())), Agenda(lists), reporter())
     assert result.outcome == Minutes((*expected, *(["stopped"] if len(lists) > 3 else [])))
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from graphexec import Asks, Effect, Exhausted, Limits, Meter, Snapshot, Spent, ask, snapshot_of
 from graphexec.errors import InputError, LimitsError, SnapshotError, format_integer
-from graphexec.kernel import Budget, charged, metered, node
+from graphexec.kernel import charged, node
 from graphexec.kernel.meters import add_counts
 from graphexec.kernel.serialization import format_json, parse_json
 from tests.kernel import machines as m
@@ -271,28 +271,6 @@ TOO_MUCH = "is 1.0e+5000, more than a float can hold; give None for no limit"
 )
 def test_invalid_limit_is_shown_shortly(make: Callable[[], object], text: str) -> None:
     assert text in m.error_message(LimitsError, make)
-
-
-@metered(when_spent=m.Stopped, budget=Budget("revisions", 1))
-@node
-def revise(left: m.Left) -> m.Left | m.Total:
-    return m.Left(left.steps - 1) if left.steps else m.Total("")
-
-
-REVISION = m.machine_of(revise)
-
-
-def test_limits_copy_the_dict_given() -> None:
-    budgets: dict[str, int | None] = {"revisions": 2}
-    limits = Limits(budgets=budgets)
-    before = REVISION.verify(limits).bounds
-    assert before is not None
-    assert before.transitions.number == 3
-    budgets["revisions"] = 9
-    assert REVISION.verify(limits).bounds == before
-    after = REVISION.verify(Limits(budgets=budgets)).bounds
-    assert after is not None
-    assert after.transitions.number == 10
 
 
 @given(

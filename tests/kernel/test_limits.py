@@ -122,6 +122,16 @@ def test_limits_are_values() -> None:
     assert later == Limits({PAYMENTS: 3, FEES: 2}, iterations=4, seconds=60, budgets={"revisions": 2})
     replaced: Any = {PAYMENTS: 5}
     assert dataclasses.replace(limits, meters=replaced).meters == {"payments": 5}
+    # They copy their arguments.
+    given: dict[Meter, float | None] = {PAYMENTS: 3}
+    budgets: dict[str, int | None] = {"revisions": 2, "other": None}
+    limits = Limits(given, budgets=budgets)
+    given[PAYMENTS] = budgets["revisions"] = 9
+    assert limits == Limits({PAYMENTS: 3}, budgets={"revisions": 2, "other": None}) != Limits(given, budgets=budgets)
+    assert limits.budgets == {"revisions": 2, "other": None}
+    assert hash(Spent(budgets={"revisions": 1})) == hash(Spent(budgets={"revisions": 1}))
+    assert Exhausted("tool_calls", 3, 2, wanted=2) == Exhausted("tool_calls", 3, 2, wanted=5)
+    assert Exhausted("tool_calls", 3, 2) != Exhausted("tool_calls", 3, 3)
 
 
 @cases(
@@ -153,14 +163,6 @@ def test_limits_are_immutable(attribute: str) -> None:
         limits.iterations = 3  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(TypeError):
         getattr(limits, attribute)["payments"] = 4
-
-
-def test_limits_copy_their_arguments() -> None:
-    given: dict[Meter, float | None] = {PAYMENTS: 3}
-    budgets: dict[str, int | None] = {"revisions": 2}
-    limits = Limits(given, budgets=budgets)
-    given[PAYMENTS] = budgets["revisions"] = 9
-    assert limits == Limits({PAYMENTS: 3}, budgets={"revisions": 2})
 
 
 def test_counts_default_to_zero() -> None:

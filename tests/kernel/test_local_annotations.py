@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final
-
 from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on, opaque
 from graphexec.kernel import bind
 from graphexec.runtime import make_run_context
 from tests.drivers import LIVE
-from tests.kernel.machines import run_machine
+from tests.kernel.machines import run_machine, value
 
 
 def test_local_classes_are_resolved() -> None:
-    @dataclass(frozen=True)
+    @value
     class Colour(Effect[str]):
         of: str
 
-    @final
-    @dataclass(frozen=True)
+    @value
     class Wall:
         coats: int
 
-    @final
-    @dataclass(frozen=True)
+    @value
     class Painted:
         colour: str
 
-    @final
-    @dataclass(frozen=True)
+    @value
     class Dry:
         colour: str
 
-    @final
-    @dataclass(frozen=True)
+    @value
     class OutOfPaint:
         wall: Wall | Painted
         limit: Exhausted
 
-    @dataclass(frozen=True)
+    @value
     class Brush:
         width: int
 

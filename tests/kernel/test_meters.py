@@ -176,13 +176,21 @@ def test_invalid_limit_is_refused(name: str, value: Any, text: str) -> None:
     assert message.endswith(text)
 
 
+OR_NONE = "or None for no limit"
+AFTERWARDS = "a cost is known only after a call; give an amount above 0, or model_calls=0"
+
+
 @cases(
     ("limits", "text"),
     [
-        ({"iterations": 1.5}, "the limit iterations is 1.5; give a whole number, or None for no limit"),
-        ({"seconds": "1"}, "the limit seconds is '1'; give a number of seconds, or None for no limit"),
+        ({"iterations": 1.5}, f"the limit iterations is 1.5; give a whole number, {OR_NONE}"),
+        ({"seconds": "1"}, f"the limit seconds is '1'; give a number of seconds, {OR_NONE}"),
         ({"seconds": math.inf}, "the limit seconds is infinite; give None for no limit"),
-        ({"seconds": math.nan}, "the limit seconds is nan; give 0 or more, or None for no limit"),
+        ({"seconds": math.nan}, f"the limit seconds is nan; give 0 or more, {OR_NONE}"),
+        *(({"cost": one}, f"the limit cost is {one!r}; give an amount of money, {OR_NONE}") for one in ("much", True)),
+        ({"cost": math.inf}, "the limit cost is infinite; give None for no limit"),
+        ({"cost": math.nan}, f"the limit cost is nan; give 0 or more, {OR_NONE}"),
+        *(({"cost": one}, f"the limit cost is 0, but {AFTERWARDS}") for one in (0, 0.0)),
         (
             {"iterations": -1, "tokens": True},
             "the limit iterations is -1; give 0 or more, or None for no limit; "

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -55,6 +55,10 @@ class Plan:
     metered: bool = False
 
 
+# A machine, and the plans of its nodes.
+Drawn: TypeAlias = tuple[Graph[Any, Any], list[Plan]]
+
+
 def make_node(number: int, plan: Plan) -> Node[Any, Any]:
     """Return the node of a plan: it asks for its effects, then returns the outcome of the next choice."""
 
@@ -90,7 +94,7 @@ def make_node(number: int, plan: Plan) -> Node[Any, Any]:
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> tuple[Graph[Any, Any], list[Plan]]:
+def machines(draw: st.DrawFn) -> Drawn:
     """Draw a machine of up to five nodes whose unmetered edges only lead forward, so every loop is metered."""
     count = draw(st.integers(1, 5))
     plans: list[Plan] = []
@@ -173,7 +177,7 @@ LIMITS = st.builds(
 CHOICES = st.lists(st.integers(0, 2), max_size=12).map(tuple)
 
 
-def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]) -> None:
+def check_a_run(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> None:
     table, plans = machine
     calls: list[str] = []
 
@@ -216,24 +220,20 @@ def _of_visit(events: tuple[Any, ...], visit: int) -> list[Any]:
 
 
 @given(machines(), LIMITS, CHOICES)
-def test_run_ends_within_its_bound(
-    machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]
-) -> None:
+def test_run_ends_within_its_bound(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> None:
     check_a_run(machine, limits, choices)
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(1500))
 @given(machines(), LIMITS, CHOICES)
-def test_many_runs_end_within_their_bounds(
-    machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]
-) -> None:
+def test_many_runs_end_within_their_bounds(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> None:
     check_a_run(machine, limits, choices)
 
 
 @given(machines(), LIMITS, CHOICES, st.integers(0, 50), st.sampled_from(LIVE))
 def test_pause_at_any_state_changes_no_result(
-    machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...], at: int, driver: Driver
+    machine: Drawn, limits: Limits, choices: tuple[int, ...], at: int, driver: Driver
 ) -> None:
     table, _ = machine
     whole = drive_from_text(Script(table, Red(choices), answers(limits, [])))
@@ -249,8 +249,7 @@ def test_pause_at_any_state_changes_no_result(
 
 
 @given(machines())
-def test_identity_surgery_changes_nothing(machine: tuple[Graph[Any, Any], list[Plan]]) -> None:
-
+def test_identity_surgery_changes_nothing(machine: Drawn) -> None:
     table, plans = machine
     changed = bind(table)
     for one in table:

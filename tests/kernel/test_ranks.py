@@ -243,16 +243,3 @@ def test_rank_falls_with_any_budget_spent_per_turn(
     assert result.outcome == m.Stopped(m.Prompt(turns), limit)
     assert reported_tokens(result.spent) == tokens
     assert result.spent["tokens"] == tokens + silent_calls(result.spent)
-
-
-def test_ranks_of_a_proof_fall_in_every_run() -> None:
-    @gx.metered(when_spent=m.Stopped, budget=PATIENCE)
-    @gx.node
-    def turn(now: m.Prompt) -> m.Prompt | m.Total:
-        return m.Prompt(now.calls + 1) if now.calls < 9 else m.Total("")
-
-    machine = m.machine_of(turn)
-    certificate = machine.verify(m.without_handlers().limits).certificate
-    assert certificate is not None
-    result = m.run_machine(machine, m.Prompt(), with_ranks(certificate.ranks or {}), LIVE)
-    assert result.outcome == m.Stopped(m.Prompt(4), gx.Exhausted("patience", 4, 4))

@@ -66,17 +66,15 @@ def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
         assert str(raised.value).endswith(f"; {remedy}")
 
 
+SYSTEM = {"role": "system", "content": "hi"}
+
+
 @cases(
     ("request_", "given", "start", "remedy"),
     [
         (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
         (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),
-        (
-            ChatRequest,
-            {"role": "system", "content": "hi"},
-            "ChatRequest has messages={'role': 'system', 'content': 'hi'}",
-            "; write ChatRequest([SystemMessage('hi')])",
-        ),
+        (ChatRequest, SYSTEM, f"ChatRequest has messages={SYSTEM}", "; write ChatRequest([SystemMessage('hi')])"),
         (ChatRequest, UserMessage("hi"), "ChatRequest has", "; write ChatRequest([UserMessage(content='hi'"),
         *(
             (CompletionRequest, prompt, "CompletionRequest has prompt=", "; give a string, or messages in a ChatReq")

@@ -24,7 +24,7 @@ from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
-from tests.drivers import LIVE, Driver, FakeClock, Script, drive_async, drive_sync, run_script
+from tests.drivers import LIVE, Driver, FakeClock, Script, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch
@@ -177,27 +177,6 @@ def test_every_driver_enforces_the_grace(seconds: float, outcome: type, calls: i
     assert result.spent["model_calls"] == calls
 
 
-@cases("drive", [drive_sync, drive_async])
-def test_hanging_call_is_cut_after_the_grace(drive: Driver) -> None:
-    clock, released = FakeClock(), threading.Event()
-
-    def answer(call: CallModel) -> ModelReply:
-        if call.request == CompletionRequest("sum up"):
-            released.wait(30)
-        else:
-            # Just before the end of the grace, because the driver waits in real time.
-            clock.advance(11.99)
-        return ModelReply("so")
-
-    try:
-        done = drive(Script(LAST_WORDS, m.Prompt(), make_run_context({CallModel: answer}, limits=TEN, clock=clock)))
-    finally:
-        released.set()
-    assert isinstance(done.outcome, m.Halted)
-    assert done.outcome.limit == gx.Exhausted("seconds", 10, 12.0)
-    assert done.spent["model_calls"] == 2
-
-
 SOON = gx.replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
@@ -230,6 +209,7 @@ def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
         assert isinstance(done.outcome, m.Halted)
         assert isinstance(done.outcome.at, m.Stopped)
         assert done.outcome.at.limit.limit == "seconds"
+        assert (done.outcome.limit.limit, done.outcome.limit.value) == ("seconds", 0.05)
         assert done.spent["model_calls"] == 2
     else:
         assert isinstance(done.outcome, Summary)

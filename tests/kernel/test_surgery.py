@@ -132,13 +132,6 @@ def test_changed_diamond_runs(machine: gx.Graph[m.Number, m.Total], number: int,
     assert run_to(machine, m.Number(number)) == m.Total(text)
 
 
-@cases("form", ["mermaid", "dot"])
-def test_pictures_show_the_spliced_node(form: str) -> None:
-    assert "guard" in format(GUARDED, form)
-    assert "Refused" in format(GUARDED, form)
-    assert "guard" not in format(m.DIAMOND, form)
-
-
 @gx.charged(when_spent=m.Halted)
 @gx.node
 def doubt(interview: m.Interview) -> gx.Asks[m.Question, m.Interview]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -64,9 +65,8 @@ def delegating(inner: Any, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
 
 
-def answer_outer(asked: AskHuman) -> str:
-    del asked
-    return "outer"
+Handlers: TypeAlias = dict[type[AskHuman], Callable[[AskHuman], str]]
+OUTER: Handlers = {AskHuman: lambda _: "outer"}
 
 
 def observations(executor: gx.AgentExecutor) -> list[Any]:
@@ -90,7 +90,7 @@ class TestAnswers:
         assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
 
     def test_handlers_of_the_inner_world_win(self) -> None:
-        assert observations(delegating(asking("inner"), handlers={AskHuman: answer_outer})) == ["inner"]
+        assert observations(delegating(asking("inner"), handlers=OUTER)) == ["inner"]
         assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
         inner = asking("")
         handlers = {kind: one for kind, one in inner.world.handlers.items() if kind is not AskHuman}
@@ -101,7 +101,7 @@ class TestAnswers:
             graph: gx.Graph[Any, Any]
             world: object
 
-        executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: answer_outer})
+        executor = delegating(WithoutPerson(inner.graph, bare), handlers=OUTER)
         assert observations(executor) == ["outer"]
 
     def test_world_of_a_node_is_kept(self) -> None:
@@ -137,11 +137,8 @@ def asking(answer: str) -> gx.AgentExecutor:
         reply = yield from gx.ask(AskHuman("Really?"))
         return gx.AgentFinish({"output": reply}, "", finish.run)
 
-    def answer_question(asked: AskHuman) -> str:
-        del asked
-        return answer
-
-    return archivist("Final Answer: x", handlers={AskHuman: answer_question}).plug(consult)
+    handlers: Handlers = {AskHuman: lambda _: answer}
+    return archivist("Final Answer: x", handlers=handlers).plug(consult)
 
 
 class TestChecks:

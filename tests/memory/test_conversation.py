@@ -7,7 +7,7 @@ import functools
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -143,6 +143,7 @@ MAKE: list[Callable[[], TurnMemory]] = [
 def test_memories_share_only_a_common_history(make: Callable[[], TurnMemory]) -> None:
     one, other = make(), make()
     save(one, turn(1))
+    assert {*one.load({})} == {*one.keys}
     assert one.load({})["chat_history"]
     assert (other.load({})["chat_history"], other.history.turns()) == ("", ())
     history = MemoryHistory()
@@ -153,30 +154,6 @@ def test_memories_share_only_a_common_history(make: Callable[[], TurnMemory]) ->
     assert last.load({})["chat_history"] == text(turn(2))
     whole.clear()
     assert last.load({})["chat_history"] == ""
-
-
-class Greeting:
-    """A memory of a user's own, with nothing of ours in it."""
-
-    keys = ("greeting",)
-
-    def load(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {"greeting": f"Hello {inputs['name']}"}
-
-    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        pass
-
-    async def aload(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return self.load(inputs)
-
-    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        pass
-
-
-@cases("make", [Greeting, *MAKE])
-def test_every_memory_is_one_to_the_type_checkers(make: Callable[[], Memory]) -> None:
-    memory = make()
-    assert {*memory.load({"name": "Ada"})} == {*memory.keys}
 
 
 @settings(max_examples=examples(12))

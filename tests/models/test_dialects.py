@@ -172,52 +172,43 @@ def test_any_json_is_reply_or_model_error(side: Side, body: object) -> None:
 
 
 # What each server sends for a reply, and what the error names.
-FAULTS: list[tuple[Side, list[tuple[bytes, str]]]] = [
-    (
-        CHAT,
-        [
-            (b"", "nothing"),
-            (b"<html>\n<h1>Hello</h1>", "<html> <h1>Hello</h1>"),
-            (b'{"choices": []}', "without choices"),
-            (b'{"choices": null}', "without choices"),
-            (b'{"choices": [{}]}', "without a message"),
-            (b'{"choices": [{"message": {"content": 5}}]}', "choices.0.message.content"),
-            (b'{"choices": [{"message": {"tool_calls": [{"id": "a"}]}}]}', "without a name"),
-            (b'{"choices": [{"message": {"content": "\\ud800"}}]}', "Invalid JSON"),
-            (b'{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": -1}}', "usage.prompt_tokens"),
-            (b'{"error": {"code": 500, "message": "it\\nbroke"}}', "it broke"),
-            (b'{"error": "no"}', "no"),
-        ],
-    ),
-    (
-        ANTHROPIC,
-        [
-            (b"", "nothing"),
-            (b"[]", "sent an invalid reply"),
-            (b"{}", "without content"),
-            (b'{"choices": []}', "server for Anthropic's Messages API"),
-            (b'{"content": [{"type": "text", "text": 5}]}', "content.0.text"),
-            (b'{"content": [{"type": "tool_use", "id": "a"}]}', "without a name"),
-            (b'{"content": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
-            (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "no\\nsuch"}}', "no such"),
-        ],
-    ),
-    (
-        RESPONSES,
-        [
-            (b"", "nothing"),
-            (b"{}", "without output"),
-            (b'{"output": [{"type": "message", "content": [{"text": 5}]}]}', "output.0.content.0.text"),
-            (b'{"output": [{"type": "function_call", "call_id": "a"}]}', "without a name"),
-            (b'{"output": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
-            (b'{"output": [], "status": "failed"}', "without a message"),
-            (b'{"error": "no\\nway"}', "no way"),
-        ],
-    ),
-]
+FAULTS: dict[Side, list[tuple[bytes, str]]] = {
+    CHAT: [
+        (b"", "nothing"),
+        (b"<html>\n<h1>Hello</h1>", "<html> <h1>Hello</h1>"),
+        (b'{"choices": []}', "without choices"),
+        (b'{"choices": null}', "without choices"),
+        (b'{"choices": [{}]}', "without a message"),
+        (b'{"choices": [{"message": {"content": 5}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"tool_calls": [{"id": "a"}]}}]}', "without a name"),
+        (b'{"choices": [{"message": {"content": "\\ud800"}}]}', "Invalid JSON"),
+        (b'{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": -1}}', "usage.prompt_tokens"),
+        (b'{"error": {"code": 500, "message": "it\\nbroke"}}', "it broke"),
+        (b'{"error": "no"}', "no"),
+    ],
+    ANTHROPIC: [
+        (b"", "nothing"),
+        (b"[]", "sent an invalid reply"),
+        (b"{}", "without content"),
+        (b'{"choices": []}', "server for Anthropic's Messages API"),
+        (b'{"content": [{"type": "text", "text": 5}]}', "content.0.text"),
+        (b'{"content": [{"type": "tool_use", "id": "a"}]}', "without a name"),
+        (b'{"content": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
+        (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "no\\nsuch"}}', "no such"),
+    ],
+    RESPONSES: [
+        (b"", "nothing"),
+        (b"{}", "without output"),
+        (b'{"output": [{"type": "message", "content": [{"text": 5}]}]}', "output.0.content.0.text"),
+        (b'{"output": [{"type": "function_call", "call_id": "a"}]}', "without a name"),
+        (b'{"output": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
+        (b'{"output": [], "status": "failed"}', "without a message"),
+        (b'{"error": "no\\nway"}', "no way"),
+    ],
+}
 
 
-@cases(("side", "body", "fault"), [(side, *row) for side, rows in FAULTS for row in rows])
+@cases(("side", "body", "fault"), [(side, *row) for side, rows in FAULTS.items() for row in rows])
 def test_invalid_reply_error_has_the_reason(side: Side, body: bytes, fault: str) -> None:
     with pytest.raises(InvalidReplyError) as caught:
         call_blocking(side.model(httpx.Response(200, content=body)))

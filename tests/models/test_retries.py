@@ -67,6 +67,8 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, make: Make, 
     # Each retry is reported.
     retries = [one for one in reports if isinstance(one, Retried)]
     assert [(one.attempt, one.wait) for one in retries] == [(1, first), (2, second)]
+    for error, shown in ((DOWN, "ServerError: 503: busy"), (errors.ServerError(""), "ServerError")):
+        assert str(Retried(error, 1, 0.46)) == f"attempt 1 failed with {shown}; the next one follows in 0.5 s"
     assert len(reports) == 2
     assert all(isinstance(one.error, errors.ModelError) for one in retries)
     assert make is client or [one.error for one in retries] == [failure, failure]
@@ -329,11 +331,6 @@ def test_invalid_return_value_is_an_error(ask: Ask, reply: Any) -> None:
 
     with pytest.raises(errors.InvalidReplyError, match=r"the model Wrong returned .*; return a ModelReply"):
         ask(retrying(Wrong()))
-
-
-@cases(("error", "shown"), [(DOWN, "ServerError: 503: busy"), (errors.ServerError(""), "ServerError")])
-def test_progress_is_readable(error: errors.ServerError, shown: str) -> None:
-    assert str(Retried(error, 1, 0.46)) == f"attempt 1 failed with {shown}; the next one follows in 0.5 s"
 
 
 def test_abandoned_call_is_not_retried() -> None:

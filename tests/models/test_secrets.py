@@ -305,8 +305,6 @@ def test_log_of_a_socket_has_no_key(ask: Ask) -> None:
 
 ODD = "k%2F+/=w%20a+b/c==Zq&<x>'\"\\q9"
 LONG = "eyJ0" + "Ab0-_%=/" * 250
-
-
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "lower case": str.lower,
