@@ -216,9 +216,7 @@ def read_count(name: str, kind: str, asks: Any) -> tuple[int, int]:
             f"{name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
         )
     # Any: users without a type checker pass strings and lists.
-    counts: tuple[Any, ...] = asks if isinstance(asks, tuple) else (asks, asks)
-    match counts:
-        case (least, most) if is_whole(least) and is_whole(most) and 0 <= least <= most:
-            return least, most
-        case _:
-            raise NodeError(f"{name} has asks={asks!r}; give a number of effects, or (least, most)")
+    counts: list[Any] = list(asks) if isinstance(asks, tuple) else [asks, asks]  # pyright: ignore[reportUnknownArgumentType]
+    if len(counts) != 2 or not all(map(is_whole, counts)) or not 0 <= counts[0] <= counts[1]:  # noqa: PLR2004 - a pair
+        raise NodeError(f"{name} has asks={asks!r}; give a number of effects, or (least, most)")
+    return counts[0], counts[1]

@@ -15,11 +15,13 @@ COUNTING = (
     Defect(
         "check after instead of before the call",
         SEMANTICS,
-        Change(EXECUTION, "                if step.entry:\n                    exhausted = self._enter(step)\n", ""),
+        Change(
+            EXECUTION, "                if step.counts:\n                    exhausted = self._enter(step, value)\n", ""
+        ),
         Change(
             EXECUTION,
             "            if exhausted is not None:\n                assert step.when_spent",
-            "            if step.entry and exhausted is None:\n                exhausted = self._enter(step)\n"
+            "            if step.counts and exhausted is None:\n                exhausted = self._enter(step, value)\n"
             "            if exhausted is not None:\n                assert step.when_spent",
         ),
     ),

@@ -123,12 +123,15 @@ def captioned(drawing: str) -> list[str]:
 def holds(machine: Graph[Any, Any], drawing: str) -> None:
     """Check that the edges are those of the table, and connect their source and target."""
     drawn = read(drawing)
-    table = [f"{edge.source} --{edge.outcome.__name__}--> {edge.target}" for edge in machine.edges]
-    assert [title for title, _, _ in drawn.edges] == table
+    edges = [(edge.source, edge.outcome.__name__, edge.target) for edge in machine.edges]
+    edges += [(node.name, f"raises {error.__name__}", END.name) for node in machine for error in node.raises]
+    assert [title for title, _, _ in drawn.edges] == [
+        f"{source} --{name}--> {target}" for source, name, target in edges
+    ]
     assert drawn.nodes.keys() - {END.name} == machine.nodes.keys()
-    for edge, (title, begin, tip) in zip(machine.edges, drawn.edges, strict=True):
-        assert away(begin, drawn.nodes[edge.source]) < NEAR, f"{title} begins elsewhere"
-        assert away(tip, drawn.nodes[edge.target]) < NEAR, f"{title} ends elsewhere"
+    for (source, _, target), (title, begin, tip) in zip(edges, drawn.edges, strict=True):
+        assert away(begin, drawn.nodes[source]) < NEAR, f"{title} begins elsewhere"
+        assert away(tip, drawn.nodes[target]) < NEAR, f"{title} ends elsewhere"
 
 
 @pytest.mark.medium
