@@ -33,7 +33,7 @@ BORDERS = (
     ),
     Defect(
         "budgets mutable",
-        f"{_KERNEL}limits.py::test_limits_copy_their_arguments",
+        f"{_KERNEL}limits.py::test_limits_are_values",
         Change("kernel/meters.py", '("budgets", own),', '("budgets", budgets or {}),'),
     ),
     Defect(
