@@ -35,6 +35,7 @@ BORDERS = (
         "budgets mutable",
         f"{_KERNEL}limits.py::test_limits_are_values",
         Change("kernel/meters.py", '("budgets", own),', '("budgets", budgets or {}),'),
+        raises="TypeError: unhashable type: 'dict'",
     ),
     Defect(
         "deep JSON not refused",
