@@ -29,21 +29,13 @@ UNREADABLE = (
 )
 
 
-def test_action_and_answer_are_parsed() -> None:
-    decision = read(ModelReply(f"  {ACTION}\n"))
-    assert meaning_of(decision) == ("echo", {"text": "hi"})
-    assert not isinstance(decision, AgentFinish)
-    assert decision[0].log == ACTION
-    assert meaning_of(read(ModelReply('{"action": "final_answer", "answer": "42 ☃"}'))) == ("42 ☃",)
-
-
 @cases(
     ("decision", "answer"),
     [
         *(({"action_input": "a"}, "a"), ({"action_input": "a", "answer": "a"}, "a")),
         *(({"action_input": {}, "answer": "b"}, "b"), ({"action_input": "a", "answer": ""}, "a")),
         *(({"Final Answer": "b"}, "b"), ({"answer": ""}, ""), ({"answer": ["b"]}, '["b"]'), ({"answer": 3}, "3")),
-        *(({"action_input": 3.5}, "3.5"), ({"action_input": {"b": [1]}}, '{"b":[1]}')),
+        *(({"action_input": 3.5}, "3.5"), ({"action_input": {"b": [1]}}, '{"b":[1]}'), ({"answer": "42 ☃"}, "42 ☃")),
     ],
 )
 def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:
@@ -171,12 +163,16 @@ def test_reply_with_another_decision_is_refused(text: str) -> None:
         ACTION.replace("}}", '}, "tool": "echo", "arguments": {"text": "hi"}, "name": null}'),
         ACTION.replace("}}", '}, "thought": "I use echo.", "user": {"name": "echo"}}'),
         f"<tool_call>\n{ACTION}\n</tool_call>",
+        f"  {ACTION}\n",
         f"The text is {{text: hi, note}}, or {{{{text}}}}.\n{{{ACTION}}}",
         f'With {{"text": "hi"}}, as echo(text="hi"), after {{"answer": "42"}}:\n{ACTION}',
     ],
 )
 def test_same_decision_twice_is_one(text: str) -> None:
-    assert meaning_of(read(ModelReply(text), [echo])) == ("echo", {"text": "hi"})
+    decision = read(ModelReply(text), [echo])
+    assert meaning_of(decision) == ("echo", {"text": "hi"})
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].log == text.strip()
 
 
 @cases(

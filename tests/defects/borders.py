@@ -33,8 +33,9 @@ BORDERS = (
     ),
     Defect(
         "budgets mutable",
-        f"{_KERNEL}limits.py::test_limits_copy_their_arguments",
+        f"{_KERNEL}limits.py::test_limits_are_values",
         Change("kernel/meters.py", '("budgets", own),', '("budgets", budgets or {}),'),
+        raises="TypeError: unhashable type: 'dict'",
     ),
     Defect(
         "deep JSON not refused",
