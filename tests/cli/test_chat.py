@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,7 +54,9 @@ class Pieces(Terminal):
 class Streaming(ScriptedModel):
     """A scripted model whose replies come in pieces of five characters; it waits before the last for `may_end`."""
 
-    instant: ClassVar[bool] = False
+    @property
+    def instant(self) -> bool:
+        return False
 
     def __init__(self, replies: Sequence[Any], may_end: threading.Event | None = None) -> None:
         super().__init__(replies)

@@ -71,7 +71,7 @@ PROVING = (
     Defect(
         "calls after crashes not counted by the prover",
         f"{_VERIFY}bounds.py::test_repeated_effects_after_crash_are_counted",
-        Change("verify/proof/bounds.py", "    if not limits.restarts:\n", "    if True:\n"),
+        Change("verify/proof/potential.py", "    if not limits.restarts:\n", "    if True:\n"),
     ),
     Defect(
         "meter mistaken for the transitions",

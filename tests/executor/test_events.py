@@ -229,7 +229,9 @@ LONG = 20.0
 class Endless(ScriptedModel):
     """A model that produces pieces endlessly."""
 
-    instant = False
+    @property
+    def instant(self) -> bool:
+        return False
 
     def __init__(self) -> None:
         super().__init__([])
