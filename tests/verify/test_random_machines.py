@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, event, example, given, settings
@@ -98,131 +99,86 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
     return verdict
 
 
+def machine(*nodes: DrawnNode) -> DrawnGraph:
+    return DrawnGraph(nodes)
+
+
+def red(target: int | None = None, *others: DrawnEdge, **options: Any) -> DrawnNode:
+    """Return a node with a red edge to this node, or to the end, and with these others."""
+    return DrawnNode((DrawnEdge("Red", target), *others), **options)
+
+
+BACK = DrawnEdge("Green", 0)
+ASK: Any = {"asks": "models", "least": 1, "most": 1}
+USE: Any = {"asks": "tools", "least": 1, "most": 1}
+FETCH: Any = {"asks": "errands", "least": 1, "most": 1}
+GOLD, SILVER = Errand((("gold", 3),)), Errand((("silver", 1),))
+ITERATIONS, BOTH = ("iterations",), ("iterations", "alpha")
+
 # A batch of two model calls was let through a limit of one token: each call counts as one at least.
-BATCH_ABOVE_TOKENS = DrawnGraph(
-    (DrawnNode((DrawnEdge("Red", None),), asks="models", least=1, most=2),),
-)
+BATCH_ABOVE_TOKENS = machine(red(asks="models", least=1, most=2))
 # It asks for two at once with one left, is stopped, and starts again: this runs forever.
-ASKS_FOR_TWO = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), asks="models", least=1, most=2, spent=0),))
+ASKS_FOR_TWO = machine(red(asks="models", least=1, most=2, spent=0))
 # It need not ask, may spend the last token the first time, and is then stopped forever.
-MAY_ASK = DrawnGraph(
-    (
-        DrawnNode((DrawnEdge("Red", 1),), asks="models", least=0, most=1, spent=0),
-        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), meters=("iterations",)),
-    )
-)
+MAY_ASK = machine(red(1, asks="models", least=0, most=1, spent=0), red(None, BACK, meters=ITERATIONS))
 # Without a tool call, the inner loop is impossible: its form was negative, and the bound too small.
-NO_ROUND = DrawnGraph(
-    (
-        DrawnNode((DrawnEdge("Red", 1),)),
-        DrawnNode((DrawnEdge("Red", 2),)),
-        DrawnNode((DrawnEdge("Red", 3), DrawnEdge("Green", 0)), asks="tools", least=1, most=1),
-        DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 2)), meters=("iterations", "alpha")),
-    )
-)
+NO_ROUND = machine(red(1), red(2), red(3, BACK, **USE), red(None, DrawnEdge("Green", 2), meters=BOTH))
 # Without iterations the second node is unreachable, so it asks for nothing; the form does not hold for other limits.
-NEVER_THERE = DrawnGraph(
-    (
-        DrawnNode((DrawnEdge("Red", 1), DrawnEdge("Green", 0, ("iterations",))), meters=("iterations", "alpha")),
-        DrawnNode(
-            (DrawnEdge("Red", None), DrawnEdge("Green", 0, ("alpha",))),
-            meters=("iterations",),
-            asks="models",
-            declared=False,
-        ),
-    )
+NEVER_THERE = machine(
+    red(1, DrawnEdge("Green", 0, ITERATIONS), meters=BOTH),
+    red(None, DrawnEdge("Green", 0, ("alpha",)), meters=ITERATIONS, asks="models", declared=False),
 )
 # The form has a name with a dot.
-EMBEDDED = DrawnGraph(
-    (
-        DrawnNode(
-            (DrawnEdge("Red", None),),
-            inner=(DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), meters=("iterations",)),),
-            own=("iterations",),
-        ),
-    )
-)
+EMBEDDED = machine(red(inner=(red(None, BACK, meters=ITERATIONS),), own=ITERATIONS))
 # What is reserved uses up what the next node is stopped for; which leads back, forever.
-RESERVED_SPENDS = DrawnGraph(
-    (
-        DrawnNode((DrawnEdge("Red", 1),), asks="models", least=0, most=1, grace=0.0),
-        DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, spent=0),
-    )
+RESERVED_SPENDS = machine(
+    red(1, asks="models", least=0, most=1, grace=0.0), red(asks="models", least=0, most=1, spent=0)
 )
 # Two nodes that are gated by the clock alone are behind one that has to ask when time is up; without a grace it cannot.
-GATED: tuple[DrawnGraph, ...] = tuple(
-    DrawnGraph(
-        (
-            DrawnNode((DrawnEdge("Red", 1),), asks="tools", least=1, most=1, grace=1.0),
-            DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=2),
-            DrawnNode((DrawnEdge("Red", 3),), asks="tools", least=1, most=1, grace=grace),
-            DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=4),
-            DrawnNode((DrawnEdge("Red", 3),)),
-        )
+GATED = [
+    machine(
+        red(1, **USE, grace=1.0),
+        red(meters=ITERATIONS, spent=2),
+        red(3, **USE, grace=grace),
+        red(meters=ITERATIONS, spent=4),
+        red(3),
     )
     for grace in (0.0, 1.0)
-)
+]
 # When the last node is cut, its grace is over, and so is that of the one that comes again: it asks for nothing more.
-GRACE_AFTER_GRACE = DrawnGraph(
-    (
-        DrawnNode((DrawnEdge("Red", 1),), meters=("iterations", "alpha")),
-        DrawnNode((DrawnEdge("Red", 2),)),
-        DrawnNode((DrawnEdge("Red", 3),), asks="models", least=1, most=1, grace=1.0),
-        DrawnNode((DrawnEdge("Red", 4),), meters=("alpha",)),
-        DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, spent=1, grace=1.0),
-    )
+GRACE_AFTER_GRACE = machine(
+    red(1, meters=BOTH),
+    red(2),
+    red(3, **ASK, grace=1.0),
+    red(4, meters=("alpha",)),
+    red(asks="models", least=0, most=1, spent=1, grace=1.0),
 )
 # The way to the loop is not by the clock: the node that has to ask cannot, once the one before it was cut.
-CUT_BEFORE_IT_ASKS = DrawnGraph(
-    (
-        DrawnNode((DrawnEdge("Red", 1),)),
-        DrawnNode((DrawnEdge("Red", 2),), asks="models", least=0, most=1, spent=3, grace=1.0),
-        DrawnNode((DrawnEdge("Red", 3),)),
-        DrawnNode((DrawnEdge("Red", 4),), asks="models", least=1, most=1, grace=1.0),
-        DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=4),
-    )
+CUT_BEFORE_IT_ASKS = machine(
+    red(1),
+    red(2, asks="models", least=0, most=1, spent=3, grace=1.0),
+    red(3),
+    red(4, **ASK, grace=1.0),
+    red(meters=ITERATIONS, spent=4),
 )
 # Its first node is never entered, and asks for models without end: the certificate proved no number of calls.
-NEVER_ENTERED = DrawnGraph(
-    (
-        DrawnNode(
-            (DrawnEdge("Green", 1), DrawnEdge("Red", 2, ("alpha",))),
-            meters=("iterations", "alpha"),
-            asks="models",
-            most=1,
-            declared=False,
-        ),
-        DrawnNode((DrawnEdge("Blue", 2),), meters=("alpha", "beta"), spent=1),
-        DrawnNode((DrawnEdge("Green", None),), asks="tools", least=1, most=1, spent=1, grace=10.0),
-    )
+NEVER_ENTERED = machine(
+    DrawnNode((DrawnEdge("Green", 1), DrawnEdge("Red", 2, ("alpha",))), BOTH, "models", most=1, declared=False),
+    DrawnNode((DrawnEdge("Blue", 2),), meters=("alpha", "beta"), spent=1),
+    DrawnNode((DrawnEdge("Green", None),), **USE, spent=1, grace=10.0),
 )
 # Its last node, which asks without end, is behind a call for which nothing is left.
-BEHIND_A_CALL = DrawnGraph(
-    (
-        DrawnNode((DrawnEdge("Red", 1),), meters=("iterations",)),
-        DrawnNode((DrawnEdge("Red", 2), DrawnEdge("Blue", 0)), meters=("alpha",), spent=1),
-        DrawnNode((DrawnEdge("Red", 3),), asks="models", least=1, most=1),
-        DrawnNode((DrawnEdge("Red", None),), asks="models", least=2, most=2, declared=False),
-    )
+BEHIND_A_CALL = machine(
+    red(1, meters=ITERATIONS),
+    red(2, DrawnEdge("Blue", 0), meters=("alpha",), spent=1),
+    red(3, **ASK),
+    red(asks="models", least=2, most=2, declared=False),
 )
-
 # Without time it asks for nothing, although it may return.
-NO_TIME = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), asks="models", most=2, declared=False),))
+NO_TIME = machine(red(asks="models", most=2, declared=False))
 # Gold is charged by the first node or by the last, which is reached only if the first one charged silver instead.
-GOLD_ONCE = DrawnGraph(
-    (
-        DrawnNode(
-            (DrawnEdge("Red", 1),),
-            asks="errands",
-            least=1,
-            most=1,
-            errands=(Errand((("gold", 3),)), Errand((("silver", 1),))),
-        ),
-        DrawnNode(
-            (DrawnEdge("Red", None),), asks="errands", least=1, most=1, spent=2, errands=(Errand((("silver", 1),)),)
-        ),
-        DrawnNode((DrawnEdge("Red", None),), asks="errands", least=1, most=1, errands=(Errand((("gold", 3),)),)),
-    )
+GOLD_ONCE = machine(
+    red(1, **FETCH, errands=(GOLD, SILVER)), red(**FETCH, spent=2, errands=(SILVER,)), red(**FETCH, errands=(GOLD,))
 )
 
 
@@ -332,7 +288,7 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
 
 
 # Any limit that stops its only node leads back to it.
-AGAIN = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=0),))
+AGAIN = machine(red(meters=ITERATIONS, spent=0))
 
 
 @FREELY
