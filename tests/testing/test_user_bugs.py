@@ -21,17 +21,19 @@ PATIENCE = 0.4
 LONG_PATIENCE = 30
 
 PROGRAM = """
-import asyncio, itertools, threading, time
-import dataclasses
+import asyncio, dataclasses, functools, itertools, json, operator, threading, time
+from dataclasses import dataclass
+from typing import final
 
 import pytest
 from graphexec import *
 from graphexec.actions import AgentStep, Run
+from graphexec.effects import CallModel, CallTool
 from graphexec.executor import *
 from graphexec.memory import BufferMemory
+from graphexec.messages import ChatRequest, ModelReply, UserMessage
 from graphexec.testing import ScriptedModel
 
-ROUTES = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
 visits = itertools.count(1)
 
 @tool
@@ -52,16 +54,8 @@ def executor(*tools, agent=None, nodes=(), **settings):
                 routes = routes | on(kind, target)
         made = made.with_graph(splice(made.graph, edges(one, routes), after=parse, on=Acted))
     return made
-"""
 
 # Machines without an agent; a function that makes one also sets the options of the marker.
-BARE = """
-import json
-from dataclasses import dataclass
-from typing import final
-
-from graphexec.messages import ChatRequest, ModelReply, UserMessage
-
 @final
 @dataclass(frozen=True)
 class Draft:
@@ -107,8 +101,6 @@ def started(first, value, *others, **options):
 
 # The bugs: the name of each with its machine, what the report says, and the code.
 PROGRAMS = """
-# ---- A node that does not return
-
 ### hang in a node, busy: executor(nodes=[spin])
 #> spin does not return: it is at *test_mine.py:*
 @node
@@ -132,8 +124,6 @@ def confirm(acted: Acted) -> Asks[AskHuman, Acted]:
     while answer == "no":
         pass
     return acted
-
-# ---- A tool that does not return
 
 ### hang in a tool, busy: executor(count)
 #> dispatch_tools: the tool count does not return: it is at *test_mine.py:*
@@ -167,16 +157,12 @@ async def block(text: str) -> str:
     time.sleep(3600)
     return text
 
-# ---- An agent function that does not return
-
 ### hang in an agent function: executor(agent=decide)
 #> plan: the agent function decide does not return: it is at *test_mine.py:*
 def decide(steps, inputs):
     while len(steps) >= 2:
         pass
     return AgentAction("echo", {"text": "x"})
-
-# ---- A memory, an observer or a policy that does not return
 
 ### hang in a memory: executor(agent=agent, memory=Diary(as_messages=True))
 #> load_memory: the memory Diary does not return: it is at *test_mine.py:*
@@ -201,8 +187,6 @@ def feedback(error):
     while True:
         pass
 
-# ---- A node that asks until it likes the answer
-
 ### ask until yes: executor(nodes=[approve])
 #> approve asks for AskHuman 100 times in one visit*
 @charged(when_spent=limit_reached)
@@ -220,8 +204,6 @@ def insist(acted: Acted) -> Asks[CallTool, Acted]:
     while (yield from ask(CallTool("echo", {}))).status != "ok":
         pass
     return acted
-
-# ---- What fails late, or for some replies only
 
 ### a node that fails at the fifth step: executor(nodes=[index])
 #> index raises IndexError*test_mine.py:*
@@ -245,8 +227,6 @@ def judge(acted: Acted) -> Acted:
         raise ValueError("unexpected")
     return acted
 
-# ---- State that leaks from one run to the next
-
 ### a tool that remembers: executor(recall)
 #> dispatch_tools: the tool recall differs between runs: under one script it*
 seen = []
@@ -265,8 +245,6 @@ def decide(steps, inputs):
     turns.append(inputs)
     return AgentFinish({"output": "x"}) if len(turns) % 2 else AgentAction("echo", {"text": "x"})
 
-# ---- An action of the agent's that nothing answers
-
 ### a node that drops an action: executor(nodes=[only_first])
 #> only_first loses an action*
 @node
@@ -278,8 +256,6 @@ def only_first(acted: Acted) -> Acted:
 @node
 def refuse(acted: Acted) -> Acted | Ready:
     return acted if len(acted.actions) == 1 else Ready(acted.run)
-
-# ---- A tool that starts runs
 
 ### a tool whose runs are beyond the proof: executor(research, max_iterations=3, max_tool_calls=None, max_fan_out=2)
 #> dispatch_tools: the tool research charges model calls that the proof does not count*
@@ -306,8 +282,6 @@ def delegate(text: str) -> str:
     thread.join()
     return text
 
-# ---- What a node declares and does not keep
-
 ### a node that returns another outcome: executor(nodes=[lie])
 #> lie raises UndeclaredOutcomeError*
 @node
@@ -322,10 +296,8 @@ def stray(acted: Acted) -> Asks[AskHuman, Acted]:
     yield from ask(CallTool("echo", {"text": "x"}))
     return acted
 """
-# Sixteen bugs more, most of them in machines without an agent; `options` are those of the marker.
+# Sixteen bugs more, most of them in machines without an agent.
 PLANTED = """
-# ---- A node that reads what a model or a person says
-
 ### a text that is no number: looped(rate, limits=Limits(iterations=3), **replying("0.5", "0.9"))
 #> rate raises ValueError("could not convert string to float: *test_mine.py:*
 @metered(when_spent=Abandoned, asks=1)
@@ -374,8 +346,6 @@ def count(draft: Draft) -> Asks[CallModel, Draft | Printed]:
         pass
     return Printed(reply.content)
 
-# ---- What a limit drops
-
 ### an ask in finally: looped(work, **replying("so", locks=True))
 #> work asks for Unlock in a finally or an except after a limit has stopped it*node that takes Abandoned*
 @metered(when_spent=Abandoned, asks=(2, 3))
@@ -393,8 +363,6 @@ def work(draft: Draft) -> Asks[CallModel | Lock | Unlock, Draft | Printed]:
 @node
 def stopped_response(reached: LimitReached) -> StoppedResponse:
     return StoppedResponse(f"stopped after {reached.run.steps[-1].observation}", reached.limit)
-
-# ---- State that leaks from one run to the next
 
 ### a conversation of all runs: looped(chat, **replying("so"))
 #> chat differs between runs: *asks for CallModel*
@@ -456,8 +424,6 @@ def collect(places: Places) -> Asks[AskHuman, Printed]:
     yield from ask(AskHuman("ok?"))
     return Printed(places.names[1])
 
-# ---- A guard, a tool and a policy
-
 ### a guard that misses an exit: executor(page).splice(edges(redact, on(AgentFinish, END)), after=parse, on=AgentFinish)
 #> GX027 at redact: *check_return_direct --AgentFinish--> END bypasses it*
 @tool(return_direct=True)
@@ -498,7 +464,9 @@ def read_bugs(programs: str) -> dict[str, tuple[str, str, str]]:
     return {name: (code, machine, report) for name, machine, report, code in found}
 
 
+# The first have other options; `OPTIONS` are those of the others.
 BUGS, SIXTEEN = read_bugs(PROGRAMS), read_bugs(PLANTED)
+FORTY = BUGS | SIXTEEN
 
 
 @pytest.fixture(autouse=True)
@@ -507,10 +475,12 @@ def _without_spin(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[r
     monkeypatch.setattr("graphexec.testing.spin_checker.is_installed", lambda: False)
 
 
-# Of each kind some, which take a second each; all of them are among the long tests.
+# Of each kind some, which take a second each, and an ask that a limit drops; all of them are among the long tests.
 QUICK = {
     *("hang in a node, busy", "hang in a tool, asleep", "hang in an agent function", "ask until yes"),
-    *("a node that fails at the fifth step", "a tool whose runs are not charged"),
+    *("a node that fails at the fifth step", "a tool whose runs are not charged", "a text that is no number"),
+    *("an ask in finally", "a cache of the first answer", "a guard that misses an exit"),
+    "a tool that raises for an empty text",
 }
 
 
@@ -547,40 +517,21 @@ def busy_threads() -> list[str]:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("bug", mark_except(BUGS, *QUICK, mark=pytest.mark.slow))
+@pytest.mark.parametrize("bug", mark_except(FORTY, *QUICK, mark=pytest.mark.slow))
 def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) -> None:
-    assert len(BUGS) == 24, "there are bugs of every kind"
-    code, machine, report = BUGS[bug]
-    patience = PATIENCE if bug.startswith("hang") else LONG_PATIENCE
-    marked = f"@pytest.mark.graphexec(examples=40, patience={patience})\ndef machine():\n    return {machine}\n"
-    text = f"from graphexec.effects import CallTool\n{PROGRAM}\n{code}\n{marked}"
-    pytester.makepyfile(test_mine=text)
+    """Each of the sixteen is reported within ten seconds."""
+    assert (len(BUGS), len(SIXTEEN), len(FORTY)) == (24, 16, 40), "there are bugs of every kind"
+    code, machine, report = FORTY[bug]
+    options = f"examples=40, patience={PATIENCE if bug.startswith('hang') else LONG_PATIENCE}"
+    # The options are known once the machine has been made.
+    marked = f"@pytest.mark.graphexec({options if bug in BUGS else '**OPTIONS'})\ndef machine():\n    return MACHINE\n"
+    pytester.makepyfile(test_mine=f"{PROGRAM}\n{code}\nMACHINE = {machine}\n\n{marked}")
     before = {thread for thread in threading.enumerate() if not thread.daemon}
-    result = result_of(pytester, "-r", "N")
+    with Stopwatch() as watch:
+        result = result_of(pytester, "-r", "N")
+    assert bug in BUGS or watch.elapsed < watch.extend(10)
     assert result.parseoutcomes()["failed"] >= 1
     assert result.ret == 1
     result.stdout.fnmatch_lines([report])
     assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
     assert not busy_threads()
-
-
-# One of each section, and an ask that a limit drops.
-QUICK_PLANTED = {
-    *("a text that is no number", "an ask in finally", "a cache of the first answer"),
-    *("a guard that misses an exit", "a tool that raises for an empty text"),
-}
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("bug", mark_except(SIXTEEN, *QUICK_PLANTED, mark=pytest.mark.slow))
-def test_planted_bug_is_reported_within_ten_seconds(pytester: pytest.Pytester, bug: str) -> None:
-    assert len(SIXTEEN) == 16
-    code, machine, report = SIXTEEN[bug]
-    # The options are known once the machine has been made.
-    marked = f"MACHINE = {machine}\n\n@pytest.mark.graphexec(**OPTIONS)\ndef machine():\n    return MACHINE\n"
-    imports = "import functools, operator\nfrom graphexec.effects import CallModel, CallTool\n"
-    pytester.makepyfile(test_mine=f"{imports}{PROGRAM}\n{BARE}\n{code}\n{marked}")
-    with Stopwatch() as watch:
-        result = result_of(pytester, "-r", "N")
-    result.stdout.fnmatch_lines([report])
-    assert watch.elapsed < watch.extend(10)
