@@ -187,23 +187,18 @@ class Beams:
     depth: int = 0
 
 
-@value
-class Best:
-    beam: str
-
-
-def best_so_far(beams: Beams, limit: Exhausted) -> Best:
-    return Best(beams.beams[0])
+def best_so_far(beams: Beams, limit: Exhausted) -> Answer:
+    return Answer(beams.beams[0])
 
 
 @charged(when_spent=best_so_far)
 @node
-def expand(beams: Beams) -> Asks[CallModel, Beams | Best]:
+def expand(beams: Beams) -> Asks[CallModel, Beams | Answer]:
     said = yield from words("go on")
-    return Beams((said, *beams.beams)[:3], beams.depth + 1) if beams.depth < 3 else Best(said)
+    return Beams((said, *beams.beams)[:3], beams.depth + 1) if beams.depth < 3 else Answer(said)
 
 
-BEAM_SEARCH = graph(edges(expand, on(Beams, expand) | on(Best, END)), start=expand)
+BEAM_SEARCH = graph(edges(expand, on(Beams, expand) | _ANSWER), start=expand)
 
 
 @value
@@ -324,44 +319,37 @@ crawl_on: Any = metered(when_spent=give_up, budget=gx.Budget("pages"))(node(craw
 CRAWLER = graph(edges(crawl_on, on(Frontier, crawl_on) | _ANSWER | _CUT), start=crawl_on)
 
 
-@value
-class Message:
-    text: str
-
-
 @charged(when_spent=give_up, asks=1)
 @node
-def listen(answer: Draft) -> Asks[gx.AskHuman, Message | Answer]:
+def listen(answer: Draft) -> Asks[gx.AskHuman, Goal | Answer]:
     said = yield from ask(gx.AskHuman(answer.text))
-    return Message(said) if said else Answer("bye")
+    return Goal(said) if said else Answer("bye")
 
 
 @charged(when_spent=give_up, asks=1)
 @node
-def respond(message: Message) -> Asks[CallModel, Draft]:
+def respond(message: Goal) -> Asks[CallModel, Draft]:
     return Draft((yield from words(message.text)))
 
 
-CHAT = graph(
-    edges(listen, on(Message, respond) | _ANSWER | _CUT) | edges(respond, on(Draft, listen) | _CUT), start=listen
-)
+CHAT = graph(edges(listen, on(Goal, respond) | _ANSWER | _CUT) | edges(respond, on(Draft, listen) | _CUT), start=listen)
 
 REVISIONS = gx.Budget("rounds", 3)
 
 
 @metered(when_spent=give_up, budget=REVISIONS)
 @node
-def revise(draft: Draft) -> Draft | Message:
-    return Message("done")
+def revise(draft: Draft) -> Draft | Goal:
+    return Goal("done")
 
 
 @node
-def next_chapter(message: Message) -> Draft | Answer:
-    return Answer(message.text)
+def next_chapter(goal: Goal) -> Draft | Answer:
+    return Answer(goal.text)
 
 
 WRITER = graph(
-    edges(revise, on(Draft, revise) | on(Message, next_chapter) | _CUT)
+    edges(revise, on(Draft, revise) | on(Goal, next_chapter) | _CUT)
     | edges(next_chapter, on(Draft, revise, resets=[REVISIONS]) | _ANSWER),
     start=revise,
 )
