@@ -12,8 +12,6 @@ from graphexec.effects import agent_limits
 from graphexec.kernel import END, Limits
 from graphexec.verify.proof.flow import Flow, Transition, caps_of
 
-FINISHED = Transition("stop", "Stopped", "END")
-
 # The charges of effects: a model call takes at least one token. Other meters are only measured.
 MODEL_CALL = (
     ("model_calls", 1),
@@ -64,73 +62,37 @@ def flow_with(*ways: Transition, **budgets: int | None) -> Flow:
 
 # ---- flows with an endless run, by cause
 
-SPENDS_NOTHING = Flow(
-    "plan",
-    ("plan", "parse", "reflect", "stop"),
-    (
-        Transition("plan", "Replied", "parse", spends=(("iterations", 1),)),
-        Transition("plan", "LimitReached", "stop", "gate", causes=("iterations",)),
-        Transition("parse", "Ready", "plan"),
-        Transition("parse", "Unsure", "reflect"),
-        Transition("reflect", "Revised", "parse"),
-        FINISHED,
-    ),
-)
-
-REFILLS_WHAT_IT_SPENDS = Flow(
-    "plan",
-    ("plan", "parse", "stop"),
-    (
-        Transition("plan", "Replied", "parse", spends=(("iterations", 1),)),
-        Transition("plan", "LimitReached", "stop", "gate", causes=("iterations",)),
-        Transition("parse", "Ready", "plan", resets=("iterations",)),
-        Transition("parse", "AgentFinish", "END"),
-        FINISHED,
-    ),
-)
-
-# No simple cycle is endless: it takes all four transitions.
-REFILL_EACH_OTHER = Flow(
-    "draft",
-    ("draft", "check", "ask", "stop"),
-    (
-        Transition("draft", "Drafted", "check", spends=(("drafts", 1),), resets=("questions",)),
-        Transition("draft", "LimitReached", "stop", "gate", causes=("drafts",)),
-        Transition("check", "Wrong", "draft"),
-        Transition("check", "Unclear", "ask"),
-        Transition("ask", "Answered", "check", spends=(("questions", 1),), resets=("drafts",)),
-        Transition("ask", "LimitReached", "stop", "gate", causes=("questions",)),
-        FINISHED,
-    ),
-    (("drafts", 2), ("questions", 2)),
-)
-
-STOPS_BY_WHAT_IS_SPENT = Flow(
-    "plan",
-    ("plan", "generate"),
-    (
-        Transition("plan", "Replied", "plan", spends=(("iterations", 1),)),
-        Transition("plan", "LimitReached", "generate", "gate", causes=("iterations",)),
-        Transition("generate", "StoppedResponse", "END", spends=(("iterations", 1),)),
-        Transition("generate", "LimitReached", "generate", "gate", causes=("iterations",)),
-    ),
-)
-
-# Stuck flows: there is no transition once the limit is reached, or none at all.
-STUCK = Flow("plan", ("plan",), (Transition("plan", "Replied", "plan", spends=(("iterations", 1),)),))
-LOST = Flow("plan", ("plan",), (Transition("plan", "Replied", "parse"), Transition("plan", "AgentFinish", "END")))
-
 BAD = {
-    "a loop that spends nothing": SPENDS_NOTHING,
-    "a loop that refills what it spends": REFILLS_WHAT_IT_SPENDS,
-    "two loops that refill each other": REFILL_EACH_OTHER,
-    "a stop charged to what is spent": STOPS_BY_WHAT_IS_SPENT,
-    "no way on when a limit is spent": STUCK,
-    "no way on": LOST,
+    "a loop that spends nothing": flow_with(
+        way("plan", "parse", "iterations"),
+        gate("plan", "iterations", "stop"),
+        *(way("parse", "plan"), way("parse", "reflect"), way("reflect", "parse"), end("stop")),
+    ),
+    "a loop that refills what it spends": flow_with(
+        way("plan", "parse", "iterations"),
+        gate("plan", "iterations", "stop"),
+        *(way("parse", "plan", "", "iterations"), end("parse"), end("stop")),
+    ),
+    # No simple cycle is endless: it takes all four transitions.
+    "two loops that refill each other": flow_with(
+        *(way("draft", "check", "drafts", "questions"), gate("draft", "drafts", "stop")),
+        *(way("check", "draft"), way("check", "ask")),
+        *(way("ask", "check", "questions", "drafts"), gate("ask", "questions", "stop")),
+        end("stop"),
+        drafts=2,
+        questions=2,
+    ),
+    "a stop charged to what is spent": flow_with(
+        *(way("plan", "plan", "iterations"), gate("plan", "iterations", "generate")),
+        *(end("generate", "iterations"), gate("generate", "iterations", "generate")),
+    ),
+    # Stuck flows: there is no transition once the limit is reached, or none at all.
+    "no way on when a limit is spent": flow_with(way("plan", "plan", "iterations")),
+    "no way on": Flow("plan", ("plan",), (way("plan", "parse"), end("plan"))),
 }
 
 # A loop that changes nothing. Without the tick, TLA+ would not see it.
-SPINNING = Flow("wait", ("wait",), (Transition("wait", "Waited", "wait"), Transition("wait", "Done", "END")))
+SPINNING = flow_with(way("wait", "wait"), end("wait"))
 
 # Keywords, special labels of SPIN, a macro of its preprocessor, ends of comments, and names that differ only in
 # characters that identifiers cannot have.
@@ -146,17 +108,11 @@ AWKWARD = Flow(
 )
 
 # `look` may use up the calls that `say` needs, though it may also make none: four steps with two calls.
-MISSING_CALLS = Flow(
-    "look",
-    ("look", "say", "stop", "leave"),
-    (
-        Transition("look", "Seen", "say", **calling(models=2)),
-        Transition("look", "LimitReached", "stop", "within", causes=("model_calls",), **calling(models=2)),
-        Transition("say", "Said", "END", spends=(("model_calls", 1),), **calling(models=1)),
-        Transition("say", "LimitReached", "stop", "within", causes=("model_calls",), **calling(models=1)),
-        Transition("stop", "Stopped", "leave"),
-        Transition("leave", "Left", "END"),
-    ),
+_ONE, _TWO = calling(models=1), calling(models=2)
+MISSING_CALLS = flow_with(
+    *(way("look", "say", **_TWO), within("look", "model_calls", "stop", **_TWO)),
+    *(end("say", "model_calls", **_ONE), within("say", "model_calls", "stop", **_ONE)),
+    *(way("stop", "leave"), end("leave")),
 )
 
 # ---- random flows
