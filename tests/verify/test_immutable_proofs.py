@@ -12,40 +12,8 @@ from graphexec.kernel import Budget, Limits, Meter, charged
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.meters import FrozenMapping
 from graphexec.models import ScriptedModel
-from tests.kernel.machines import value
 from tests.parameters import cases
-
-PAGES = Meter("pages")
-
-
-@value
-class Url:
-    address: str = "a"
-
-
-@value
-class Page:
-    text: str
-
-
-@value
-class Missed:
-    url: Url
-    limit: gx.Exhausted
-
-
-@dataclasses.dataclass(frozen=True)
-class Fetch(gx.Effect[str]):
-    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
-    address: str
-
-
-@charged(when_spent=Missed, asks=1)
-@gx.node
-def fetch(url: Url) -> gx.Asks[Fetch, Page]:
-    text = yield from gx.ask(Fetch(url.address))
-    return Page(text)
-
+from tests.verify.test_nested_proofs import PAGES, Address, Fetch, Missed, Page, fetch, missed
 
 MACHINE = gx.graph(gx.edges(fetch, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=fetch)
 LIMITS = Limits({PAGES: 2})
@@ -87,7 +55,7 @@ class Lying(FrozenMapping[float]):
 def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -> None:
     with pytest.raises((AttributeError, TypeError, InputError, gx.LimitsError)):
         change()
-    assert MACHINE.run(Url(), handlers={Fetch: lambda effect: "text"}, limits=LIMITS).spent["pages"] == 1
+    assert MACHINE.run(Address(0), handlers={Fetch: lambda effect: "text"}, limits=LIMITS).spent["pages"] == 1
 
 
 @cases("charges", [{}, {PAGES: 2}, {Meter("others"): 1}])
@@ -96,15 +64,15 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
     class Look(gx.Effect[str]):
         charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
 
-    @charged(when_spent=Missed, asks=1)
+    @charged(when_spent=missed, asks=1)
     @gx.node
-    def look(url: Url) -> gx.Asks[Look, Page]:
+    def look(address: Address) -> gx.Asks[Look, Page]:
         return Page((yield from gx.ask(Look())))
 
     machine = gx.graph(gx.edges(look, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=look)
     monkeypatch.setattr(Look, "charges", charges)
     with pytest.raises(NodeError, match="what a Look charges, measures or reserves was changed after the graph"):
-        machine.run(Url(), handlers={Look: lambda effect: "text"}, limits=LIMITS)
+        machine.run(Address(0), handlers={Look: lambda effect: "text"}, limits=LIMITS)
 
 
 @cases(
@@ -118,4 +86,4 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
 )
 def test_answers_of_the_engine_are_not_taken_from_handlers(answer: object, fact: str) -> None:
     with pytest.raises(InputError, match=fact):
-        MACHINE.run(Url(), handlers={Fetch: lambda effect: answer}, limits=LIMITS)
+        MACHINE.run(Address(0), handlers={Fetch: lambda effect: answer}, limits=LIMITS)
