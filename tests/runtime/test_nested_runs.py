@@ -203,7 +203,7 @@ def test_recursion_ends_at_the_depth_limit(run: Running, is_async: bool, options
 
 
 @HOW
-def test_limit_of_an_outer_run_is_named(run: Running) -> None:
+def test_limit_of_an_outer_run_holds_and_is_named(run: Running) -> None:
     results: list[Any] = []
     inner = inner_of(Caller())
     run(caller_of(Caller(), recording(lambda: inner, results), max_model_calls=3))
@@ -212,13 +212,10 @@ def test_limit_of_an_outer_run_is_named(run: Running) -> None:
     run(executor)
     says = "the limit of 2 levels of nested runs was reached, in an outer run"
     assert [one.stopped and str(one.stopped.limit) for one in results] == [says, None, None]
-
-
-@HOW
-def test_inner_depth_limit_cannot_extend_the_outer(run: Running) -> None:
+    # An inner limit on the depth does not extend the outer one.
     model = Caller(answers_after=1)
-    inner: AgentExecutor = caller_of(model, delegate_to(lambda: inner, is_async=False), max_depth=50)
-    run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_depth=1))
+    deep: AgentExecutor = caller_of(model, delegate_to(lambda: deep, is_async=False), max_depth=50)
+    run(caller_of(Caller(answers_after=1), delegate_to(lambda: deep, is_async=False), max_depth=1))
     assert model.calls == 2
 
 
@@ -559,11 +556,7 @@ def test_replay_counts_nested_runs(run: Running, width: int) -> None:
 # ---- proofs
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), max_size=6),
-    st.integers(1, 25),
-    st.booleans(),
-)
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), max_size=6), st.integers(1, 25), st.booleans())
 def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchronous: bool) -> None:
     model = Caller()
 
