@@ -69,11 +69,7 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     def decide(_steps: Any, _inputs: Any) -> Any:
         return endless()
 
-    agents: dict[str, Any] = {
-        "agent": decide,
-        "async agent": endless_async,
-        "runnable": Endless(),
-    }
+    agents: dict[str, Any] = {"agent": decide, "async agent": endless_async, "runnable": Endless()}
     timeout = LONG if of == "tool with a timeout" else None
     used = tool_named("generate", generate if of == "async tool" else endless, timeout=timeout)
     # On a busy machine the call may not begin in the shorter ones.
