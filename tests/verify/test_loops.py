@@ -90,10 +90,7 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
 @cases(
     ("flow", "text"),
     [
-        (
-            SELF,
-            "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: @met~",
-        ),
+        (SELF, "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: @met~"),
         (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: @metered(~"),
         (COUNTED, "GX016 at a: ~ a --Toa--> a; it spends only x, without a limit. Give the budget x a limit: ~"),
         (TOOLS, "GX016 at a: ~; it spends only tool_calls, ~. Set max_tool_calls, or agent_limits(tool_calls=...)."),

@@ -359,10 +359,18 @@ def test_text_that_is_no_certificate_is_refused_with_remedy() -> None:
         Certificate.from_json("{")
     assert str(caught.value).endswith("; pass what to_json wrote")
     assert caught.value.__suppress_context__
-    for part, fault in (("digest", "does not match its digest"), ("sha256", "was changed since it was made")):
-        data = {name: value for name, value in json.loads(STRANGE.to_json()).items() if name != part}
+    text, digest, changed = STRANGE.to_json(), "does not match its digest", "was changed since it was made"
+    data = json.loads(text)
+    for other, fault in (
+        *((one, "this is not a certificate") for one in ("", "[]", "{}")),
+        ('{"graphexec_certificate": 3, "flow": {}}', "is broken"),
+        (text.replace('"outcome": "Tob"', '"outcome": "Toc"'), digest),
+        (text.replace('"number": 4', '"number": 5'), changed),
+        (json.dumps({name: data[name] for name in data if name != "digest"}), digest),
+        (json.dumps({name: data[name] for name in data if name != "sha256"}), changed),
+    ):
         with pytest.raises(CertificateError, match=fault):
-            Certificate.from_json(json.dumps(data))
+            Certificate.from_json(other)
 
 
 @cases(
