@@ -404,11 +404,14 @@ def test_assertions_may_name_tools_that_are_not_known() -> None:
 # ---- nodes that raise
 
 
-def approving(body: Callable[[Acted], gx.Asks[gx.AskHuman, Any]]) -> gx.AgentExecutor:
-    """An executor with a node between `parse` and `dispatch_tools` that asks a person as `body` does."""
+def approving(refused: Callable[[Acted], Any], *, insists: bool = False) -> gx.AgentExecutor:
+    """An executor with a node between `parse` and `dispatch_tools` that asks a person, who may refuse, or twice."""
 
     def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
-        outcome: Acted | gx.AgentFinish = yield from body(acted)
+        answer = yield from gx.ask(gx.AskHuman("?"))
+        if insists and answer == "no":
+            yield from gx.ask(gx.AskHuman("sure?"))
+        outcome: Acted | gx.AgentFinish = refused(acted) if answer == "no" else acted
         return outcome
 
     made = gx.charged(when_spent=table.limit_reached, asks=1)(gx.node(approve))
@@ -418,31 +421,10 @@ def approving(body: Callable[[Acted], gx.Asks[gx.AskHuman, Any]]) -> gx.AgentExe
     return executor.with_graph(gx.splice(executor.graph, rows, after=table.parse, on=Acted))
 
 
-def crashing(acted: Acted) -> gx.Asks[gx.AskHuman, Acted]:
-    answer = yield from gx.ask(gx.AskHuman("?"))
-    nothing: dict[str, Acted] = {}
-    return nothing["bug"] if answer == "no" else acted
-
-
-def asking_twice(acted: Acted) -> gx.Asks[gx.AskHuman, Acted]:
-    answer = yield from gx.ask(gx.AskHuman("?"))
-    if answer == "no":
-        yield from gx.ask(gx.AskHuman("sure?"))
-    return acted
-
-
-def undeclared(acted: Acted) -> gx.Asks[gx.AskHuman, Any]:
-    answer = yield from gx.ask(gx.AskHuman("?"))
-    return Ready(acted.run) if answer == "no" else acted
-
-
-def obedient(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
-    answer = yield from gx.ask(gx.AskHuman("?"))
-    return acted if answer == "yes" else gx.AgentFinish({"output": "no"})
-
-
-CAREFUL: gx.AgentExecutor = approving(obedient)
-CRASHING = approving(crashing)
+CAREFUL: gx.AgentExecutor = approving(lambda acted: gx.AgentFinish({"output": "no"}))
+CRASHING = approving(lambda acted: {"": acted}["bug"])
+UNDECLARED = approving(lambda acted: Ready(acted.run))
+ASKING_TWICE = approving(lambda acted: acted, insists=True)
 
 
 def approved(executor: gx.AgentExecutor, *properties: Assertion, **options: Any) -> Exploration:
@@ -451,11 +433,11 @@ def approved(executor: gx.AgentExecutor, *properties: Assertion, **options: Any)
 
 
 @cases(
-    ("body", "name"),
-    [(crashing, "KeyError"), (asking_twice, "UndeclaredCountError"), (undeclared, "UndeclaredOutcomeError")],
+    ("executor", "name"),
+    [(CRASHING, "KeyError"), (ASKING_TWICE, "UndeclaredCountError"), (UNDECLARED, "UndeclaredOutcomeError")],
 )
-def test_exception_of_node_has_shortest_run(body: Callable[[Acted], gx.Asks[gx.AskHuman, Any]], name: str) -> None:
-    found = approved(approving(body))
+def test_exception_of_node_has_shortest_run(executor: gx.AgentExecutor, name: str) -> None:
+    found = approved(executor)
     assert not found.holds
     (raised,) = found.raised
     assert (raised.node, type(raised.error).__name__) == ("approve", name)
