@@ -28,8 +28,7 @@ class Again:
 
 
 @value
-class Over:
-    """The end."""
+class Over: ...
 
 
 @gx.node(decreases=lambda script: script.measures[0])
@@ -57,14 +56,11 @@ def first_fault(script: tuple[Any, ...]) -> tuple[Any, int | None] | None:
     """Return the first measure that is refused, and the one before it if it is too large."""
     last: int | None = None
     for one in script:
-        if one is None:
-            last = None
-        elif type(one) is not int or one < 0:
+        if one is not None and (type(one) is not int or one < 0):
             return one, None
-        elif last is not None and one >= last:
+        if one is not None and last is not None and one >= last:
             return one, last
-        else:
-            last = one
+        last = one
     return None
 
 
@@ -112,23 +108,23 @@ def ask_next(todo: Todo) -> gx.Asks[gx.AskHuman, Todo | Over]:
 ASKING = gx.graph(gx.edges(ask_next, gx.on(Todo, ask_next) | gx.on(Over, gx.END)), start=ask_next)
 
 
-def go_on(effect: gx.AskHuman) -> str:
-    return "on"
+def replying(text: str) -> Any:
+    def reply(effect: gx.AskHuman) -> str:
+        return text
+
+    return {gx.AskHuman: reply}
 
 
-def repeat(effect: gx.AskHuman) -> str:
-    return "again"
+ON, AGAIN = replying("on"), replying("again")
 
 
 def test_proved_machine_runs_without_limits_and_replays() -> None:
     limits = Limits(iterations=None)
-    replies: Any = {gx.AskHuman: go_on}
-    events = [*ASKING.stream(Todo(("a", "b")), handlers=replies, limits=limits)]
+    events = [*ASKING.stream(Todo(("a", "b")), handlers=ON, limits=limits)]
     spent = [one.spent.budgets["measure(ask_next)"] for one in events if isinstance(one, Entered)]
     assert spent == [0, 3, 2]
-    bad: Any = {gx.AskHuman: repeat}
     with pytest.raises(MeasureError, match="its measure is 2, and was 2") as caught:
-        ASKING.run(Todo(("a", "b")), handlers=bad, limits=limits)
+        ASKING.run(Todo(("a", "b")), handlers=AGAIN, limits=limits)
     journal, state = journal_of(caught.value), snapshot_of(caught.value)
     assert isinstance(journal, Journal)
     # The replay ends where the run stood: before the second visit.
@@ -136,14 +132,13 @@ def test_proved_machine_runs_without_limits_and_replays() -> None:
     # A person lowers the value of the stopped run.
     assert isinstance(state, Snapshot)
     lowered = Snapshot(state.node, Todo(("b",)), spent=state.spent, sequence=state.sequence)
-    assert isinstance(ASKING.run(lowered, handlers=replies, limits=limits).outcome, Over)
+    assert isinstance(ASKING.run(lowered, handlers=ON, limits=limits).outcome, Over)
 
 
 def test_used_up_limit_comes_before_the_measure() -> None:
     counted = gx.metered(when_spent=leave)(ask_next)
     machine = gx.graph(gx.edges(counted, gx.on(Todo, counted) | gx.on(Over, gx.END)), start=counted)
-    replies: Any = {gx.AskHuman: repeat}
-    assert isinstance(machine.run(Todo(("a",)), handlers=replies, limits=Limits(iterations=1)).outcome, Over)
+    assert isinstance(machine.run(Todo(("a",)), handlers=AGAIN, limits=Limits(iterations=1)).outcome, Over)
     assert str(machine.verify(Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"  # type: ignore[union-attr]
 
 
@@ -162,14 +157,9 @@ def test_invalid_measure_is_explained(mistake: Any, message: str) -> None:
 
 def test_reset_of_a_missing_measure_is_a_fault() -> None:
     plain = gx.node(follow.function)
+    routes = gx.on(Script, plain, resets=[follow.measure]) | gx.on(Again, start_over) | gx.on(Over, gx.END)
     with pytest.raises(gx.GraphError, match=r"resets measure\(follow\), but no node is metered by it"):
-        gx.graph(
-            gx.edges(
-                plain, gx.on(Script, plain, resets=[follow.measure]) | gx.on(Again, start_over) | gx.on(Over, gx.END)
-            )
-            | gx.edges(start_over, gx.on(Script, plain)),
-            start=plain,
-        )
+        gx.graph(gx.edges(plain, routes) | gx.edges(start_over, gx.on(Script, plain)), start=plain)
 
 
 @value
