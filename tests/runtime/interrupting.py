@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeAlias
@@ -73,9 +73,8 @@ def nested(inner: gx.AgentExecutor) -> Any:
     return double_within
 
 
-def ignore(event: object) -> None:
-    """Observe an event."""
-
+# Observes events, and keeps none.
+ignore = deque[object](maxlen=0).append
 
 PLAIN = executor_of(decide, double)
 OPTIONS: list[dict[str, Any]] = [
@@ -87,8 +86,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"observers": [ignore], "max_execution_time": LONG},
 ]
 EXECUTORS = [
-    *(executor_of(decide, double, **options) for options in OPTIONS),
-    *(executor_of(decide_async, double_async, **options) for options in OPTIONS),
+    *(executor_of(*one, **options) for one in ((decide, double), (decide_async, double_async)) for options in OPTIONS),
     *(executor_of(decide, nested(PLAIN), **options) for options in OPTIONS[:4]),
     executor_of(decide, nested(executor_of(decide, double, max_execution_time=LONG)), tool_concurrency=1),
 ]
@@ -99,7 +97,7 @@ Found: TypeAlias = list[Event[Any] | int]
 
 
 class Sending:
-    """Sends an interrupt when a run comes to the place of a `number`, or some `seconds` after it has begun."""
+    """Sends an interrupt at the place of a `number` in a run, or some `seconds` after its begin, or never."""
 
     def __init__(self, number: int = 0, seconds: float = 0.0) -> None:
         self.number = number
@@ -107,9 +105,8 @@ class Sending:
 
     def arm(self) -> None:
         """Begin to count."""
-        if self.seconds:
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
-        else:
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        if self.number:
             sys.setprofile(self._count)
 
     def disarm(self) -> None:
@@ -159,13 +156,6 @@ def arun(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending)
 WAYS: list[Way] = [run, invoke, stream, arun]
 
 
-class NotSending(Sending):
-    """Sends nothing."""
-
-    def arm(self) -> None:
-        """Do nothing."""
-
-
 def last_of(found: Found) -> object:
     """Return the answer, or `None` if the run has not ended."""
     last = found[-1] if found else None
@@ -188,7 +178,7 @@ def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
             snapshot = gx.snapshot_of(error)
             if snapshot is None:
                 return f"lost after {len(begun)} calls" if begun else "not begun"
-            way(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph), found, NotSending())
+            way(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph), found, Sending())
             return "resumed" if last_of(found) == ANSWER else f"wrong answer {found} of {snapshot}"
     return "ended" if last_of(found) == ANSWER else f"wrong answer {found}"
 
@@ -212,12 +202,12 @@ def main(seed: int, count: int) -> Counter[str]:
         faulthandler.dump_traceback_later(2 * LONG, exit=True)
         if kind not in places:
             counting = Sending(1 << 40)
-            way(EXECUTORS[number], "q", [], NotSending())
+            way(EXECUTORS[number], "q", [], Sending())
             way(EXECUTORS[number], "q", [], counting)
             counting.disarm()
             places[kind] = (1 << 40) - counting.number
             began = time.perf_counter()
-            way(EXECUTORS[number], "q", [], NotSending())
+            way(EXECUTORS[number], "q", [], Sending())
             took[kind] = time.perf_counter() - began
         place, seconds = chance.randint(1, places[kind]), chance.uniform(1e-6, took[kind])
         sending = chance.choice([Sending(place), Sending(seconds=seconds)])
