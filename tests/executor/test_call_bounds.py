@@ -1,6 +1,7 @@
 """The proved number of tool calls, and what the engine does so that no run makes more."""
 
 import dataclasses
+import pickle
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ import graphexec as gx
 from graphexec.actions import AgentAction
 from graphexec.agents import Agent
 from graphexec.effects import CallTool
-from graphexec.errors import CertificateError, ParseError, UndeclaredCountError
-from graphexec.executor import Acted, dispatch_tools, parse
+from graphexec.errors import CertificateError, NodeError, ParseError, UndeclaredCountError
+from graphexec.executor import Acted, Observed, dispatch_tools, parse
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, ask_user, limit_tool, sub_agent
@@ -187,6 +188,29 @@ def test_checker_refuses_other_limits(limits: tuple[tuple[str, int], ...]) -> No
         check_certificate(dataclasses.replace(certificate, bounds=bounds))
 
 
+def test_quotas_of_a_forged_certificate_are_those_of_its_flow() -> None:
+    certificate = make("tool_calling", TWO, tools=TOOLS).verify().certificate
+    assert certificate is not None
+    forged = dataclasses.replace(certificate.bounds, quotas={"others": certificate.bounds.depth})
+    with pytest.raises(CertificateError, match="it bounds quotas that its flow has not, or resets"):
+        check_certificate(dataclasses.replace(certificate, bounds=forged))
+    ways = tuple(dataclasses.replace(one, resets=("lookup_calls",)) for one in certificate.flow.transitions)
+    assert certificate.flow.covers("tool_calls", ()) is False
+    assert not dataclasses.replace(certificate.flow, transitions=ways).covers("tool_calls", (("lookup_calls", 1),))
+
+
+def test_call_that_no_quota_counts_is_an_error() -> None:
+    @gx.node
+    def call_nothing(acted: Acted) -> gx.Asks[CallTool, Observed]:
+        results = yield from gx.ask_all([CallTool("nothing", "")])
+        return Observed(acted.run, acted.actions, results)
+
+    executor = gx.create_agent(ScriptedModel([reply(GOOD)]), [lookup], kind="tool_calling", nodes=[TWO])
+    node = dataclasses.replace(executor.graph["dispatch_tools"], function=call_nothing.function)
+    with pytest.raises(NodeError, match="none of its quotas counts"):
+        executor.with_graph(gx.replace(executor.graph, node)).run("?")
+
+
 @cases("policy, exits", [(True, 2), (False, 3)])
 @pytest.mark.parametrize("text", ["no action", "Final Answer: yes", "Action: lookup\nAction Input: a"])
 def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> None:
@@ -202,6 +226,8 @@ def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> 
     except ParseError:
         ending = "ParseError raised by parse"
     assert ending in named
+    # A pickled verdict has the text of its graph.
+    assert pickle.loads(pickle.dumps(verdict)).exits == ()
 
 
 @pytest.mark.medium

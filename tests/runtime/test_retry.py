@@ -19,7 +19,7 @@ from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import open_cancel_scope
 from tests.parameters import cases
-from tests.runtime.actors import start_in_thread
+from tests.runtime.actors import cancel_when, start_in_thread
 
 waits = st.floats(0, 1e300)
 
@@ -179,14 +179,7 @@ def test_a_hidden_cancellation_ends_the_attempts() -> None:
 
     def announce(*_: object) -> None: ...
 
-    async def main() -> None:
-        task = asyncio.ensure_future(retry(attempt, policy(), ASYNC, announce=announce))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    asyncio.run(cancel_when(asyncio.sleep(0), retry(attempt, policy(), ASYNC, announce=announce)))
     assert made == [1]
 
 

@@ -121,23 +121,19 @@ def test_past_the_cap_an_error_says_so(run: Running, pool: Any, monkeypatch: pyt
 # ---- no thread available
 
 
-class FewThreads:
-    """Lets so many threads start, and no more."""
+def let_start(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let so many threads start, and no more."""
+    start_thread = threading.Thread.start
 
-    def __init__(self, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = left
-        self.start = threading.Thread.start
-
-        def start(thread: threading.Thread) -> None:
-            if thread.name != "graphexec-call":
-                self.start(thread)
-                return
-            if not self.left:
+    def start(thread: threading.Thread) -> None:
+        nonlocal left
+        if thread.name == "graphexec-call":
+            if not left:
                 raise RuntimeError("can't start new thread")
-            self.left -= 1
-            self.start(thread)
+            left -= 1
+        start_thread(thread)
 
-        monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(threading.Thread, "start", start)
 
 
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
@@ -145,7 +141,7 @@ class FewThreads:
 def test_few_threads_carry_out_all_tools(
     seconds: float | None, left: int, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    FewThreads(left, monkeypatch)
+    let_start(left, monkeypatch)
     paid: list[int] = []
     executor = executor_of(*[lambda: paid.append(1)] * 20, max_execution_time=seconds)
     assert [step.status for step in executor.run("q").steps] == ["ok"] * 20
@@ -156,7 +152,7 @@ def test_few_threads_carry_out_all_tools(
 @pytest.mark.parametrize("left", [0, 1, 3, 7])
 def test_nothing_runs_after_a_thread_error(run: Running, left: int, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The issue saw 20 of 20 payments made after the error; what has been made is in the snapshot."""
-    FewThreads(left, monkeypatch)
+    let_start(left, monkeypatch)
     raised, late = threading.Event(), list[int]()
     paid: list[int] = []
 
@@ -186,6 +182,12 @@ def test_nothing_runs_after_a_thread_error(run: Running, left: int, pool: Any, m
     else:
         assert sum(not hasattr(state, "name") for state in snapshot_in(error).open) == len(paid)
         assert left == 0 or run is run_async
+
+
+def test_no_thread_is_an_error_with_a_snapshot(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_start(0, monkeypatch)
+    executor = executor_of(lambda: None, max_execution_time=LONG)
+    snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
 
 
 def test_call_of_cancelled_scope_does_not_start(pool: Any) -> None:

@@ -15,9 +15,8 @@ import pytest
 
 import graphexec as gx
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
-from graphexec.errors import ThreadLimitError
 from graphexec.kernel.events import journal_of
-from graphexec.runtime import RunContext, run, threads
+from graphexec.runtime import RunContext, run
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.threads import count_abandoned
 from tests.drivers import Driver, FakeClock, Script, drive_async, drive_sync
@@ -272,16 +271,6 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
     eventually(lambda: count_abandoned() <= before)
     assert begun == ["first"]
     assert snapshot.replies == ("fine",)
-
-
-def test_no_thread_is_an_error_with_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> Any:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threads, "_threads", vars(threads)["_Threads"]())
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    executor = works(tool_named("work", lambda: None), max_execution_time=LONG)
-    snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
 
 
 @pytest.mark.medium

@@ -343,11 +343,7 @@ def test_late_thread_of_cancelled_run_is_ignored(released: threading.Event) -> N
     before = set(threading.enumerate())
 
     async def cancel_and_stay() -> None:
-        waiting = asyncio.create_task(call_in_thread(released.wait))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        await cancel_when(asyncio.sleep(0), call_in_thread(released.wait))
         released.set()
         join(set(threading.enumerate()) - before)
         # The loop handles the thread's callback in its next iteration.

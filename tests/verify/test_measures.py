@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 
 import graphexec as gx
+from graphexec.effects import agent_limits
 from graphexec.kernel import Limits, rename
 from graphexec.kernel.meters import is_measure
 from graphexec.verify.checker.check import check_certificate
@@ -19,8 +20,9 @@ from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
 from tests.kernel.machines import value
 from tests.parameters import cases, examples
-from tests.verify.flows import end, flow_with, flows, limits, way
+from tests.verify.flows import MODEL_CALL, end, flow_with, flows, limits, way
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
+from tests.verify.traces import facts_of, recorded
 
 NO_LIMIT = Limits(iterations=None)
 
@@ -205,3 +207,24 @@ def test_rank_may_not_count_a_measure_that_is_reset() -> None:
     refuse(
         dataclasses.replace(COUNTS, flow=flow, ranks={"a": ((1, ("measure(a)",)), (1, ()))}), "does not lower the rank"
     )
+
+
+def test_potential_may_not_rise_with_a_measure() -> None:
+    """Any amount may be left of one, so no number makes up for it."""
+    potential = COUNTS.bounds.transitions.potential
+    assert potential is not None
+    base, slopes = potential.lines["s"]
+    steep = dataclasses.replace(potential, lines={**potential.lines, "s": (base + 99, ())})
+    assert slopes == (("measure(a)", 1),)
+    refuse(with_bound(COUNTS, "transitions", potential=steep), "counts more than the potential falls")
+
+
+def test_reserved_calls_of_a_measured_loop_have_no_number() -> None:
+    asks: dict[str, Any] = {"asks": 1, "most": 1, "effect_charges": (MODEL_CALL,), "grace": 1.0}
+    flow = flow_with(way("a", "a", "measure(a)", **asks), end("a", "measure(a)", **asks))
+    assert prove(flow, agent_limits(iterations=None, model_calls=3)).bounds.meters["model_calls"].number is None
+
+
+def test_trace_with_measures_conforms() -> None:
+    trace = recorded(WORKING, Plan(("a", "b")), NO_LIMIT)
+    assert facts_of(trace, certificate_of(WORKING, NO_LIMIT)) == []

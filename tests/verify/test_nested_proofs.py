@@ -337,6 +337,29 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     )
 
 
+@value
+class Addresses:
+    left: tuple[Address, ...]
+
+
+def give_up(addresses: Addresses, limit: gx.Exhausted) -> Missed:
+    return Missed(0)
+
+
+@gx.charged(when_spent=give_up, asks=1)
+@gx.node(decreases=lambda addresses: len(addresses.left))
+def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
+    text = yield from gx.ask(Fetch())
+    return Addresses(addresses.left[1:]) if addresses.left else Page(text)
+
+
+def test_closed_form_with_a_measure_does_not_include_nested_runs() -> None:
+    table = gx.edges(fetch_next, gx.on(Addresses, fetch_next) | gx.on(Page, gx.END) | gx.on(Missed, gx.END))
+    machine = bind(gx.graph(table, start=fetch_next), NestedRuns("pages", 1, (("pages", 1, 1),)))
+    bounds = bounds_of(machine)
+    assert (bounds.alone["pages"].form, bounds.meters["pages"].form) == ("measure(fetch_next) + 1", None)
+
+
 # ---- a machine whose end only a search of its states proves
 
 

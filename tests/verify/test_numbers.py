@@ -23,7 +23,7 @@ from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from tests.parameters import cases, examples
 from tests.verify.flows import end, flow_with, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
-from tests.verify.test_random_machines import FREELY, some_limits
+from tests.verify.test_random_machines import FREELY, machine, red, some_limits
 
 FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
 
@@ -169,13 +169,8 @@ def test_certificate_keeps_how_it_proves() -> None:
 
 def low() -> tuple[DrawnGraph, Limits]:
     """Its second node is entered once for each iteration, and so is never without alpha, of which it has two."""
-    drawn = DrawnGraph(
-        (
-            DrawnNode((DrawnEdge("Blue", 1),), meters=("iterations",)),
-            DrawnNode((DrawnEdge("Blue", None), DrawnEdge("Red", 0)), meters=("alpha",), spent=1),
-        )
-    )
-    return drawn, Limits(iterations=1)
+    back = DrawnNode((DrawnEdge("Blue", None), DrawnEdge("Red", 0)), meters=("alpha",), spent=1)
+    return machine(DrawnNode((DrawnEdge("Blue", 1),), meters=("iterations",)), back), Limits(iterations=1)
 
 
 def test_proof_by_states_needs_every_state() -> None:
@@ -196,7 +191,7 @@ def test_proof_by_states_needs_every_state() -> None:
 
 def alpha(**options: Any) -> Graph[Any, Any]:
     """Return a machine of one node, which is metered by alpha."""
-    return DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",), **options),)).graph
+    return machine(red(meters=("alpha",), **options)).graph
 
 
 def test_uncounted_cause_may_open_gate() -> None:

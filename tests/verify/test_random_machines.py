@@ -291,8 +291,15 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
 AGAIN = machine(red(meters=ITERATIONS, spent=0))
 
 
+# It asks before it goes on.
+ASKING = DrawnGraph(
+    (DrawnNode((DrawnEdge("Red", 1),), asks="models", least=1, most=1), DrawnNode((DrawnEdge("Red", None),)))
+)
+
+
 @FREELY
 @example(drawn=AGAIN, limits=Limits(), others=Limits(iterations=1), seed=0)
+@example(drawn=ASKING, limits=Limits(), others=Limits(iterations=1), seed=0)
 @given(drawn=drawn_graphs(), limits=some_limits(), others=some_limits(), seed=st.integers(0, 99))
 def test_bound_holds_outside_of_the_proof(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int) -> None:
     event(count_elsewhere(drawn, limits, others, seed))

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits
 from graphexec.cli.records import Records
 from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.draw import Recorder
@@ -62,9 +62,14 @@ def trace_of(executor: AgentExecutor) -> Trace:
 
 def written(wishes: str, limits: Limits) -> Trace:
     """Return records as printed for a run of the writer, which has no agent."""
-    recorder = Recorder(WRITER, limits=limits)
+    return recorded(WRITER, Chapter(wishes), limits)
+
+
+def recorded(machine: Graph[Any, Any], start: object, limits: Limits) -> Trace:
+    """Return records as printed for a run of a machine without effects."""
+    recorder = Recorder(machine, limits=limits)
     result: dict[str, Any] = {}
-    for event in stream(WRITER, Chapter(wishes), make_run_context({}, limits=limits)):
+    for event in stream(machine, start, make_run_context({}, limits=limits)):
         if not isinstance(event, Done):
             recorder(event)
         else:
