@@ -342,11 +342,11 @@ class Addresses:
     left: tuple[Address, ...]
 
 
-def give_up(addresses: Addresses, limit: gx.Exhausted) -> Missed:
+def stop_fetching(addresses: Addresses, limit: gx.Exhausted) -> Missed:
     return Missed(0)
 
 
-@gx.charged(when_spent=give_up, asks=1)
+@gx.charged(when_spent=stop_fetching, asks=1)
 @gx.node(decreases=lambda addresses: len(addresses.left))
 def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
     text = yield from gx.ask(Fetch())
