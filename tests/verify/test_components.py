@@ -102,6 +102,10 @@ def test_transitions_are_inside_the_component_of_both_ends(following: Following)
     inside = [one for _, within in found for one in within]
     together = {name: set(names) for names, _ in found for name in names}
     assert {id(one) for one in inside} == {id(one) for one in every if one.target in together[one.source]}
+    # Each component comes after those that it leads to.
+    place = {name: number for number, (names, _) in enumerate(found) for name in names}
+    assert place.keys() == {*map(str, following), END.name}
+    assert all(place[one.target] <= place[one.source] for one in every)
 
 
 def test_deep_graphs_do_not_recurse() -> None:

@@ -1,4 +1,4 @@
-"""The prover's parts by themselves: components, ranks, the checker, certificates, and sums of products of limits."""
+"""The prover's parts by themselves: ranks, the checker, certificates, and sums of products of limits."""
 
 import dataclasses
 import itertools
@@ -20,20 +20,12 @@ from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from graphexec.verify.proof.polynomial import Polynomial, most
-from graphexec.verify.proof.ranking import Core, components, exhaustible_budgets, rank_nodes
+from graphexec.verify.proof.ranking import Core, exhaustible_budgets, rank_nodes
 from tests.parameters import cases
 from tests.verify.flows import calling, end, flow_with, flows, gate, limits, longest_run, way
 from tests.verify.proofs import certificate_of
 
-# ---- components
-
-
-def test_components_come_after_their_successors() -> None:
-    ways = [way("a", "b"), way("b", "c"), way("c", "b"), way("c", "d"), way("d", "d")]
-    found = components("abcd", ways)
-    assert [sorted(names) for names, _ in found] == [["d"], ["b", "c"], ["a"]]
-    assert [inside for _, inside in found] == [[way("d", "d")], [way("b", "c"), way("c", "b")], []]
-    assert sorted((names, inside) for names, inside in components(["a", "b"], [])) == [(["a"], []), (["b"], [])]
+# ---- ranks
 
 
 @cases(
@@ -52,9 +44,6 @@ def test_exhaustible_budgets_are_spent_limited_not_reset(
     ways: list[Transition], limited: str, found: tuple[str, ...]
 ) -> None:
     assert exhaustible_budgets(ways, frozenset(limited.split())) == found
-
-
-# ---- ranks
 
 
 @cases(
