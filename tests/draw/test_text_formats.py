@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graphexec import Graph
+from graphexec import END, Graph
 from graphexec.draw.formats.dot import dot
 from graphexec.draw.formats.markdown import markdown
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
@@ -38,7 +38,8 @@ every_format = cases("how", WRITERS)
 
 
 def edges_of(graph: Graph[Any, Any]) -> list[Edge]:
-    return sorted((edge.source, edge.outcome.__name__, edge.target) for edge in graph.edges)
+    exits = [(node.name, f"raises {error.__name__}", END.name) for node in graph for error in node.raises]
+    return sorted([*((edge.source, edge.outcome.__name__, edge.target) for edge in graph.edges), *exits])
 
 
 def arrows_of(picture: Picture) -> list[Edge]:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 import graphexec as gx
-from graphexec.kernel import Done, Event
+from graphexec.kernel import Done
 
 # Seconds after which a run hangs.
 LONG = 60.0
@@ -93,7 +93,7 @@ EXECUTORS = [
 
 
 # The answer of a run, or its events. Any: the class of its outcome.
-Found: TypeAlias = list[Event[Any] | int]
+Found: TypeAlias = list[Any]
 
 
 class Sending:
@@ -127,12 +127,12 @@ Way: TypeAlias = Callable[[gx.AgentExecutor, Any, Found, Sending], None]
 
 def run(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending) -> None:
     sending.arm()
-    found.append(executor.run(state).output)
+    found.append(executor.run(state))
 
 
 def invoke(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending) -> None:
     sending.arm()
-    found.append(executor.run(state).output if isinstance(state, gx.Snapshot) else executor.invoke(state)["output"])
+    found.append(executor.run(state) if isinstance(state, gx.Snapshot) else executor.invoke(state))
 
 
 def stream(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending) -> None:
@@ -146,7 +146,7 @@ def arun(executor: gx.AgentExecutor, state: Any, found: Found, sending: Sending)
         # Not while `asyncio.run` itself begins or ends: there it raises no `CancelledError`.
         sending.arm()
         try:
-            found.append((await executor.arun(state)).output)
+            found.append(await executor.arun(state))
         finally:
             sending.disarm()
 
@@ -158,10 +158,17 @@ WAYS: list[Way] = [run, invoke, stream, arun]
 
 def last_of(found: Found) -> object:
     """Return the answer, or `None` if the run has not ended."""
+    # The output of a result is read here, when no interrupt comes any more.
     last = found[-1] if found else None
-    if isinstance(last, Done):
-        return last.outcome.output
-    return last if isinstance(last, int) else None
+    match last:
+        case Done():
+            return last.outcome.output
+        case gx.RunResult():
+            return last.output
+        case dict():
+            return last["output"]
+        case _:
+            return None
 
 
 def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:

@@ -33,7 +33,7 @@ from tests.executor.actors import (
     until,
 )
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic, machine_of
-from tests.parameters import cases, examples
+from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
 from tests.stopwatch import Stopwatch, eventually
 
@@ -276,10 +276,11 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
 @pytest.mark.medium
 def test_interrupted_runs_resume() -> None:
     """At places of its own choice, and at random times: none hangs, none loses its snapshot."""
-    interrupt_many(examples(50_000, gate=300))
+    interrupt_many(300)
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_many_interrupted_runs_resume() -> None:
     interrupt_many(50_000)
 
