@@ -159,16 +159,13 @@ WAYS: list[Way] = [run, invoke, stream, arun]
 def last_of(found: Found) -> object:
     """Return the answer, or `None` if the run has not ended."""
     # The output of a result is read here, when no interrupt comes any more.
-    last = found[-1] if found else None
-    match last:
-        case Done():
-            return last.outcome.output
-        case gx.RunResult():
-            return last.output
-        case dict():
-            return last["output"]
-        case _:
-            return None
+    last: Any = found[-1] if found else None
+    kind: type = type(last)
+    if kind is Done:
+        return last.outcome.output
+    if kind is gx.RunResult:
+        return last.output
+    return last["output"] if kind is dict else None
 
 
 def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
