@@ -160,7 +160,7 @@ def last_of(found: Found) -> object:
     """Return the answer, or `None` if the run has not ended."""
     # The output of a result is read here, when no interrupt comes any more.
     last: Any = found[-1] if found else None
-    kind: type = type(last)
+    kind: type[Any] = type(last)  # pyright: ignore[reportUnknownVariableType]
     if kind is Done:
         return last.outcome.output
     if kind is gx.RunResult:
