@@ -1,7 +1,7 @@
-"""Interrupt runs at random moments, and resume them: `python -m tests.runtime.interrupting SEED COUNT`.
+"""Interrupt runs at random moments, and resume them: `python -m tests.runtime.interrupting SEED COUNT [timers]`.
 
 Python handles a signal when a function in Python begins, after a call of a function in C, and where a loop jumps back.
-Half of the interrupts come at the first two, each of which is equally likely; a timer sends the other half.
+The interrupts come at the first two, each of which is equally likely; with `timers`, a timer sends half of them.
 """
 
 import asyncio
@@ -192,7 +192,7 @@ def send(_: int, __: FrameType | None) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def main(seed: int, count: int) -> Counter[str]:
+def main(seed: int, count: int, *, timers: bool) -> Counter[str]:
     """Interrupt so many runs; return how often each thing came of it."""
     chance, came = random.Random(seed), Counter[str]()
     # A process in the background may ignore it.
@@ -214,7 +214,7 @@ def main(seed: int, count: int) -> Counter[str]:
             way(EXECUTORS[number], "q", [], Sending())
             took[kind] = time.perf_counter() - began
         place, seconds = chance.randint(1, places[kind]), chance.uniform(1e-6, took[kind])
-        sending = chance.choice([Sending(place), Sending(seconds=seconds)])
+        sending = Sending(seconds=seconds) if timers and chance.random() < 0.5 else Sending(place)
         try:
             what = interrupt(way, EXECUTORS[number], sending)
         except BaseException as error:  # noqa: BLE001 - each is counted
@@ -228,4 +228,4 @@ def main(seed: int, count: int) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    print(dict(main(int(sys.argv[1]), int(sys.argv[2]))))
+    print(dict(main(int(sys.argv[1]), int(sys.argv[2]), timers="timers" in sys.argv)))
