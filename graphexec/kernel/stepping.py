@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from typing import Any, Protocol, TypeVar, final
 
 from graphexec.errors import InputError, an, format_value
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request
@@ -37,6 +38,29 @@ _ENGINE = (Cut, ChargedReply, Exhausted)
 
 S = TypeVar("S")
 F = TypeVar("F")
+
+
+class EngineCode(Protocol):
+    """Code of a run that is in none of its calls: pure nodes, policies, guards, measures and observers."""
+
+    caller: CallContext[Any] | EngineCode | None
+    """What the run was started by."""
+
+
+# What this code belongs to; threads and tasks started within it get a copy.
+current: ContextVar[CallContext[Any] | EngineCode | None] = ContextVar("graphexec_call", default=None)
+
+
+@dataclass(slots=True)
+class _Stepping:
+    caller: CallContext[Any] | EngineCode | None
+
+
+def _engine_context() -> Context:
+    """Return a copy of the context variables for the code of an engine that no run drives."""
+    context = copy_context()
+    context.run(current.set, _Stepping(current.get()))
+    return context
 
 
 @final
@@ -92,7 +116,7 @@ class PendingEffect:
                 self._require_reply(effect, reply)
         else:
             self._require_reply(self.effect, value)
-        return self._execution().apply_answer(self.effect, value, self._second(at))
+        return _engine_context().run(self._execution().apply_answer, self.effect, value, self._second(at))
 
     def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after the reply to one call of a batch; the others stay pending. `Cut()` cuts the call.
@@ -105,7 +129,8 @@ class PendingEffect:
         if member not in pending:
             raise InputError(f"the batch waits for the members {pending}, not for {member!r}; answer one of them")
         self._require_reply(self.effect.effects[member], value)
-        return self._execution().apply_member_answer(self.effect, member, value, self._second(at))
+        apply = self._execution().apply_member_answer
+        return _engine_context().run(apply, self.effect, member, value, self._second(at))
 
     def cut(self, *, at: float, answers: tuple[object, ...] = ()) -> Snapshot:
         """Return the run after the deadline cut the effect; `answers` is as in `Cut`.
@@ -121,7 +146,7 @@ class PendingEffect:
                 raise InputError(
                     f"a batch of {asked} effects was cut with {given} replies; give a reply or a Cut() for each"
                 )
-        return self._execution().apply_answer(self.effect, Cut(answers), _not_before_the_run(at))
+        return _engine_context().run(self._execution().apply_answer, self.effect, Cut(answers), _not_before_the_run(at))
 
 
 def _not_before_the_run(at: float) -> float:
@@ -153,13 +178,13 @@ def advance(
     `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared happens, and any exception of a node.
     """
     execution = Execution(graph, snapshot, limits, proof)
-    path = execution.run()
+    path, context = execution.run(), _engine_context()
     try:
-        item: CallContext[Any] | Batch = next(path)
+        item: CallContext[Any] | Batch = context.run(next, path)
     except StopIteration as end:
         return Done(end.value, execution.snapshot(), call=execution.call())
     finally:
-        path.close()
+        context.run(path.close)
     calls = tuple(item.calls[member] for member in item.open) if isinstance(item, Batch) else (item,)
     assert item.request is not None, "a yielded call belongs to a request"
     return PendingEffect(item.request, calls, execution.snapshot(), execution.deadline, graph, limits)
@@ -172,13 +197,13 @@ def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[An
     snapshot that the exception carries, and ends the events where the run stood.
     """
     execution = Execution(journal.graph, journal.start, journal.limits, scope=journal.scope)
-    path = execution.run(observed=True, by_member=True)
+    path, context = execution.run(observed=True, by_member=True), _engine_context()
     replies = iter(journal)
     answer: JournalEntry | None = None
     try:
         while True:
             # A new generator, and one that yielded an event, is sent `None`.
-            item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            item = context.run(path.send, answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             if isinstance(item, (Entered, Asked, Answered, Moved)):
                 if until is not None and _is_beyond(item, execution, until):
                     return
@@ -193,7 +218,7 @@ def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[An
         if until is None:
             yield Done(end.value, execution.snapshot(), journal, call=execution.call())
     finally:
-        path.close()
+        context.run(path.close)
 
 
 def _is_beyond(event: Entered | Asked | Answered | Moved, execution: Execution, until: Snapshot) -> bool:

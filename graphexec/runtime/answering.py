@@ -56,13 +56,13 @@ class CallAnswering:
         """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
         return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
 
-    async def answer(self, call: CallContext[Any], left: float | None) -> tuple[object, float]:
+    async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call, or `CUT` after `left` seconds, and the time then; deliver its reports."""
-        handler = handler_of(self.run_context.handlers, call.effect) if not self.worlds else self.handler_of(call)
+        scope = self.scope
         if handler.timed:
             left = None
         elif left is not None and left <= 0:
-            return CUT, self.scope.now()
+            return CUT, scope.now()
         if self.pieces:
             return await self._answer_with_reports(handler, call, left)
         # Reports are delivered when the call is answered or has failed.
@@ -73,12 +73,15 @@ class CallAnswering:
             token = enter_call(call)
             try:
                 if handler.instant or left is None:
-                    reply = await self.handle(handler, call)
+                    if self.run_context.around_call is not None:
+                        reply = await self.handle(handler, call)
+                    else:
+                        reply = await handler.answer(call.effect, call, BLOCKING if handler.instant else self.io)
                 else:
                     reply = await self.io.within(partial(self.handle, handler, call), left)
                     if reply is NOT_DONE:
                         reply = CUT
-                now = self.scope.now()
+                now = scope.clock() - scope.began
             finally:
                 leave_call(call, token)
         except Exception:
@@ -233,7 +236,7 @@ class MemberCalls:
         """Carry out a call in the loop itself."""
         run, call = self._run, self.batch.calls[member]
         self._running -= 1
-        answer = run.answer(call, self._seconds_left())
+        answer = run.answer(self._handlers[member], call, self._seconds_left())
         try:
             # run_sync isolates the context variables that each call sets.
             reply, now = run_sync(answer) if run.io.blocking and not run.streams else await answer

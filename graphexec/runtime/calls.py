@@ -5,7 +5,6 @@ Also what a forked process does with the locks and connections that it inherits.
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
 import math
 import os
@@ -13,14 +12,16 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import Token
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
-from graphexec.errors import AbandonedError, ExhaustedError, InputError
+from graphexec.errors import AbandonedError, ExhaustedError, GraphexecError, InputError
 from graphexec.kernel.effects import CallContext, Effect, measure_reply
 from graphexec.kernel.events import ChargedReply
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted, add_counts
+from graphexec.kernel.stepping import EngineCode, current
 
 R = TypeVar("R")
 
@@ -29,6 +30,7 @@ R = TypeVar("R")
 class Scope:
     """The values that a run's calls share: its id, its context, its clock, and the engine that counts charges."""
 
+    # While its run is in no call, it is the `current` engine code.
     __slots__ = (
         "_execution",
         "began",
@@ -42,6 +44,7 @@ class Scope:
         "levels",
         "run_id",
     )
+    caller: CallContext[Any] | EngineCode | None
     depth: int
     deepest: float
     levels: int
@@ -58,8 +61,7 @@ class Scope:
         self.context: Any = context
         self.clock = clock
         self.host = host
-        # The call that the code is in that starts the run: its host, unless another one is passed.
-        self.caller = _here.get()
+        self.caller = None
         outer = None if host is None else scope_of(host)
         self.depth = 0 if outer is None else outer.depth + 1
         # The greatest depth allowed, and the limit that sets it: of this run, or of one around it.
@@ -101,7 +103,7 @@ def scope_of(call: CallContext[Any]) -> Scope:
     return call.scope
 
 
-def hold_over_fork(lock: threading.Lock | threading.RLock) -> None:
+def hold_over_fork(lock: threading.RLock) -> None:
     """Acquire the lock while the process forks: the new process could not release a lock held by another thread."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
@@ -135,7 +137,7 @@ class ForkSafeLock:
     __slots__ = ("__weakref__", "_lock")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         reset_after_fork(self)
 
     # `with` calls the two methods of the lock itself: an interrupt in a method in Python would leave it locked. The
@@ -150,7 +152,7 @@ class ForkSafeLock:
 
     def reset_after_fork(self) -> None:
         """Free the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 def _reset_all() -> None:
@@ -164,23 +166,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_all)
 
 
-# The current call; threads and tasks started within it get a copy.
-_here: contextvars.ContextVar[CallContext[Any] | None] = contextvars.ContextVar("graphexec_call", default=None)
-enter_call, reset_call = _here.set, _here.reset
+enter_call, reset_call = current.set, current.reset
 
-# Held while runs are charged for a nested run. Their own loops count what they spend themselves.
-sharing = threading.Lock()
+# Held while runs are charged for a nested run. Their own loops count what they spend themselves. Reentrant, as are all
+# locks here: Python may collect an abandoned run while its thread holds one, and closing the run takes it again.
+sharing = threading.RLock()
 hold_over_fork(sharing)
 
 
-def leave_run(scope: Scope) -> None:
-    """Undo `enter_call` after an interrupt that came before its token was known, in the caller's own context."""
-    call = _here.get()
-    if call is not None and call.scope is scope:
-        _here.set(scope.caller)
+def leave_run(scope: Scope, to: CallContext[Any] | EngineCode | None) -> None:
+    """Leave a run, or a call of it, that an exception or an interrupt has ended; not if closed in another context."""
+    here = current.get()
+    if here is scope or (isinstance(here, CallContext) and here.scope is scope):
+        current.set(to)
 
 
-def leave_call(call: CallContext[Any], token: contextvars.Token[CallContext[Any] | None]) -> None:
+def leave_call(call: CallContext[Any], token: Token[Any]) -> None:
     """Undo `enter_call`, which returned the token, and close the call: nothing more is charged within it."""
     call.closed = True
     if call.charged is not None:
@@ -209,16 +210,38 @@ def keep_charged(reply: object, call: CallContext[Any]) -> object:
 @contextmanager
 def within_call(call: CallContext[Any]) -> Generator[None, None, None]:
     """Make `call` the current call inside the `with` block."""
-    token = _here.set(call)
+    token = enter_call(call)
     try:
         yield
     finally:
         reset_call(token)
 
 
+class NestedRunError(GraphexecError):
+    """A run was started by code of another run that is in none of its calls, so no limit would count it."""
+
+
+def _call_here() -> CallContext[Any] | None:
+    here = current.get()
+    while not (here is None or isinstance(here, CallContext)):
+        here = here.caller
+    return here
+
+
+def host_call() -> CallContext[Any] | None:
+    """Return the call that a run belongs to that this code starts. Raises `AbandonedError`, and `NestedRunError`."""
+    here = current.get()
+    if not (here is None or isinstance(here, CallContext)):
+        raise NestedRunError(
+            "a pure node, policy, guard, measure or observer cannot start a run: no limit of its own run would count "
+            "that; start it in a tool, a handler or an opaque node, or after the run has ended"
+        )
+    return current_call()
+
+
 def listening_call() -> CallContext[Any] | None:
     """Return the innermost call around this code that has a listener for reports."""
-    call = _here.get()
+    call = _call_here()
     while call is not None and call.listener is None:
         scope = call.scope
         call = scope.host if type(scope) is Scope else None
@@ -231,7 +254,7 @@ def current_call() -> CallContext[Any] | None:
     In a thread that graphexec did not start (`threading.Thread`, `run_in_executor`) it returns `None`: pass the call to
     the thread, and write `run(..., host=call)`. Raises `AbandonedError` if the call is over.
     """
-    call = _here.get()
+    call = _call_here()
     if call is not None and call.closed:
         raise AbandonedError(f"{call!r} is over, so no run can start within it")
     return call

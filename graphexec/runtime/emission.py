@@ -1,7 +1,7 @@
 """Coroutines that emit items while they run: `emit` suspends one until its consumer asks for the next item.
 
 A stream is an ordinary coroutine. `stream_sync` steps it itself; `stream_async` passes everything else that it awaits
-to the event loop.
+to the event loop. It runs in a copy of the context variables, as a task does: its consumer is not within the run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, final
 
 
@@ -53,70 +54,72 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
 
     An exception thrown by the consumer is raised in the coroutine. Raises `RuntimeError` if it awaits an event loop.
     """
-    coroutine = begin()
+    run = copy_context().run
+    coroutine = run(begin)
+    step: Callable[[Any], Any] = coroutine.send
+    value: Any = None
     try:
-        # Iterated, because `coroutine.send` would be one more call for each event of a run.
-        for item in coroutine.__await__():
-            emitted = item
-            while True:
-                if type(emitted) is not tuple:
-                    raise RuntimeError(  # noqa: TRY301 - the coroutine receives it, too
-                        "something in this sync stream awaited the event loop; use the async form, such as astream"
-                    )
-                try:
-                    yield emitted[0]
-                    break
-                except GeneratorExit:
-                    raise
-                except BaseException as error:  # noqa: BLE001 - the coroutine receives it
-                    try:
-                        emitted = coroutine.throw(error)
-                    except StopIteration:
-                        return
+        while True:
+            try:
+                item = run(step, value)
+            except StopIteration:
+                return
+            finally:
+                # A thrown exception has a traceback that refers to this frame.
+                value = None
+            if type(item) is not tuple:
+                raise RuntimeError(  # noqa: TRY301 - the coroutine receives it, too
+                    "something in this sync stream awaited the event loop; use the async form, such as astream"
+                )
+            step = coroutine.send
+            try:
+                yield item[0]
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the coroutine receives it
+                step, value = coroutine.throw, error
     except GeneratorExit:
         raise
     except BaseException as error:
         # An interrupt between two items: the run adds its state to it.
         if inspect.getcoroutinestate(coroutine) == inspect.CORO_SUSPENDED:
-            coroutine.throw(error)
+            run(coroutine.throw, error)
         raise
     finally:
-        coroutine.close()
+        run(coroutine.close)
 
 
 # Any: as above.
 async def stream_async(begin: Callable[[], Coroutine[Any, Any, object]]) -> AsyncGenerator[Any, None]:
     """Yield the items emitted by a coroutine; closing this closes the coroutine, and waits while it cleans up."""
-    coroutine = begin()
+    run = copy_context().run
+    coroutine = run(begin)
+    step: Callable[[Any], Any] = coroutine.send
+    value: Any = None
     try:
-        for first in coroutine.__await__():
-            item = first
-            while True:
-                step: Callable[[Any], Any]
-                value: Any
-                if type(item) is tuple:
-                    try:
-                        yield item[0]
-                        break
-                    except GeneratorExit:
-                        raise
-                    except BaseException as error:  # noqa: BLE001 - as above
-                        step, value = coroutine.throw, error
-                else:
-                    step, value = await _wait(coroutine, item)
-                try:
-                    item = step(value)
-                except StopIteration:
-                    return
-                finally:
-                    # A thrown exception has a traceback that refers to this frame.
-                    value = None
+        while True:
+            try:
+                item = run(step, value)
+            except StopIteration:
+                return
+            finally:
+                value = None
+            if type(item) is not tuple:
+                step, value = await _wait(coroutine, item)
+                continue
+            step = coroutine.send
+            try:
+                yield item[0]
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - as above
+                step, value = coroutine.throw, error
     finally:
         step, value = coroutine.throw, _Closed()
         # Closed before its end. Items emitted during cleanup are discarded.
         while inspect.getcoroutinestate(coroutine) != inspect.CORO_CLOSED:
             try:
-                item = step(value)
+                item = run(step, value)
             except (StopIteration, _Closed):
                 break
             step, value = (coroutine.send, None) if type(item) is tuple else await _wait(coroutine, item)

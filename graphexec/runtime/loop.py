@@ -18,15 +18,15 @@ from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.program import unfrozen
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
-from graphexec.kernel.stepping import begin
+from graphexec.kernel.stepping import begin, current
 from graphexec.runtime.answering import CallAnswering, MemberCalls
 from graphexec.runtime.calls import (
     Nesting,
     Scope,
     close_calls,
-    current_call,
     describe_request,
     enter_call,
+    host_call,
     keep_charged,
     leave_run,
     reset_call,
@@ -110,7 +110,7 @@ class RunLoop(CallAnswering):
         pieces: bool,
     ) -> None:
         self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
-        host = options.host or current_call()
+        host = options.host or host_call()
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
         self.scope = Scope(run_id, options.context, run_context.clock, host, run_context.limits.depth)
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
@@ -184,6 +184,8 @@ class RunLoop(CallAnswering):
         asked = 0
         back = clock() - began  # When the current node started or resumed.
         try:
+            self.scope.caller = current.get()
+            enter_call(self.scope)
             try:
                 while True:
                     # An answer is in the journal, so the path takes it first.
@@ -194,7 +196,9 @@ class RunLoop(CallAnswering):
                         item = path.send(answer)  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
                         self.node_seconds += clock() - began - back
-                        return await self._end(self._make_done(end.value))
+                        done = await self._end(self._make_done(end.value))
+                        enter_call(self.scope.caller)
+                        return done
                     # Not kept while the next call waits.
                     answer = reply = kept = None
                     # The caller may have been cancelled while a node was running.
@@ -222,12 +226,12 @@ class RunLoop(CallAnswering):
                         await io.checkpoint()
                     asked_at = clock() - began
                     self.node_seconds += asked_at - back
+                    try:
+                        handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(item.effect)]
+                    except KeyError:
+                        raise MissingHandlerError(item.effect) from None
                     if plain:
                         # `answer` written out, as each effect needs it.
-                        try:
-                            handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(item.effect)]
-                        except KeyError:
-                            raise MissingHandlerError(item.effect) from None
                         token = enter_call(item)
                         try:
                             # Read apart from the call, which Python cannot make faster if both are one expression.
@@ -245,8 +249,9 @@ class RunLoop(CallAnswering):
                         back = clock() - began
                     else:
                         self._calls = (item,)
-                        deadline = execution.deadline
-                        reply, back = await self.answer(item, None if deadline is None else deadline - asked_at)
+                        deadline = execution.deadline if execution.timed else None
+                        left = None if deadline is None else deadline - asked_at
+                        reply, back = await self.answer(handler, item, left)
                     answer = (reply, back, back - asked_at)
                     # `record` written out, as each effect needs it.
                     kept = reply if item.charged is None else keep_charged(reply, item)
@@ -259,8 +264,8 @@ class RunLoop(CallAnswering):
                 with suppress(ValueError):
                     path.close()
         except BaseException as error:
-            leave_run(self.scope)
             try:
+                leave_run(self.scope, self.scope)
                 from graphexec._mistakes.event_loops import raise_loop_error
 
                 raise_loop_error(error, describe_request(item))
@@ -269,6 +274,8 @@ class RunLoop(CallAnswering):
             except BaseException as other:
                 self._fail(other)
                 raise
+            finally:
+                leave_run(self.scope, self.scope.caller)
             raise
 
     def record(self, answer: object, now: float, took: float) -> None:

@@ -4,8 +4,9 @@ Python can interrupt neither a blocking call nor a coroutine that ignores its ca
 runs in a separate thread or task, which is abandoned at the deadline: a daemon thread continues to its end. Threads are
 reused; at most `MOST_ABANDONED` abandoned calls may still run.
 
-The main thread waits by a `SimpleQueue` and holds only a `Lock`, which a signal cannot leave locked: an `Event`, a
-`Semaphore` or a `Future` is code in Python, and an interrupt there may keep its lock for ever.
+The main thread waits by a `SimpleQueue` and holds only an `RLock`, which a signal cannot leave locked: an `Event`, a
+`Semaphore` or a `Future` is code in Python, and an interrupt there may keep its lock for ever. It is reentrant because
+Python may collect an abandoned call while its thread holds a lock, and closing the call takes the same lock.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class CancelScope:
 
     def __init__(self, outer: CancelScope | None = None) -> None:
         self._outer = outer
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._listeners: set[Callable[[], object]] = set()
         self._running = 0
         self.cancelled = False
@@ -159,7 +160,7 @@ class _Threads:
         # The number of the last call, and the threads of the unfinished calls.
         self.last = 0
         self.running: dict[int, int | None] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._idle: list[_Inbox] = []
 
     def run(self, work: Callable[[], Callable[[], object]]) -> None:

@@ -42,8 +42,10 @@ def full_names(picture: Picture) -> dict[str, str]:
 
 
 def table(machine: Graph[Any, Any], names: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return the edges of the table between nodes of these names."""
-    return sorted((names[edge.source], edge.outcome.__name__, names[edge.target]) for edge in machine.edges)
+    """Return the edges of the table between nodes of these names, and the exceptions that a node may end the run by."""
+    edges = [(names[edge.source], edge.outcome.__name__, names[edge.target]) for edge in machine.edges]
+    raised = [(names[node.name], f"raises {error.__name__}", END.name) for node in machine for error in node.raises]
+    return sorted(edges + raised)
 
 
 def titled(*caption: str) -> list[str]:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, CallContext, Event, Limits, Reported, Snapshot, actions, tool
+from graphexec import AgentExecutor, CallContext, Limits, Snapshot, actions, tool
 from graphexec.errors import AbandonedError, ModelError
 from graphexec.memory import BufferMemory
 from graphexec.messages import Usage
 from graphexec.models import Price, ScriptedModel, priced
 from graphexec.runtime import arun as arun_graph
-from graphexec.runtime import calls, current_call, make_run_context, report
+from graphexec.runtime import calls, current_call, make_run_context
 from graphexec.runtime import run as run_graph
 from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor.actors import (
@@ -304,28 +304,6 @@ def test_code_outside_a_call_knows_none(run: Running) -> None:
     timed = caller_of(Caller(answers_after=1), echo, max_execution_time=LONG)
     for tokens in (False, True):
         assert {current_call() for _ in timed.stream("q", tokens=tokens)} == {None}
-
-
-@HOW
-@cases("width", [1, 8])
-def test_run_of_an_observer_is_not_nested(run: Running, width: int) -> None:
-    model = Caller(answers_after=1)
-    inner = inner_of(model)
-    seen: list[Event[Any]] = []
-
-    def announce(text: str) -> str:
-        report(text)
-        return text
-
-    def observe(event: Event[Any]) -> None:
-        seen.append(event)
-        assert inner.run("q").output == "hello"
-
-    options: dict[str, Any] = {"observers": [observe], "tool_concurrency": width}
-    outer = caller_of(Caller(2, answers_after=1), tool_named("announce", announce), **options)
-    assert run(outer).spent["model_calls"] == 2
-    assert [event.news for event in seen if isinstance(event, Reported)] == ["hello", "hello"]
-    assert model.calls == 2 * len(seen)
 
 
 @cases("way", ["stream", "stream_chunks", "iter"])

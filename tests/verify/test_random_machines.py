@@ -54,8 +54,10 @@ def some_limits(draw: st.DrawFn) -> Limits:
     )
 
 
-def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FEWER) -> Verdict:
-    """The engine confirms every verdict of the prover."""
+def agree(
+    drawn: DrawnGraph, limits: Limits, seed: int = 0, *, others: Limits | None = None, endless: int = FEWER
+) -> Verdict:
+    """The engine confirms every verdict of the prover, also for runs that are resumed with other limits."""
     graph = drawn.graph
     verdict = graph.verify(limits)
     if verdict.certificate is not None:
@@ -72,6 +74,9 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
             assert found.longest >= bounds.transitions.number
         if proof is not None and proof.anywhere:
             assert explore_table(graph, limits, proof=proof, nested=True).endless is None
+        other = None if others is None else graph.verify(others).proof
+        if others is not None and other is not None and other.ranks is not None:
+            assert explore_table(graph, limits, proof=proof, resumed=(others, other)).endless is None
         assert found.charges is not None
         assert found.charges.keys() == bounds.meters.keys()
         for name, bound in bounds.meters.items():
@@ -326,9 +331,9 @@ def test_prover_and_engine_agree() -> None:
     number = examples(1_500, 300)
 
     @settings(FREELY, max_examples=number)
-    @given(drawn=drawn_graphs(most=6), limits=some_limits(), seed=st.integers(0, 9))
-    def each(drawn: DrawnGraph, limits: Limits, seed: int) -> None:
-        verdict = agree(drawn, limits, seed, endless=STEPS)
+    @given(drawn=drawn_graphs(most=6), limits=some_limits(), others=some_limits(), seed=st.integers(0, 9))
+    def each(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int) -> None:
+        verdict = agree(drawn, limits, seed, others=others, endless=STEPS)
         unbounded = any(finding.code == "GX013" for finding in verdict.findings)
         ends = verdict.proved or (not unbounded and explore_table(drawn.graph, limits).endless is None)
         statuses[f"{verdict.status}, and {'ends' if ends else 'may not end'}"] += 1

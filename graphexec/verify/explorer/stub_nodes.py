@@ -10,13 +10,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import permutations
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from graphexec.errors import UnhandledOutcomeError
+from graphexec.errors import CertificateError, UnhandledOutcomeError
 from graphexec.kernel.counters import MeasureError
-from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
+from graphexec.kernel.effects import All, Batch, CallContext, OuterRuns, Perform
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
@@ -30,53 +30,9 @@ from graphexec.verify.explorer.explore import MOST_STATES, Exploration, summariz
 from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
 from graphexec.verify.explorer.stepping import Over
+from graphexec.verify.explorer.stub_effects import StubEffect, make_stub_effects
 from graphexec.verify.explorer.temporal import charges_of
 from graphexec.verify.proof.flow import TransitionKind
-
-
-class StubEffect(Effect[None]):
-    """Stands for an effect: it has the same charges, and its reply reports nothing beyond them.
-
-    If it is `answered`, it has a reply for a cut at the deadline. It costs one of the budget `quota`, if it has one.
-    """
-
-    __slots__ = ()
-    answered: ClassVar[bool] = False
-    quota: ClassVar[str] = ""
-
-    def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - no reply reports anything
-        """Return 0 for each meter: nothing beyond the charge."""
-        return (0,) * len(self.measures)
-
-    def cut(self, exhausted: Exhausted) -> bool | None:  # noqa: ARG002 - any limit
-        """Return the reply for a cut effect, if it has one."""
-        return self.answered or None
-
-
-@cache
-def _stub_effect(
-    charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool, quota: str
-) -> StubEffect:
-    given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered, "quota": quota}
-    kind: type[StubEffect] = type("StubEffect", (StubEffect,), {"__slots__": (), **given})
-    return kind()
-
-
-def _stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
-    effects: dict[StubEffect, None] = {}
-    quotas = [one.name for one in node.quotas] or [""]
-    for effect in node.effects:
-        # A limit on fractions is above 0 and never reached, because the stubs report nothing.
-        compared = (
-            meter
-            for meter in effect.measures
-            if meter.whole and meter not in effect.charges and limits[meter] is not None
-        )
-        answered = answers_cut(effect)
-        charges, measures = frozenset(effect.charges.items()), frozenset(compared)
-        for quota in quotas:
-            effects[_stub_effect(charges, measures, answered=answered, quota=quota)] = None
-    return list(effects)
 
 
 def _has_quota(name: str, effect: StubEffect) -> bool:
@@ -119,8 +75,8 @@ _Left: TypeAlias = Mapping[Meter, float]
 
 # When the effects of a visit are answered: in time, after the deadline, or not at all, because the deadline cuts them.
 # Or the run crashes, before the node is entered or while it waits for its effects, and is resumed. Or an outer run
-# refuses the effects, or blocks all that costs something.
-Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting", "refused", "blocked"]
+# refuses the effects, or blocks all that costs something; or the run is resumed with other limits.
+Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting", "refused", "blocked", "resumed"]
 
 _OUTER: Mapping[Pace, OuterRuns] = {
     "refused": Refusing(None),
@@ -156,9 +112,15 @@ class StubMachine:
     """A graph with a stub in place of each node, to be run one step at a time."""
 
     def __init__(
-        self, graph: Graph[Any, Any], limits: Limits, proof: Proof | None = None, *, nested: bool = False
+        self,
+        graph: Graph[Any, Any],
+        limits: Limits,
+        proof: Proof | None = None,
+        *,
+        nested: bool = False,
+        refusals: tuple[type[Exception], ...] = (),
     ) -> None:
-        self._nested = nested
+        self._nested, self._refusals = nested, refusals
         self._limits = _narrow_fan_out(graph, limits)
         self._proof = proof
         self._instruction = Instruction(object)
@@ -166,7 +128,7 @@ class StubMachine:
         # Of the run before the step, with the last measures.
         self._budgets: Mapping[str, float] = {}
         self._spent_amounts = make_counters(self._limits, graph.budgets, grace=grace_of(graph))
-        self._effects = {node.name: _stub_effects(node, limits) for node in graph}
+        self._effects = {node.name: make_stub_effects(node, limits) for node in graph}
         self._limited = {node.name: _limited_meters(node, limits) for node in graph}
         self.graph: Graph[Any, Any] = Graph(map(self._make_stub, graph), graph.edges, graph.start)
 
@@ -226,7 +188,7 @@ class StubMachine:
                 events.append(item)
         except StopIteration as end:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
-        except (UnhandledOutcomeError, MeasureError) as error:
+        except (UnhandledOutcomeError, MeasureError, *self._refusals) as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
         finally:
             path.close()
@@ -414,22 +376,36 @@ def explore_table(
     *,
     proof: Proof | None = None,
     nested: bool = False,
+    resumed: tuple[Limits, Proof] | None = None,
     most_states: int = MOST_STATES,
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
     A visit asks for up to 8 effects that no limit on a meter counts, and the first measure of a node is 2. With a
     `proof`, the engine holds the runs to it. If they are `nested`, an outer run may refuse any effect, or block what
-    costs something, at any visit. Takes one step of the engine for each state and outcome. Raises `InputError` for
-    more than `most_states`, and `CertificateError` for a run that is not within its proof.
+    costs something, at any visit. A run may be `resumed` before any visit with other limits and their proof, at whose
+    `CertificateError` it ends. Takes one step of the engine for each state and outcome. Raises `InputError` for more
+    than `most_states`, and `CertificateError` for another run that is not within its proof.
     """
     machine = StubMachine(graph, limits, proof, nested=nested)
+    other = machine if resumed is None else StubMachine(graph, *resumed, refusals=(CertificateError,))
 
-    def expand(snapshot: Snapshot) -> Iterator[tuple[Instruction, Events, Snapshot | Over]]:
-        for instruction, step in machine.steps(snapshot):
-            yield instruction, step.events, step.then
+    def expand(place: _Place) -> Iterator[tuple[Instruction, Events, _Place | Over]]:
+        driven, snapshot = place
+        for instruction, step in driven.steps(snapshot):
+            yield instruction, step.events, step.then if isinstance(step.then, Over) else (driven, step.then)
+        if driven is not other:
+            yield Instruction(object, (), "resumed"), (), (other, snapshot)
 
-    return summarize(graph, Search(graph, expand, machine.state_key, most_states).space((), machine.start_run()))
+    def state_key(place: _Place) -> Hashable:
+        driven, snapshot = place
+        return driven is other, driven.state_key(snapshot)
+
+    return summarize(graph, Search(graph, expand, state_key, most_states).space((), (machine, machine.start_run())))
+
+
+# A run, and the machine that drives it.
+_Place: TypeAlias = tuple[StubMachine, Snapshot]
 
 
 def _leave(outcome: type, _value: object, _exhausted: object) -> object:

@@ -255,7 +255,7 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     if limits.depth != 0 and limits.nested_runs != 0:
         yield (
             f"each nested run ends, and is linked to the call that started it (in a thread of your own: "
-            f"run(..., host=call)); a run starts {most}, {levels}"
+            f"run(..., host=call); a forked process counts its own); a run starts {most}, {levels}"
         )
     unlimited = [name for name in bounded_meters(certificate.flow, certificate.nested) if limits[name] is None]
     if unlimited:

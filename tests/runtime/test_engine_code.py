@@ -1,0 +1,297 @@
+"""Code of a run that is in none of its calls cannot start another run: nothing would count that."""
+
+import asyncio
+import contextvars
+import gc
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+import graphexec as gx
+from graphexec.kernel import advance, begin, replay
+from graphexec.runtime import NestedRunError, RunContext, arun, astream, calls, make_run_context, run, stream, threads
+from tests.executor.actors import Caller, caller_of, echo
+from tests.kernel.machines import value
+from tests.parameters import cases
+from tests.runtime.actors import LONG
+
+PAGES = gx.Meter("pages")
+
+
+@value
+class Todo:
+    left: int
+
+
+@value
+class Read: ...
+
+
+@value
+class Over: ...
+
+
+# What to try at a place, and the refusals.
+tries: dict[str, Callable[[], object]] = {}
+refused: list[NestedRunError] = []
+
+
+def at(place: str) -> int:
+    try:
+        tries.get(place, int)()
+    except NestedRunError as error:
+        refused.append(error)
+    return 0
+
+
+@dataclass(frozen=True)
+class Fetch(gx.Effect[int]):
+    charges: ClassVar[Any] = {PAGES: 1}
+    measures: ClassVar[Any] = (PAGES,)
+
+    def measure(self, reply: int) -> list[float]:
+        return [1 + at("the measure of an effect")]
+
+
+@gx.node(decreases=lambda todo: todo.left + at("a decreasing measure"))
+def work(todo: Todo) -> Todo | Read:
+    at("a pure node")
+    return Todo(todo.left - 1) if todo.left else Read()
+
+
+def stop(read: Read, exhausted: gx.Exhausted) -> Over:
+    at("a policy of a limit")
+    return Over()
+
+
+@gx.charged(when_spent=stop)
+@gx.node
+def fetch(read: Read) -> gx.Asks[Fetch, Over | Read]:
+    at("a node that asks")
+    yield from gx.ask(Fetch())
+    at("a node that was answered")
+    return Read()
+
+
+MACHINE = gx.graph(
+    gx.edges(work, gx.on(Todo, work) | gx.on(Read, fetch)) | gx.edges(fetch, gx.on(Read, fetch) | gx.on(Over, gx.END)),
+    start=work,
+)
+PLACES = (
+    "a pure node",
+    "a decreasing measure",
+    "a node that asks",
+    "a node that was answered",
+    "the measure of an effect",
+    "a policy of a limit",
+)
+
+
+def fetched(effect: Fetch) -> int:
+    at("a handler")
+    return 1
+
+
+@contextmanager
+def around(call: gx.CallContext[Any]) -> Generator[None]:
+    at("around a call")
+    yield
+
+
+def context(most: int = 2) -> RunContext:
+    made = make_run_context({Fetch: fetched}, limits=gx.Limits({PAGES: most}))
+    return RunContext(made.handlers, made.limits, around_call=around)
+
+
+def inner() -> tuple[gx.AgentExecutor, Caller]:
+    model = Caller(answers_after=1)
+    return caller_of(model, echo), model
+
+
+async def collect(events: Any) -> list[Any]:
+    return [event async for event in events]
+
+
+def step_by_hand(machine: Any, given: Any, context: RunContext) -> Any:
+    snapshot = begin(machine, given)
+    while not isinstance(pending := advance(machine, snapshot, context.limits), gx.Done):
+        snapshot = pending.reply(1)
+    return pending
+
+
+WAYS: dict[str, Callable[..., Any]] = {
+    "run": run,
+    "arun": lambda *args: asyncio.run(arun(*args)),
+    "stream": lambda *args: list(stream(*args))[-1],
+    "astream": lambda *args: asyncio.run(collect(astream(*args)))[-1],
+    "advance": step_by_hand,
+}
+
+
+def in_copied_context(work: Callable[[], Any]) -> None:
+    """Call a function in a thread that has a copy of the context variables; raise what it raises."""
+    raised: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except NestedRunError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(guarded,))
+    thread.start()
+    thread.join(LONG)
+    if raised:
+        raise raised[0]
+
+
+@cases("way", WAYS)
+@cases("place", PLACES)
+@cases("how", ["here", "in a thread"])
+def test_code_in_no_call_cannot_start_a_run(way: str, place: str, how: str) -> None:
+    executor, model = inner()
+
+    def start() -> object:
+        return executor.run("q")
+
+    tries.clear()
+    refused.clear()
+    tries[place] = start if how == "here" else lambda: in_copied_context(start)
+    done = WAYS[way](MACHINE, Todo(1), context())
+    assert done.outcome == Over()
+    assert model.calls == 0
+    assert refused
+    # The code after the run is within none.
+    assert executor.run("q").output == "hello"
+
+
+@cases("way", [way for way in WAYS if way != "advance"])
+@cases("place", ["a handler", "around a call"])
+def test_what_is_within_a_call_is_charged(way: str, place: str) -> None:
+    executor, model = inner()
+    tries.clear()
+    tries[place] = lambda: executor.run("q")
+    done = WAYS[way](MACHINE, Todo(1), context())
+    assert done.spent["model_calls"] == model.calls == 2 * 2
+    # A replay calls the pure nodes again, and no handler.
+    *_, last = replay(done.journal)
+    assert isinstance(last, gx.Done)
+    assert last.spent == done.spent
+
+
+def observing(observe: Callable[[Any], object], **options: Any) -> gx.AgentExecutor:
+    return caller_of(Caller(2, answers_after=1), echo, observers=[observe], **options)
+
+
+EXECUTOR_WAYS: dict[str, Callable[[gx.AgentExecutor], Any]] = {
+    "run": lambda executor: executor.run("q"),
+    "arun": lambda executor: asyncio.run(executor.arun("q")),
+    "stream": lambda executor: list(executor.stream("q"))[-1],
+    "stream with tokens": lambda executor: list(executor.stream("q", tokens=True))[-1],
+    "astream": lambda executor: asyncio.run(collect(executor.astream("q")))[-1],
+}
+
+
+@cases("way", EXECUTOR_WAYS)
+@cases("width", [1, 8])
+def test_an_observer_cannot_start_a_run(way: str, width: int) -> None:
+    """It is told so at every event, also at the end."""
+    executor, model = inner()
+    told: list[str] = []
+
+    def observe(event: Any) -> None:
+        with pytest.raises(NestedRunError, match="observer cannot start a run"):
+            executor.run("q")
+        told.append(type(event).__name__)
+
+    EXECUTOR_WAYS[way](observing(observe, tool_concurrency=width))
+    assert {"Entered", "Asked", "Answered", "Moved", "Done"} <= set(told)
+    assert model.calls == 0
+
+
+def test_an_observer_of_a_failure_cannot_start_a_run() -> None:
+    executor, _ = inner()
+    told: list[object] = []
+
+    def observe(event: Any) -> None:
+        with pytest.raises(NestedRunError):
+            executor.run("q")
+        told.append(event)
+
+    def fail(text: str) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        caller_of(Caller(), gx.tool(name="fail", description="Fail.")(fail), observers=[observe]).run("q")
+    assert type(told[-1]).__name__ == "Failed"
+    assert executor.run("q").output == "hello"
+
+
+def test_a_task_of_an_observer_cannot_start_a_run() -> None:
+    executor, model = inner()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def main() -> None:
+        await observing(lambda _: tasks.append(asyncio.create_task(executor.ainvoke({"input": "q"})))).arun("q")
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert ended
+        assert all(isinstance(error, NestedRunError) for error in ended)
+        assert (await executor.arun("q")).output == "hello"
+
+    asyncio.run(main())
+    assert model.calls == 2
+
+
+@cases("is_async", [False, True])
+def test_the_consumer_of_a_stream_may_start_runs(is_async: bool) -> None:
+    """Also in another task for each event, and after it has left the stream early."""
+    executor, model = inner()
+    outer = caller_of(Caller(2, answers_after=1), echo)
+    number = 0
+    if is_async:
+
+        async def main() -> None:
+            nonlocal number
+            events = outer.astream("q")
+            while (event := await asyncio.create_task(anext(events, None))) is not None and number < 6:
+                number += 1
+                assert (await executor.arun("q")).output == "hello", event
+            await events.aclose()
+            assert (await executor.arun("q")).output == "hello"
+
+        asyncio.run(main())
+    else:
+        for number, event in enumerate(outer.stream("q"), 1):
+            assert executor.run("q").output == "hello", event
+            if number == 6:
+                break
+        assert executor.run("q").output == "hello"
+    assert model.calls == 2 * 7
+
+
+@cases("lock", [calls.sharing, threads._threads._lock])  # pyright: ignore[reportPrivateUsage]
+def test_a_run_is_collected_while_its_thread_holds_a_lock(lock: Any) -> None:
+    """Closing it takes the same lock: it waited for itself for ever."""
+    outer = caller_of(Caller(), echo, max_execution_time=LONG)
+    ended: list[bool] = []
+
+    def abandon() -> None:
+        events = outer.stream("q", tokens=True)
+        next(events)
+        holder: list[Any] = [events]
+        holder.append(holder)
+
+    def collect_holding() -> None:
+        abandon()
+        with lock:
+            gc.collect()
+        ended.append(True)
+
+    thread = threading.Thread(target=collect_holding, daemon=True)
+    thread.start()
+    thread.join(LONG)
+    assert ended
