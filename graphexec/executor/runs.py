@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
 from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent
@@ -110,6 +110,10 @@ class RunMethods(Generic[T_co]):
     def run_context(self) -> RunContext:
         """The handlers, the limits and the proof of each run."""
         return self._run_context
+
+    @run_context.setter
+    def run_context(self, _: Never) -> None:
+        raise AttributeError("the machine was proved for its run_context; write executor.with_context(context)")
 
     def with_context(self, context: RunContext) -> Self:
         """Return a copy whose runs have another clock, other handlers or `around_call`, such as for tests.

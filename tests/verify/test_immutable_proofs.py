@@ -34,7 +34,6 @@ class Lying(FrozenMapping[float]):
     [
         lambda: KIND.charges.pop(PAGES),
         lambda: KIND.charges.update({PAGES: 0}),
-        lambda: setattr(EXECUTOR, "run_context", EXECUTOR.run_context),
         lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, proof=None)),
         lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, limits=Limits(iterations=99))),
         lambda: PROOF.ranks.update(fetch=((9, ()),)),
@@ -56,6 +55,11 @@ def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -
     with pytest.raises((AttributeError, TypeError, InputError, gx.LimitsError)):
         change()
     assert MACHINE.run(Address(0), handlers={Fetch: lambda effect: "text"}, limits=LIMITS).spent["pages"] == 1
+
+
+def test_a_changed_context_is_refused_with_the_way_to_change_it() -> None:
+    with pytest.raises(AttributeError, match=r"write executor\.with_context\(context\)"):
+        setattr(EXECUTOR, "run_context", EXECUTOR.run_context)  # noqa: B010 - type checkers refuse the assignment
 
 
 @cases("charges", [{}, {PAGES: 2}, {Meter("others"): 1}])

@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import suppress
 from typing import Any, final, get_origin
 
 from graphexec.errors import NodeError
@@ -284,15 +283,18 @@ def _counts_of(kind: type) -> dict[str, str]:
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         # The values of the agents' own nodes do not count down.
         return counts
-    # A class may have annotations that cannot be resolved.
-    with suppress(Exception):
-        for name, hint in resolve_hints(kind).items():
-            # Any: the class of an annotation.
-            of: Any = get_origin(hint) or hint
-            if of is int:
-                counts[name] = "{}"
-            elif isinstance(of, type) and issubclass(of, Sized) and not issubclass(of, (str, bytes)):
-                counts[name] = "len({})"
+    # Annotations are code of the user's.
+    try:
+        hints = resolve_hints(kind)
+    except Exception:  # noqa: BLE001 - a class may have some that cannot be resolved
+        return counts
+    for name, hint in hints.items():
+        # Any: the class of an annotation.
+        of: Any = get_origin(hint) or hint
+        if of is int:
+            counts[name] = "{}"
+        elif isinstance(of, type) and issubclass(of, Sized) and not issubclass(of, (str, bytes)):
+            counts[name] = "len({})"
     return counts
 
 
