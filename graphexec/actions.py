@@ -117,7 +117,7 @@ class AgentStep:
 
 
 # Held while steps shared by several runs are extended.
-extending = threading.Lock()
+extending = threading.RLock()
 
 # The number of steps shown in full: asyncio computes the `repr` of a task's result, however long it is.
 _SHOWN = 5

@@ -29,6 +29,10 @@ T = TypeVar("T")
 Remedies = Mapping[str, str]
 
 
+# The arguments of a usual call: the object and one more.
+_USUAL = 2
+
+
 def explain_calls(
     owner: str, form: str, options: Remedies, *, more_options: Collection[str] = (), named_option: str = ""
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -40,16 +44,25 @@ def explain_calls(
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        # Any: a type checker does not know how many arguments it takes.
+        usual: Any = function
+
         @functools.wraps(function)
         def call_function(*args: P.args, **named: P.kwargs) -> T:
             try:
-                return function(*args, **named)
+                if named or len(args) != _USUAL:
+                    return function(*args, **named)
+                # Python handles no signal when such a call returns: an interrupt would lose the result of a run.
+                first, second = args
+                result: T = usual(first, second)
             except TypeError as error:
                 # An error within the function has a longer traceback.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
                 faults = list(_faults(owner, form, options, function, more_options, named_option, args, named))
                 raise (SignatureError(join_faults(faults)) if faults else error) from None
+            else:
+                return result
             finally:
                 # The frame of an error shows its variables, and an option may be an API key.
                 del named

@@ -34,7 +34,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ReplyDelta, ToolMessage, UserMessage
-from graphexec.messages.replies import LONG
+from graphexec.messages.replies import VERY_LONG
 from graphexec.tools.formatting import format_observation
 
 # Any: the values of a chunk have several types.
@@ -295,7 +295,7 @@ class AnswerExtractor:
             case Answered():
                 self._read = None
             case Reported(_, ModelEffect(), ReplyDelta(content)) if self._read is not None:
-                if len(content) > LONG:
+                if len(content) > VERY_LONG:
                     # It would take long to read: the answer comes in one piece.
                     self._read = None
                     return ()

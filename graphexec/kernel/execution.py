@@ -307,9 +307,9 @@ class Execution(Counters):
         replay = iter(self._replies) if self._replies else None
         observed, notify, simple, counts = self._observed, self._notify, self._simple, self._counts
         tariffs, most = step.tariffs, step.most
-        asked = 0
         reply: Any = None
         try:
+            asked = 0  # Before the loop; see `RunLoop.follow`.
             while True:
                 try:
                     request: Any = generator.send(reply)

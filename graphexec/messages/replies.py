@@ -64,8 +64,10 @@ class ModelReply:
         return AssistantMessage(self.content, self.tool_calls, self.reasoning)
 
 
-# Characters. A shorter text is read within some milliseconds.
-LONG = 100_000
+# Characters. A longer text may take more than a tenth of a second to read.
+LONG = 10_000
+# The answer in a longer piece or text streams in one piece.
+VERY_LONG = 100_000
 
 
 def is_long(reply: ModelReply) -> bool:

@@ -95,8 +95,8 @@ async def stream_async(begin: Callable[[], Coroutine[Any, Any, object]]) -> Asyn
     run = copy_context().run
     coroutine = run(begin)
     step: Callable[[Any], Any] = coroutine.send
-    value: Any = None
     try:
+        value: Any = None  # Before the loop; see `RunLoop.follow`.
         while True:
             try:
                 item = run(step, value)

@@ -181,12 +181,13 @@ class RunLoop(CallAnswering):
         answer: Any = None
         reply: Any
         kept: Any
-        asked = 0
         back = clock() - began  # When the current node started or resumed.
         try:
             self.scope.caller = current.get()
             enter_call(self.scope)
             try:
+                # Before the loop: up to Python 3.12 an interrupt at `continue` misses a `try` that begins with one.
+                asked = 0
                 while True:
                     # An answer is in the journal, so the path takes it first.
                     if answer is None and cancel_scope is not None and cancel_scope.cancelled:

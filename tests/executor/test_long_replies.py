@@ -1,4 +1,4 @@
-"""A long reply is read once, in a thread of an async run, within the call of the model."""
+"""A long reply is read once, within the call of the model, in a thread of an async run or of one with a deadline."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from graphexec import AgentFinish, ParseError
 from graphexec.agents.reading.ahead import READ_AHEAD, read_ahead, read_reply
 from graphexec.effects import CallModel
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall
-from graphexec.messages.replies import LONG
+from graphexec.messages.replies import LONG, VERY_LONG
 from graphexec.models import ScriptedModel
 from tests.parameters import cases
 from tests.runtime.actors import LONG as SECONDS
@@ -66,6 +66,7 @@ def test_deadline_cuts_a_slow_reader(kind: str, reply: ModelReply) -> None:
         return AgentFinish({"output": "late"})
 
     executor = make_executor(reply, read, kind, max_execution_time=0.1)
+    assert executor.run("?").reason == "seconds"
 
     async def main() -> None:
         waiting = asyncio.create_task(executor.arun("?"))
@@ -122,9 +123,10 @@ def test_decision_is_forgotten_with_its_reply() -> None:
 
 
 def test_answer_in_a_long_piece_streams_in_one() -> None:
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(Model(ModelReply(TEXT)), []), tools=[])
+    text = "x" * (VERY_LONG + 1)
+    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(Model(ModelReply(text)), []), tools=[])
 
     async def main() -> list[str]:
         return [piece async for piece in executor.astream_answer("?")]
 
-    assert asyncio.run(main()) == [TEXT]
+    assert asyncio.run(main()) == [text]

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -25,28 +26,28 @@ LONG = 60.0
 # The answer of each run.
 ANSWER = 6
 
-# Called by each decision and tool: the run has begun.
-begun: list[object] = []
+# The decisions and calls of a run, in its context: a thread of an earlier run may go on.
+begun: ContextVar[list[object]] = ContextVar("begun")
 
 
 @gx.tool
 def double(number: int) -> int:
     """Double a number."""
-    begun.append(number)
+    begun.get().append(number)
     return number * 2
 
 
 @gx.tool(name="double")
 async def double_async(number: int) -> int:
     """Double a number."""
-    begun.append(number)
+    begun.get().append(number)
     await asyncio.sleep(0)
     return number * 2
 
 
 def decide(steps: Any, inputs: Any) -> Any:
     """Call one tool, then two at once, then finish."""
-    begun.append(inputs)
+    begun.get().append(inputs)
     if len(steps) >= 3:
         return gx.AgentFinish({"output": sum(int(step.observation) for step in steps)})
     return [gx.AgentAction("double", {"number": len(steps) + one}) for one in range(2 if steps else 1)]
@@ -171,7 +172,7 @@ def last_of(found: Found) -> object:
 def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
     """Interrupt a run, and return what came of it: it is `ended`, `not begun`, `resumed`, or else it is a fault."""
     found: Found = []
-    begun.clear()
+    begun.set(calls := [])
     try:
         try:
             way(executor, "q", found, sending)
@@ -181,7 +182,7 @@ def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
         if last_of(found) is None:
             snapshot = gx.snapshot_of(error)
             if snapshot is None:
-                return f"lost after {len(begun)} calls" if begun else "not begun"
+                return f"lost after {len(calls)} calls" if calls else "not begun"
             way(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph), found, Sending())
             return "resumed" if last_of(found) == ANSWER else f"wrong answer {found} of {snapshot}"
     return "ended" if last_of(found) == ANSWER else f"wrong answer {found}"
@@ -198,6 +199,7 @@ def main(seed: int, count: int, *, timers: bool) -> Counter[str]:
     # A process in the background may ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGALRM, send)
+    begun.set([])
     kinds = [(way, number) for way in WAYS for number in range(len(EXECUTORS))]
     places: dict[tuple[Way, int], int] = {}
     took: dict[tuple[Way, int], float] = {}

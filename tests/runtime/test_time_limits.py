@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,6 +271,18 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
     eventually(lambda: count_abandoned() <= before)
     assert begun == ["first"]
     assert snapshot.replies == ("fine",)
+
+
+def test_no_interrupt_misses_a_try() -> None:
+    """Where a `try` begins with a loop, Python up to 3.12 looks for its handler before the `try` at a `continue`."""
+    found = [
+        f"{path.name}:{loop.lineno}"
+        for path in Path(gx.__file__).parent.rglob("*.py")
+        for one in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(one, ast.Try) and isinstance(loop := one.body[0], ast.While)
+        if any(isinstance(inner, ast.Continue) for inner in ast.walk(loop))
+    ]
+    assert found == []
 
 
 @pytest.mark.medium

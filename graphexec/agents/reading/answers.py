@@ -13,7 +13,7 @@ from graphexec.agents.reading.json_text import find_regions, is_answer, is_decis
 from graphexec.agents.reading.labels import OBSERVATION, Label, find_open_emphasis, may_become
 from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
-from graphexec.messages.replies import LONG
+from graphexec.messages.replies import VERY_LONG
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]
@@ -171,7 +171,7 @@ def make_json_reader(names: Sequence[str]) -> AnswerReader:
         pieces.append(piece)
         received += len(piece)
         # The answer in a text that takes long to read comes in one piece.
-        ended = received > LONG
+        ended = received > VERY_LONG
         if ended or received < next_look:
             return ""
         beginning = "".join(pieces)

@@ -29,8 +29,8 @@ _EXTRA_SECONDS = 1.0
 def make_model_handler(model: Model, read: Read | None = None) -> Handler:
     """Return a handler that answers a `ModelEffect`, such as `CallModel`, with a model.
 
-    A model with `instant = True` is called without a thread or a task. A long reply of another one is read by `read` in
-    a thread of an async run, within the call.
+    A model with `instant = True` is called without a thread or a task. A long reply of another one is read by `read`
+    within the call, if the run has a deadline, and in an async run in a thread.
     """
     # Any: a protocol with both methods would exclude models that cannot stream.
     stream: Any = getattr(model, "stream", None)
@@ -55,7 +55,7 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
             # The turn would come after the run's deadline, so the deadline cuts the call now.
             return Cut()
         checked = check_reply(reply, name)
-        if io.blocking or read is None:
+        if read is None or (io.blocking and left is None):
             return checked
         # `is_long` written out, to save its calls at each step.
         long = checked.content[LONG:]
@@ -83,11 +83,12 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
 
 
 def reading_ahead(handler: Handler, read: Read) -> Handler:
-    """Return the handler of `CallModel`, whose long replies are read in a thread of an async run, within the call."""
+    """Return the handler of `CallModel`, whose long replies are read within the call; see `make_model_handler`."""
 
     async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> object:
         reply = await handler.answer(effect, call, io)
-        if io.blocking or not isinstance(reply, ModelReply) or not is_long(reply):
+        on_time = io.blocking and call.scope.seconds_left() is None
+        if on_time or not isinstance(reply, ModelReply) or not is_long(reply):
             return reply
         return await io.call(read_ahead, read, reply)
 

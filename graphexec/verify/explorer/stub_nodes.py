@@ -171,8 +171,8 @@ class StubMachine:
         path = execution.run(observed=True)
         events: list[Any] = []
         kind: TransitionKind | None = None
-        answer: Any = None
         try:
+            answer: Any = None  # Before the loop; see `RunLoop.follow`.
             while True:
                 item: Any = path.send(answer)
                 answer = None
