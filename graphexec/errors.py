@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 # The number of characters of a value that an error shows: enough to recognize it.
 _SHOWN = 120
-# An integer this large is shown as a power of ten.
-_LONG = 10**30
+_LONG = 10**30  # An integer this large is shown as a power of ten.
 
 
 class Portable:
@@ -258,14 +257,15 @@ class ThreadLimitError(GraphexecError, RuntimeError):
 
 
 class EventLoopError(GraphexecError, RuntimeError):
-    """Async code runs without asyncio's event loop, or uses what belongs to another event loop.
-
-    `__cause__` is asyncio's own error, if there was one.
-    """
+    """Async code runs without asyncio's event loop, or uses what belongs to another one; `__cause__` is asyncio's."""
 
 
 class AbandonedError(GraphexecError):
     """A run in an abandoned thread: its call was cut, or its batch failed, so its result is not needed."""
+
+
+class NestedRunError(GraphexecError):
+    """Code of a run that is in none of its calls started another run, which no limit would count."""
 
 
 class ModelError(GraphexecError):

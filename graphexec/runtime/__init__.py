@@ -1,6 +1,6 @@
 """Runs of a machine: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
 
-from graphexec.runtime.calls import NestedRunError, current_call
+from graphexec.runtime.calls import current_call
 from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO
 from graphexec.runtime.observers import ObserverFailed
@@ -15,7 +15,6 @@ __all__ = [
     "Handler",
     "HandlerLike",
     "Handlers",
-    "NestedRunError",
     "ObserverFailed",
     "RunContext",
     "RunOptions",

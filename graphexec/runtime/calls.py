@@ -16,7 +16,7 @@ from contextvars import Token
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
-from graphexec.errors import AbandonedError, ExhaustedError, GraphexecError, InputError
+from graphexec.errors import AbandonedError, ExhaustedError, InputError, NestedRunError
 from graphexec.kernel.effects import CallContext, Effect, measure_reply
 from graphexec.kernel.events import ChargedReply
 from graphexec.kernel.execution import Execution
@@ -215,10 +215,6 @@ def within_call(call: CallContext[Any]) -> Generator[None, None, None]:
         yield
     finally:
         reset_call(token)
-
-
-class NestedRunError(GraphexecError):
-    """A run was started by code of another run that is in none of its calls, so no limit would count it."""
 
 
 def _call_here() -> CallContext[Any] | None:

@@ -244,7 +244,10 @@ def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
             close()
 
 
-_CALL = Constraint("a call, which a parameter annotated CallContext gets", lambda value: isinstance(value, CallContext))
+_CALL = Constraint(
+    "the call of a tool, a handler or an opaque node, which their parameter annotated CallContext gets",
+    lambda value: isinstance(value, CallContext) and value.effect is not None,
+)
 
 
 @final

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
+from inspect import isasyncgenfunction
 from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, final, get_args
 
@@ -122,8 +124,9 @@ class _Prepared:
     def __init__(self, tool: AnyTool) -> None:
         self.async_function = tool.async_function
         self.call_parameter = tool.call_parameter
-        self.function = tool.function
-        self.is_async = tool.is_async
+        yields_async = isasyncgenfunction(tool.function)
+        self.function = _collecting(tool.function) if yields_async else tool.function
+        self.is_async = tool.is_async or yields_async
         self.max_observation = tool.max_observation
         self.name = tool.name
         self.on_error = tool.on_error
@@ -260,6 +263,22 @@ async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Att
         if not isinstance(error, Exception) and not is_from_tool:
             raise
         return _raised(tool, error)
+
+
+def _collecting(function: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., Awaitable[list[Any]]]:
+    """Return a function that reads the items of an async generator, also of one that never waits until it is cut."""
+
+    async def collect(**arguments: Any) -> list[Any]:
+        from asyncio import sleep
+
+        found: list[Any] = []
+        async with aclosing(function(**arguments)) as items:
+            async for item in items:
+                await sleep(0)
+                found.append(item)
+        return found
+
+    return collect
 
 
 _UnfrozenResult = unfrozen(ToolResult)

@@ -41,7 +41,9 @@ def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float
 
 @pytest.mark.medium
 @HOW
-@cases("of", ["tool", "async tool", "tool with a timeout", "agent", "async agent", "runnable"])
+@cases(
+    "of", ["tool", "async tool", "tool that yields async", "tool with a timeout", "agent", "async agent", "runnable"]
+)
 def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     begun, ended = threading.Event(), threading.Event()
 
@@ -53,7 +55,11 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
         finally:
             ended.set()
 
-    async def endless_async(_steps: Any, _inputs: Any) -> AsyncGenerator[AgentAction, None]:
+    async def endless_async(*_: Any) -> AsyncGenerator[AgentAction, None]:
+        for item in endless():
+            yield item
+
+    async def yielding() -> AsyncGenerator[AgentAction, None]:
         for item in endless():
             yield item
 
@@ -71,7 +77,8 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
 
     agents: dict[str, Any] = {"agent": decide, "async agent": endless_async, "runnable": Endless()}
     timeout = LONG if of == "tool with a timeout" else None
-    used = tool_named("generate", generate if of == "async tool" else endless, timeout=timeout)
+    functions: dict[str, Any] = {"async tool": generate, "tool that yields async": yielding}
+    used = tool_named("generate", functions.get(of, endless), timeout=timeout)
     # On a busy machine the call may not begin in the shorter ones.
     for seconds in (0.05, 0.5, 5):
         executor = AgentExecutor(

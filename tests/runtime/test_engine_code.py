@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 import graphexec as gx
+from graphexec.errors import InputError, NestedRunError
 from graphexec.kernel import advance, begin, replay
-from graphexec.runtime import NestedRunError, RunContext, arun, astream, calls, make_run_context, run, stream, threads
+from graphexec.models import ScriptedModel
+from graphexec.runtime import RunContext, arun, astream, calls, make_run_context, run, stream, threads
 from tests.executor.actors import Caller, caller_of, echo
 from tests.kernel.machines import value
 from tests.parameters import cases
@@ -211,6 +214,41 @@ def test_an_observer_cannot_start_a_run(way: str, width: int) -> None:
     EXECUTOR_WAYS[way](observing(observe, tool_concurrency=width))
     assert {"Entered", "Asked", "Answered", "Moved", "Done"} <= set(told)
     assert model.calls == 0
+
+
+def test_a_visit_is_no_host() -> None:
+    """An event's call may stand for a visit, which nothing closes."""
+    executor, model = inner()
+    told: list[str] = []
+
+    def observe(event: Any) -> None:
+        if event.call.effect is None:
+            with pytest.raises(InputError, match="host is .*; give the call of a tool"):
+                executor.run("q", host=event.call)
+            told.append(type(event).__name__)
+
+    observing(observe).run("q")
+    assert {"Entered", "Moved", "Done"} <= set(told)
+    assert model.calls == 0
+
+
+def test_a_validator_that_starts_a_run_ends_it() -> None:
+    """It is a mistake of the program: the model is not asked for another answer."""
+    executor, model = inner()
+
+    class Judged(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def judge(cls, text: str) -> str:
+            return str(executor.run(text).output)
+
+    asked = ScriptedModel(['{"text": "fine"}'], repeat_last=True)
+    judged = gx.create_agent(asked, [], output_type=Judged)
+    with pytest.raises(NestedRunError, match="cannot start a run"):
+        judged.run("q")
+    assert (len(asked.requests), model.calls) == (1, 0)
 
 
 def test_an_observer_of_a_failure_cannot_start_a_run() -> None:

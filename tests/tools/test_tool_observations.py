@@ -6,7 +6,7 @@ import decimal
 import enum
 import functools
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -293,9 +293,17 @@ def counting(to: int) -> Iterator[int]:
         yield number
 
 
-def test_generator_result_becomes_a_list() -> None:
+@gx.tool(name="counting")
+async def counting_async(to: int) -> AsyncIterator[int]:
+    """Count, but not beyond two."""
+    for number in counting(to=to):
+        yield number
+
+
+@cases("used", [counting, counting_async])
+def test_generator_result_becomes_a_list(used: Any) -> None:
     turns = actors.act("counting", to=2), actors.act("counting", to=9), actors.answer()
-    result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[counting]))
+    result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[used]))
     assert actors.observations(result) == [[1, 2], "counting failed: LookupError: I know no more"]
     assert actors.statuses(result) == ["ok", "error"]
 

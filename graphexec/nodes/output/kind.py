@@ -16,7 +16,7 @@ from graphexec.agents import Agent
 from graphexec.agents.reading.json_text import find_regions
 from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.tool_choice import is_tiny
-from graphexec.errors import InputError, OutputError, format_value
+from graphexec.errors import InputError, NestedRunError, OutputError, format_value
 from graphexec.executor.plugging import Edit
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.images import write_json
@@ -183,6 +183,9 @@ class OutputKind:
         except ValidationError as error:
             errors = error.errors(include_url=False, include_context=False)
             raise UnreadableOutputError(_describe_errors(errors)) from None
+        except NestedRunError:
+            # A mistake of the program, which no other answer of the model mends.
+            raise
         except Exception as error:  # noqa: BLE001 - the validators of a user's type may raise anything
             raise UnreadableOutputError(f"it was refused ({type(error).__name__}: {error})") from None
 
