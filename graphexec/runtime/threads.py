@@ -428,9 +428,10 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
     results: list[T | NotDone] = [NOT_DONE] * len(calls)
     waiting, running = deque(enumerate(calls)), 0
     with ThreadGroup[T]() as group:
-        while waiting or running:
+        # Not a condition of the loop: Python 3.12 and 3.13 would miss the end of the block at an interrupt there.
+        while True:
             left = None if ends is None else ends - time.monotonic()
-            if left is not None and left <= 0:
+            if not (waiting or running) or (left is not None and left <= 0):
                 break
             if waiting and running < at_once:
                 group.start(*waiting.popleft())
