@@ -245,7 +245,7 @@ def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
 
 
 _CALL = Constraint(
-    "the call of a tool, a handler or an opaque node, which their parameter annotated CallContext gets",
+    "a call of a tool, a handler or an opaque node, which their parameter annotated CallContext gets",
     lambda value: isinstance(value, CallContext) and value.effect is not None,
 )
 

@@ -172,7 +172,8 @@ def last_of(found: Found) -> object:
 def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
     """Interrupt a run, and return what came of it: it is `ended`, `not begun`, `resumed`, or else it is a fault."""
     found: Found = []
-    begun.set(calls := [])
+    calls: list[object] = []
+    begun.set(calls)
     try:
         try:
             way(executor, "q", found, sending)

@@ -120,7 +120,8 @@ class StubMachine:
         nested: bool = False,
         refusals: tuple[type[Exception], ...] = (),
     ) -> None:
-        self._nested, self._refusals = nested, refusals
+        self._nested = nested
+        self._ends: tuple[type[Exception], ...] = (UnhandledOutcomeError, MeasureError, *refusals)
         self._limits = _narrow_fan_out(graph, limits)
         self._proof = proof
         self._instruction = Instruction(object)
@@ -188,7 +189,7 @@ class StubMachine:
                 events.append(item)
         except StopIteration as end:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
-        except (UnhandledOutcomeError, MeasureError, *self._refusals) as error:
+        except self._ends as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
         finally:
             path.close()
