@@ -144,7 +144,8 @@ class Counters:
             if blocked or others:
                 raise CertificateError(
                     f"this run is nested in one that limits {' and '.join((*blocked, *others))}, which may stop it "
-                    f"anywhere, and its proof does not include that; limit its own seconds, and verify it again"
+                    f"anywhere, and its proof does not include that; verify it with a limit on seconds, which includes "
+                    f"that, or says what to change"
                 )
         if proof.ranks is None:
             for name, count in zip(program.names[: program.first_meter], self._counts, strict=False):
