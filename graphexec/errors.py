@@ -300,6 +300,10 @@ class RateLimitError(ModelError):
         super().__init__(text, status=status)
 
 
+class QuotaError(RateLimitError):
+    """The account has no money or quota left (402, or a code that means it). Waiting does not help."""
+
+
 class ContextOverflowError(ModelError):
     """The prompt is longer than the model's context. Both counts are in tokens, if the server reports them."""
 
@@ -320,8 +324,16 @@ class BadRequestError(ModelError):
     """The server rejected the request (a 4xx status without its own class)."""
 
 
+class RefusalError(BadRequestError):
+    """The model refuses to answer, or a filter of its provider does not let the question or the answer pass."""
+
+
 class ServerError(ModelError):
-    """The server failed (5xx)."""
+    """The server failed (5xx, and 408, 409 and 425)."""
+
+
+class OverloadedError(ServerError):
+    """The server or the model has more requests than it can serve (529, or a code that means it)."""
 
 
 class ModelConnectionError(ModelError):
@@ -338,6 +350,10 @@ class TurnTimeoutError(ModelTimeoutError):
 
 class InvalidReplyError(ModelError):
     """The reply does not follow the protocol, or it was cut short."""
+
+
+class InvalidCallError(InvalidReplyError):
+    """The model wrote a tool call that its provider could not read. Another attempt may succeed."""
 
 
 class ReplyLimitError(ModelError):

@@ -179,11 +179,9 @@ FAULTS: dict[Side, list[tuple[bytes, str]]] = {
         (b'{"choices": []}', "without choices"),
         (b'{"choices": null}', "without choices"),
         (b'{"choices": [{}]}', "without a message"),
-        (b'{"choices": [{"message": {"content": 5}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"content": 5}}]}', "content is no text"),
         (b'{"choices": [{"message": {"tool_calls": [{"id": "a"}]}}]}', "without a name"),
-        (b'{"choices": [{"message": {"content": "\\ud800"}}]}', "Invalid JSON"),
-        (b'{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": -1}}', "usage.prompt_tokens"),
-        (b'{"error": {"code": 500, "message": "it\\nbroke"}}', "it broke"),
+        (b'{"error": {"code": 7, "message": "it\\nbroke"}}', "it broke"),
         (b'{"error": "no"}', "no"),
     ],
     ANTHROPIC: [
@@ -194,7 +192,7 @@ FAULTS: dict[Side, list[tuple[bytes, str]]] = {
         (b'{"content": [{"type": "text", "text": 5}]}', "content.0.text"),
         (b'{"content": [{"type": "tool_use", "id": "a"}]}', "without a name"),
         (b'{"content": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
-        (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "no\\nsuch"}}', "no such"),
+        (b'{"type": "error", "error": {"type": "some_error", "message": "no\\nsuch"}}', "no such"),
     ],
     RESPONSES: [
         (b"", "nothing"),

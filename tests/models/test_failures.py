@@ -36,7 +36,8 @@ CHECK_ADDRESS = "check the model's name, and the base URL (given, or in OPENAI_B
 @cases(
     ("status", "kind", "remedy"),
     [
-        *((status, errors.BadRequestError, "change what it names") for status in (400, 402, 422)),
+        *((status, errors.BadRequestError, "change what it names") for status in (400, 422)),
+        (402, errors.QuotaError, "look at your account's plan and billing"),
         *((status, errors.AuthenticationError, CHECK_KEY) for status in (401, 403)),
         (404, errors.ModelNotFoundError, CHECK_ADDRESS),
         (429, errors.RateLimitError, "try again later, or ask less often"),

@@ -5,16 +5,30 @@ pydantic validates the bodies: it rejects invalid JSON, invalid UTF-8 and wrong 
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar, final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import read_json, read_object
 from graphexec.errors import BadRequestError, InvalidReplyError
-from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from graphexec.messages.turns import derive_texts
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.receiving import MOST_PARTS, find_excess, reply_limit_error
@@ -26,7 +40,13 @@ JSON = dict[str, Any]
 # A negative count would increase the budget of a run, a huge one is no float, and `true` must not count as 1.
 TokenCount = Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
+_NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
+_MOST_TOKENS = 10**12
+_DIGITS = 12
+_SURROGATE = compile_lazily("[\ud800-\udfff]")
+
 T = TypeVar("T")
+S = TypeVar("S", bound=Hashable)
 
 # Calls, messages and their parts. A list that is too long, or has a wrong item, is not read to its end: each item would
 # take a kilobyte, and so would its error.
@@ -63,15 +83,15 @@ def encode_items(items: Iterable[JSON]) -> str:
 
 
 def encode_messages(
-    messages: Sequence[Message], provider: str, items: Callable[[Sequence[Message], str], Iterable[JSON]]
+    messages: Sequence[Message], style: S, items: Callable[[Sequence[Message], S], Iterable[JSON]], *before: JSON
 ) -> Encoded:
-    """Return the JSON of `items(messages, provider)`, in which each turn is encoded once in a run.
+    """Return the JSON of `items(messages, style)` after the items `before`; each turn is encoded once in a run.
 
     The items of several turns must be those of the first, and then those of the others.
     """
-    texts = derive_texts(messages, (items, provider), lambda part: encode_items(items(part, provider)), ",")
+    texts = derive_texts(messages, (items, style), lambda part: encode_items(items(part, style)), ",")
     assert texts is not None, "every part has its own items"
-    return encoded_list(texts)
+    return encoded_list([*([encode_items(before)] if before else ()), *texts])
 
 
 def encoded_list(texts: Sequence[str]) -> Encoded:
@@ -135,8 +155,117 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
             raise reply_limit_error(endpoint, endpoint.limits, "calls", seen) from error
         place = ".".join(str(part) for part in first["loc"])
         problem = f"{place}: {first['msg']}" if place else first["msg"]
-        shown = endpoint.quote(body.decode("utf-8", "replace"))
-        raise invalid_reply(endpoint, f"sent an invalid reply ({problem}): {shown or 'nothing'}") from error
+        raise _unreadable(endpoint, problem, body.decode("utf-8", "replace")) from error
+
+
+def distinct_calls(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages with an id for each call that no other call has, and for its result.
+
+    Of servers that send no ids, each reply begins with the same one.
+    """
+    ids = "\n".join(derive_texts(messages, _call_ids, _call_ids, "\n") or ()).split("\n")
+    return messages if len(set(ids)) == len(ids) else list(_renumber(messages))
+
+
+def _call_ids(messages: Sequence[Message]) -> str:
+    return "\n".join([call.id for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls])
+
+
+def _renumber(messages: Sequence[Message]) -> Iterator[Message]:
+    used: set[str] = set()
+    ids: dict[str, deque[str]] = {}
+    for message in messages:
+        match message:
+            case AssistantMessage(tool_calls=calls) if calls:
+                ids = {}
+                renamed: list[ToolCall] = []
+                for call in calls:
+                    own = call.id if call.id not in used else f"{call.id}-{len(used)}"
+                    used.add(own)
+                    ids.setdefault(call.id, deque()).append(own)
+                    renamed.append(replace(call, id=own))
+                yield replace(message, tool_calls=tuple(renamed))
+            case ToolMessage(call_id) if call_id in ids:
+                own = ids[call_id].popleft() if len(ids[call_id]) > 1 else ids[call_id][0]
+                yield replace(message, call_id=own)
+            case _:
+                yield message
+
+
+def shorten_id(call_id: str, pattern: re.Pattern[str], form: str = "call_{:.32}") -> str:
+    """Return an id as a protocol takes it: one that does not fit the pattern becomes a hash in this form."""
+    return (
+        call_id
+        if pattern.fullmatch(call_id)
+        else form.format(hashlib.sha256(call_id.encode(errors="replace")).hexdigest())
+    )
+
+
+def valid_name(name: str) -> str:
+    """Return the name of an earlier call as every protocol takes it: the model may have written any."""
+    return _NOT_IN_NAME().sub("_", name.partition("<|")[0])[:64] or "tool"
+
+
+def parse(body: bytes, endpoint: Endpoint) -> JSON:
+    """Return the object in a body. Raises `InvalidReplyError` if there is none, `ReplyLimitError` if it is too large.
+
+    Bytes that are no text and numbers of any length are read, as they may stand beside the answer.
+    """
+    check_size(body, endpoint)
+    text = body.decode("utf-8", "replace")
+    try:
+        value = _load(text)
+    except (ValueError, RecursionError) as error:
+        fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        raise _unreadable(endpoint, fact, text) from error
+    # Gemini sends errors as a list with one item.
+    found = objects(value)
+    if not found:
+        raise _unreadable(endpoint, "not a JSON object", text)
+    return found[0]
+
+
+# Any: a JSON value is arbitrary.
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        # Python reads at most 4,300 digits of an integer.
+        return json.loads(text, parse_int=float)
+
+
+def _unreadable(endpoint: Endpoint, problem: str, text: str) -> InvalidReplyError:
+    return invalid_reply(endpoint, f"sent an invalid reply ({problem}): {endpoint.quote(text) or 'nothing'}")
+
+
+# Any: a JSON value is arbitrary, here and below.
+def to_object(value: Any) -> JSON:
+    """Return a value that is an object; another one is an empty object."""
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def objects(value: Any) -> list[JSON]:
+    """Return the objects in a list; a single one is a list of one, and other values are none."""
+    several: Sequence[Any] = value if isinstance(value, list) else (value,)  # pyright: ignore[reportUnknownVariableType]
+    return [one for one in several if type(one) is dict]
+
+
+def count(value: object) -> int:
+    """Return a number of tokens; one that cannot be read is 0: a negative one would increase the budget of a run."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS:
+        value = int(value)
+    # `true` must not count as 1.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+    return int(value) if is_number else 0  # pyright: ignore[reportArgumentType]
+
+
+def mend_surrogates(text: str) -> str:
+    """Return a text in which pairs of surrogates are characters, and lone ones U+FFFD: neither can be sent or shown."""
+    if text.isascii() or not _SURROGATE().search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def check_size(body: bytes, endpoint: Endpoint) -> None:
@@ -260,6 +389,14 @@ def _to_plain(value: object) -> dict[Any, Any] | str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-# In ASCII, so that a lone surrogate in a message is escaped instead of failing. Made once: `json.dumps` makes another
-# encoder in each call.
-_to_json = json.JSONEncoder(default=_to_plain, allow_nan=False, separators=(",", ":")).encode
+# Made once: `json.dumps` makes another encoder in each call.
+_encode = json.JSONEncoder(default=_to_plain, allow_nan=False, separators=(",", ":")).encode
+_ESCAPES = compile_lazily(r"\\(?:ud[89ab]..\\ud[c-f]..|(?P<lone>ud[89a-f]..)|.)")
+
+
+def _to_json(value: object) -> str:
+    """Return JSON in ASCII, with U+FFFD for lone surrogates, which servers refuse: a tool may cut a text in a sign."""
+    text = _encode(value)
+    if "\\ud" not in text:
+        return text
+    return _ESCAPES().sub(lambda found: "\\ufffd" if found["lone"] else found[0], text)

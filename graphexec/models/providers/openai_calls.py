@@ -1,0 +1,81 @@
+"""The tool calls of OpenAI-compatible servers: whole ones, and their pieces in a stream."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from graphexec._parsing.json import read_object
+from graphexec.models.http.dialect import PartialCall
+from graphexec.models.http.json_bodies import JSON, count, objects, to_object
+
+# Members of a call that its provider refuses a history without: the signatures of Gemini's reasoning, from Google and
+# from LiteLLM.
+EXTRA_MEMBERS = ("extra_content", "provider_specific_fields")
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """A call, or a piece of one. An id, a name and arguments that are absent, or of another type, are empty."""
+
+    id: str
+    name: str
+    arguments: str
+    index: int | None
+    extras: JSON
+
+    @classmethod
+    def from_json(cls, call: JSON) -> CallPiece:
+        """Read a call. Some servers write the members of its function beside the id, or its arguments as an object."""
+        given, index, function = call.get("id"), call.get("index"), call.get("function", call)
+        members = to_object(function)
+        name, arguments = members.get("name"), members.get("arguments")
+        if not isinstance(arguments, str):
+            arguments = "" if arguments is None else json.dumps(arguments)
+        return cls(
+            str(given) if isinstance(given, str | int) and not isinstance(given, bool) else "",
+            name if isinstance(name, str) else "",
+            arguments,
+            None if index is None or isinstance(index, bool) else count(index),
+            {member: call[member] for member in EXTRA_MEMBERS if call.get(member)},
+        )
+
+    @property
+    def has_arguments(self) -> bool:
+        """True if the piece has more than blanks of the arguments."""
+        return bool(self.arguments and not self.arguments.isspace())
+
+    def with_name(self, name: str) -> CallPiece:
+        """Return the piece with the name of its call."""
+        return replace(self, name=name)
+
+    def begins_after(self, call: PartialCall, given: str) -> bool:
+        """Return whether the piece begins another call than the known one at its place, which has the id `given`."""
+        if self.id and given and self.id != given:
+            # Some versions of vLLM send another id in each piece.
+            return bool(self.name) or (self.has_arguments and is_complete(call))
+        if not self.name or not call.name or not call.arguments:
+            # A late name, or one in pieces.
+            return False
+        if not is_complete(call):
+            # Whole names are repeated in some streams. Another one is no piece, since the arguments have begun.
+            return not (call.name.endswith(self.name) or self.name.startswith(call.name))
+        if not self.has_arguments:
+            return self.name != call.name
+        # With an id, an equal piece is the same event twice.
+        return not (self.id and self.arguments == "".join(call.arguments))
+
+
+def read_calls(message: JSON) -> list[CallPiece]:
+    """Return the calls of a message, or their pieces; also that of the member which was before `tool_calls`."""
+    calls = objects(message.get("tool_calls"))
+    return list(map(CallPiece.from_json, calls or [{"function": one} for one in objects(message.get("function_call"))]))
+
+
+def is_complete(call: PartialCall) -> bool:
+    """Return whether the arguments of a call, as far as they are known, are an object."""
+    try:
+        read_object("".join(call.arguments))
+    except ValueError:
+        return False
+    return True
