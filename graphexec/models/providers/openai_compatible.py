@@ -62,7 +62,8 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         "stream_options": {"include_usage": True} if stream else None,
     }
     if not isinstance(request, ChatRequest):
-        return merge_bodies(body | {"prompt": request.prompt}, sampling.extra_body or {})
+        extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
+        return merge_bodies(body | {"prompt": request.prompt}, extra)
     system = instructions(request.messages)
     # One system message at the beginning: the templates of many models refuse others.
     before: list[JSON] = [{"role": "system", "content": system}] if system else []
@@ -218,7 +219,7 @@ CHAT_COMPLETIONS = Dialect(
     ),
     repairs=REPAIRS,
     reserved={
-        **dict.fromkeys(("messages", "prompt", "tools", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
+        **dict.fromkeys(("messages", "prompt", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
         "stream_options.include_usage": "a limit on tokens needs it; leave it out",
         "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
         "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
