@@ -246,10 +246,27 @@ def to_object(value: Any) -> JSON:
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
-def objects(value: Any) -> list[JSON]:
-    """Return the objects in a list; a single one is a list of one, and other values are none."""
-    several: Sequence[Any] = value if isinstance(value, list) else (value,)  # pyright: ignore[reportUnknownVariableType]
-    return [one for one in several if type(one) is dict]
+def objects(value: Any, endpoint: Endpoint | None = None, name: str = "") -> list[JSON]:
+    """Return the objects in a list; a single one is a list of one, and other values are none.
+
+    Raises `InvalidReplyError` of the endpoint for a value of another type, if it is called `name` and has the answer.
+    """
+    several: list[Any] = [*value] if isinstance(value, list) else [value]
+    if endpoint is not None and any(one and not isinstance(one, dict) for one in several):
+        raise invalid_reply(endpoint, f"sent {name} of another type")
+    return [one for one in several if isinstance(one, dict)]
+
+
+def string(value: Any, endpoint: Endpoint, name: str) -> str:
+    """Return a string; of nothing and of an object, an empty one.
+
+    Raises `InvalidReplyError` for another value, which may be a part of the answer.
+    """
+    if isinstance(value, str):
+        return value
+    if value and not isinstance(value, dict):
+        raise invalid_reply(endpoint, f"sent {name} that is no text")
+    return ""
 
 
 def count(value: object) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from graphexec._parsing.json import read_object
 from graphexec.models.http.dialect import PartialCall
-from graphexec.models.http.json_bodies import JSON, count, objects, to_object
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.json_bodies import JSON, count, invalid_reply, objects, string
 
 # Members of a call that its provider refuses a history without: the signatures of Gemini's reasoning, from Google and
 # from LiteLLM.
@@ -25,18 +26,22 @@ class CallPiece:
     extras: JSON
 
     @classmethod
-    def from_json(cls, call: JSON) -> CallPiece:
-        """Read a call. Some servers write the members of its function beside the id, or its arguments as an object."""
-        given, index, function = call.get("id"), call.get("index"), call.get("function", call)
-        members = to_object(function)
-        name, arguments = members.get("name"), members.get("arguments")
-        if not isinstance(arguments, str):
-            arguments = "" if arguments is None else json.dumps(arguments)
+    def from_json(cls, call: JSON, endpoint: Endpoint) -> CallPiece:
+        """Read a call. Some servers write the members of its function beside the id, or its arguments as an object.
+
+        Raises `InvalidReplyError` for members of other types, in which a part of the call would be lost.
+        """
+        given, index = call.get("id"), call.get("index")
+        (members,) = objects(call.get("function", call) or {}, endpoint, "a tool call with a function")
+        arguments = members.get("arguments")
+        position = count(index)
+        if index is not None and (isinstance(index, bool) or str(index) not in {str(position), f"{position}.0"}):
+            raise invalid_reply(endpoint, "sent a tool call with an index that is no number")
         return cls(
             str(given) if isinstance(given, str | int) and not isinstance(given, bool) else "",
-            name if isinstance(name, str) else "",
-            arguments,
-            None if index is None or isinstance(index, bool) else count(index),
+            string(members.get("name"), endpoint, "a name of a tool"),
+            json.dumps(arguments) if isinstance(arguments, dict) else string(arguments, endpoint, "arguments"),
+            None if index is None else position,
             {member: call[member] for member in EXTRA_MEMBERS if call.get(member)},
         )
 
@@ -66,10 +71,11 @@ class CallPiece:
         return not (self.id and self.arguments == "".join(call.arguments))
 
 
-def read_calls(message: JSON) -> list[CallPiece]:
+def read_calls(message: JSON, endpoint: Endpoint) -> list[CallPiece]:
     """Return the calls of a message, or their pieces; also that of the member which was before `tool_calls`."""
-    calls = objects(message.get("tool_calls"))
-    return list(map(CallPiece.from_json, calls or [{"function": one} for one in objects(message.get("function_call"))]))
+    calls = objects(message.get("tool_calls"), endpoint, "tool calls")
+    calls = calls or [{"function": one} for one in objects(message.get("function_call"), endpoint, "a function call")]
+    return [CallPiece.from_json(call, endpoint) for call in calls]
 
 
 def is_complete(call: PartialCall) -> bool:

@@ -19,7 +19,7 @@ from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, 
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body, invalid_call_error, refusal_error
-from graphexec.models.http.json_bodies import JSON, count, invalid_reply, objects, parse, to_object
+from graphexec.models.http.json_bodies import JSON, count, invalid_reply, objects, parse, string, to_object
 from graphexec.models.http.meanings import BROKEN_CALL, FILTERED
 from graphexec.models.providers.openai_calls import CallPiece, is_complete, read_calls
 
@@ -36,8 +36,9 @@ _FAILED = {"error": ServerError, "network_error": ServerError, "insufficient_sys
 # Anthropic.
 _TEXTS, _LISTS = ("reasoning_content", "reasoning"), ("reasoning_details", "thinking_blocks")
 REASONING_MEMBERS = (*_TEXTS, *_LISTS)
-# The members of such a part whose pieces are joined.
-_PIECES = {"text", "summary", "data", "thinking"}
+# The members of such a part that are shown, and those whose pieces are joined.
+_SHOWN = ("text", "summary", "thinking")
+_PIECES = {*_SHOWN, "data"}
 # The types of the parts of a content that are the reply's text; some servers omit the type.
 _TEXT_PARTS = ("text", "output_text", "refusal", "", None)
 # In the data of a reasoning, the extra members of the calls by their ids.
@@ -92,11 +93,14 @@ class ChatStream(Draft):
             return
         if data.strip() == "[DONE]":
             self._done = True
+            if self.finish is None and (self.texts or self.calls):
+                # Some servers send no reason.
+                self.finish = "tool_calls" if self.calls else "stop"
             yield from self.end_text()
             return
         chunk = parse(data.encode("utf-8", "replace"), self.endpoint)
         # The chunk with the usage and Azure's first chunk have no choices.
-        choices = objects(chunk.get("choices"))
+        choices = objects(chunk.get("choices"), self.endpoint, "choices")
         if self.finish is None:
             self._check(chunk, choices, answered=bool(choices) or bool(self._counts) or "choices" in chunk)
         yield from self._take(chunk, choices, whole=False)
@@ -105,7 +109,7 @@ class ChatStream(Draft):
 
     def take_whole(self, body: JSON, *, chat: bool) -> Iterator[ReplyDelta]:
         """Add a whole reply and yield its deltas."""
-        choices = objects(body.get("choices"))
+        choices = objects(body.get("choices"), self.endpoint, "choices")
         self._check(body, choices, answered=bool(choices))
         if not choices:
             raise invalid_reply(self.endpoint, "sent a reply without choices")
@@ -134,15 +138,17 @@ class ChatStream(Draft):
             # Moonshot counts in the choice.
             self._count(choice.get("usage"))
             message = _message(choice)
-            if whole or not message or _ends_with(body, choice):
+            objects([choice.get("delta"), choice.get("message")], self.endpoint, "a message")
+            # The last event of MiniMax has the whole message.
+            if whole or (message and not choice.get("delta") and body.get("object") == "chat.completion"):
                 yield from self._take_message(number, choice, message)
             else:
                 yield from self._take_piece(number, choice, message)
             self._finish(choice)
 
     def _finish(self, choice: JSON) -> None:
-        reason = choice.get("finish_reason")
-        if not isinstance(reason, str) or not reason:
+        reason = string(choice.get("finish_reason"), self.endpoint, "a finish_reason")
+        if not reason:
             return
         native = choice.get("native_finish_reason")
         self._reasons += [reason, *([native] if isinstance(native, str) and native != reason else [])]
@@ -166,7 +172,7 @@ class ChatStream(Draft):
         yield from self._say(said)
         self._refuse(message)
         known = len(self.calls) if begun and number == 0 else 0
-        for place, piece in enumerate(read_calls(message)):
+        for place, piece in enumerate(read_calls(message, self.endpoint)):
             if place < known:
                 yield from self._complete(place, piece)
             # A server that supports stop strings would not have sent a call after one.
@@ -176,13 +182,14 @@ class ChatStream(Draft):
 
     def _take_piece(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
         yield from self._take_reasoning(message)
-        content = message.get("content")
+        content = message.get("content") if message else choice.get("text")
         if content:
             yield from self._say(content if isinstance(content, str) else _text(content, self.endpoint))
         self._refuse(message)
         if "tool_calls" in message or "function_call" in message:
-            index = count(choice.get("index")) or number
-            for piece in read_calls(message):
+            index = choice.get("index")
+            index = index if type(index) is int else number
+            for piece in read_calls(message, self.endpoint):
                 yield from self._take_call(index, piece)
 
     def _say(self, text: str) -> Iterator[ReplyDelta]:
@@ -200,13 +207,13 @@ class ChatStream(Draft):
     def _take_reasoning(self, message: JSON) -> Iterator[ReplyDelta]:
         shown = ""
         for name in _LISTS:
-            for detail in objects(message.get(name)):
+            for detail in objects(message.get(name), self.endpoint, name):
                 self.keep(*[value for value in detail.values() if isinstance(value, str)])
                 _add_detail(self._details.setdefault(name, []), detail)
-                shown += "".join(
-                    [one for key in ("text", "summary", "thinking") if isinstance(one := detail.get(key), str)]
-                )
-        member = next((name for name in _TEXTS if isinstance(message.get(name), str)), "")
+                shown += "".join([string(detail.get(key), self.endpoint, name) for key in _SHOWN])
+        member = next(
+            (name for name in _TEXTS if string(message.get(name), self.endpoint, name) or message.get(name) == ""), ""
+        )
         self._member = self._member or member
         content = message.get("content")
         written: str = message[member] if member else "".join(map(_thought, objects(content))) + shown
@@ -276,9 +283,8 @@ class ChatStream(Draft):
     def _complete(self, position: int, piece: CallPiece) -> Iterator[ReplyDelta]:
         """Add what a final message says of a call that has been streamed, where that is more."""
         call = self.calls[position]
-        shown = 0
-        if piece.has_arguments and not is_complete(call):
-            shown = len("".join(call.arguments))
+        shown = len("".join(call.arguments))
+        if len(piece.arguments) > shown or (piece.has_arguments and not is_complete(call)):
             call.arguments.clear()
         else:
             piece = replace(piece, arguments="")
@@ -357,28 +363,17 @@ def _message(choice: JSON) -> JSON:
     return to_object(choice.get("delta")) or to_object(choice.get("message"))
 
 
-def _ends_with(body: JSON, choice: JSON) -> bool:
-    """Return whether an event of a stream has the whole message, as the last one of MiniMax."""
-    return not choice.get("delta") and body.get("object") == "chat.completion"
-
-
-def _text(content: object, endpoint: Endpoint) -> str:
-    """Return a content as a string. Raises `InvalidReplyError` for another type, in which the answer may be."""
-    match content:
-        case str():
-            return content
-        case None:
-            return ""
-        case dict() | list():
-            parts: list[Any] = content if isinstance(content, list) else [content]  # pyright: ignore[reportUnknownVariableType]
-            return "".join([part if isinstance(part, str) else _part(to_object(part)) for part in parts])
-        case _:
-            raise invalid_reply(endpoint, "sent a message whose content is no text")
-
-
-def _part(part: JSON) -> str:
-    text = (part.get("text") or part.get("refusal")) if part.get("type") in _TEXT_PARTS else ""
-    return text if isinstance(text, str) else ""
+# Any: a value of JSON.
+def _text(content: Any, endpoint: Endpoint) -> str:
+    """Return a content as a string, of parts or of one. Raises `InvalidReplyError` if it may hold a lost answer."""
+    parts: list[Any] = content if isinstance(content, list) else [content]
+    texts = [
+        (part.get("text") or part.get("refusal"))
+        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
+        else part
+        for part in parts
+    ]
+    return "".join([string(text, endpoint, "a content") for text in texts])
 
 
 def _thought(part: JSON) -> str:
