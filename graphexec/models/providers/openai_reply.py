@@ -40,7 +40,7 @@ REASONING_MEMBERS = (*_TEXTS, *_LISTS)
 _SHOWN = ("text", "summary", "thinking")
 _PIECES = {*_SHOWN, "data"}
 # The types of the parts of a content that are the reply's text; some servers omit the type.
-_TEXT_PARTS = ("text", "output_text", "refusal", "", None)
+_TEXT_PARTS = ("text", "output_text", "refusal", "")
 # In the data of a reasoning, the extra members of the calls by their ids.
 CALL_EXTRAS = "extra_content"
 
@@ -165,7 +165,7 @@ class ChatStream(Draft):
         before = "".join(self._said) if self._said else ""
         begun = bool(before or self.calls or self._thoughts)
         if not (begun and self._thoughts):
-            yield from self._take_reasoning(message)
+            yield from self._take_reasoning(message, whole=True)
         said = _text(message.get("content"), self.endpoint) if message else _text(choice.get("text"), self.endpoint)
         if number == 0 and before and (said.startswith(before) or before.startswith(said)):
             said = said[len(before) :]
@@ -181,7 +181,8 @@ class ChatStream(Draft):
                 yield self._extend(self._begin(piece), piece)
 
     def _take_piece(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
-        yield from self._take_reasoning(message)
+        if message:
+            yield from self._take_reasoning(message, whole=False)
         content = message.get("content") if message else choice.get("text")
         if content:
             yield from self._say(content if isinstance(content, str) else _text(content, self.endpoint))
@@ -204,16 +205,22 @@ class ChatStream(Draft):
             self.keep(refusal)
             self._refusals.append(refusal)
 
-    def _take_reasoning(self, message: JSON) -> Iterator[ReplyDelta]:
-        shown = ""
-        for name in _LISTS:
-            for detail in objects(message.get(name), self.endpoint, name):
-                self.keep(*[value for value in detail.values() if isinstance(value, str)])
-                _add_detail(self._details.setdefault(name, []), detail)
-                shown += "".join([string(detail.get(key), self.endpoint, name) for key in _SHOWN])
-        member = next(
-            (name for name in _TEXTS if string(message.get(name), self.endpoint, name) or message.get(name) == ""), ""
-        )
+    def _take_reasoning(self, message: JSON, *, whole: bool) -> Iterator[ReplyDelta]:
+        """Add the reasoning. A member of another type is ignored; in a stream it may be a lost piece, and an error."""
+        shown, member = "", ""
+        for name in REASONING_MEMBERS:
+            value = message.get(name)
+            if whole and not isinstance(value, str | list):
+                continue
+            if name in _LISTS:
+                for detail in objects(value, None if whole else self.endpoint, name):
+                    self.keep(*[one for one in detail.values() if isinstance(one, str)])
+                    _add_detail(self._details.setdefault(name, []), detail)
+                    shown += "".join([string(detail.get(key), self.endpoint, name) for key in _SHOWN])
+            elif isinstance(value, str):
+                member = member or name
+            elif not whole:
+                string(value, self.endpoint, name)
         self._member = self._member or member
         content = message.get("content")
         written: str = message[member] if member else "".join(map(_thought, objects(content))) + shown
@@ -366,14 +373,21 @@ def _message(choice: JSON) -> JSON:
 # Any: a value of JSON.
 def _text(content: Any, endpoint: Endpoint) -> str:
     """Return a content as a string, of parts or of one. Raises `InvalidReplyError` if it may hold a lost answer."""
-    parts: list[Any] = content if isinstance(content, list) else [content]
-    texts = [
-        (part.get("text") or part.get("refusal"))
-        if isinstance(part, dict) and part.get("type") in _TEXT_PARTS
-        else part
-        for part in parts
-    ]
-    return "".join([string(text, endpoint, "a content") for text in texts])
+    parts: list[Any] = [*content] if isinstance(content, list) else [content]
+    return "".join(
+        [string(_text_of(part) if isinstance(part, dict) else part, endpoint, "a content") for part in parts]
+    )
+
+
+# Any: a value of JSON.
+def _text_of(part: Any) -> Any:
+    match part:
+        case {"type": str(kind)} if kind not in _TEXT_PARTS:
+            return ""
+        case {"text": text} | {"refusal": text}:
+            return text  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return part
 
 
 def _thought(part: JSON) -> str:
