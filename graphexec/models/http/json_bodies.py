@@ -257,14 +257,14 @@ def objects(value: Any, endpoint: Endpoint | None = None, name: str = "") -> lis
     return [one for one in several if isinstance(one, dict)]
 
 
-def string(value: Any, endpoint: Endpoint, name: str) -> str:
+def string(value: Any, endpoint: Endpoint | None, name: str) -> str:
     """Return a string; of nothing and of an object, an empty one.
 
-    Raises `InvalidReplyError` for another value, which may be a part of the answer.
+    Raises `InvalidReplyError` of the endpoint for another value, if it may be a part of the answer.
     """
     if isinstance(value, str):
         return value
-    if value and not isinstance(value, dict):
+    if endpoint is not None and value and not isinstance(value, dict):
         raise invalid_reply(endpoint, f"sent {name} that is no text")
     return ""
 

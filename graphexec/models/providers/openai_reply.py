@@ -139,12 +139,20 @@ class ChatStream(Draft):
             self._count(choice.get("usage"))
             message = _message(choice)
             objects([choice.get("delta"), choice.get("message")], self.endpoint, "a message")
-            # The last event of MiniMax has the whole message.
-            if whole or (message and not choice.get("delta") and body.get("object") == "chat.completion"):
+            if whole or self._is_last(body, choice):
                 yield from self._take_message(number, choice, message)
             else:
                 yield from self._take_piece(number, choice, message)
             self._finish(choice)
+
+    def _is_last(self, body: JSON, choice: JSON) -> bool:
+        """Return whether an event of a stream has the whole message, as the last one of MiniMax."""
+        message = to_object(choice.get("message"))
+        if not message or choice.get("delta"):
+            return False
+        said, content = "".join(self._said), message.get("content")
+        continues = bool(said) and isinstance(content, str) and content.startswith(said)
+        return body.get("object") == "chat.completion" or (continues and bool(choice.get("finish_reason")))
 
     def _finish(self, choice: JSON) -> None:
         reason = string(choice.get("finish_reason"), self.endpoint, "a finish_reason")
@@ -207,28 +215,22 @@ class ChatStream(Draft):
 
     def _take_reasoning(self, message: JSON, *, whole: bool) -> Iterator[ReplyDelta]:
         """Add the reasoning. A member of another type is ignored; in a stream it may be a lost piece, and an error."""
-        shown, member = "", ""
-        for name in REASONING_MEMBERS:
-            value = message.get(name)
-            if whole and not isinstance(value, str | list):
-                continue
-            if name in _LISTS:
-                for detail in objects(value, None if whole else self.endpoint, name):
-                    self.keep(*[one for one in detail.values() if isinstance(one, str)])
-                    _add_detail(self._details.setdefault(name, []), detail)
-                    shown += "".join([string(detail.get(key), self.endpoint, name) for key in _SHOWN])
-            elif isinstance(value, str):
-                member = member or name
-            elif not whole:
-                string(value, self.endpoint, name)
+        endpoint, content = None if whole else self.endpoint, message.get("content")
+        written, member = "", ""
+        for name in _TEXTS:
+            text = string(message.get(name), endpoint, name)
+            member, written = (member, written) if member else (name if name in message else "", text)
+        parts = "" if isinstance(content, str) else "".join([_thought(one, endpoint) for one in objects(content)])
+        for name in _LISTS:
+            for detail in objects(message.get(name), endpoint, name):
+                self.keep(*[one for one in detail.values() if isinstance(one, str)])
+                _add_detail(self._details.setdefault(name, []), detail)
+                parts += "".join([string(detail.get(key), endpoint, name) for key in _SHOWN])
         self._member = self._member or member
-        content = message.get("content")
-        written: str = message[member] if member else "".join(map(_thought, objects(content))) + shown
-        if written:
-            # That of the details has been counted with them.
-            self.keep(written if member else None)
-            self._thoughts.append(written)
-            yield ReplyDelta(reasoning=written)
+        self.keep(written)
+        if written or parts:
+            self._thoughts.append(written or parts)
+            yield ReplyDelta(reasoning=written or parts)
 
     def reasoning(self) -> tuple[Reasoning, ...]:
         """Return the reasoning, with the data that is sent back beside the reply's calls."""
@@ -390,10 +392,12 @@ def _text_of(part: Any) -> Any:
             return part
 
 
-def _thought(part: JSON) -> str:
+def _thought(part: JSON, endpoint: Endpoint | None) -> str:
     """Return the reasoning in a part of a content: Mistral writes `thinking` parts before `text` parts."""
     inner = part.get("thinking") if part.get("thinking") is not None else part.get("summary")
-    return inner if isinstance(inner, str) else "".join([str(one.get("text") or "") for one in objects(inner)])
+    if isinstance(inner, str):
+        return inner
+    return "".join([string(one.get("text"), endpoint, "a thought") for one in objects(inner, endpoint, "a thought")])
 
 
 def _add_detail(details: list[JSON], piece: JSON) -> None:
