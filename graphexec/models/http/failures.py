@@ -70,6 +70,8 @@ class CallFailure:
 
 # The members in which servers write the sentence of an error.
 _MESSAGES = ("message", "msg", "error", "status_msg", "error_msg", "errorMessage", "errors", "detail", "reason")
+# Those that a reply has for errors alone.
+ERROR_MEMBERS = frozenset({"error", "errors", "base_resp"})
 _CODES = ("code", "error_code", "status_code", "status")
 # What a member for errors has if there is none.
 _NOTHING = frozenset({"", "0", "200", "ok", "success", "none", "null", "false"})
@@ -122,7 +124,7 @@ class ErrorReport:
         An error without a code or a text is none, as servers that always have the member send it. Beside an answer
         only the members for errors count; without one, any sentence does.
         """
-        for name in ("error", "errors", "base_resp"):
+        for name in ERROR_MEMBERS:
             if not _is_blank(body.get(name)):
                 return cls.from_json({name: body[name], **{key: body[key] for key in _CODES if key in body}})
         if answered or all(_is_blank(body.get(name)) for name in _MESSAGES):

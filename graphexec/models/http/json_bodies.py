@@ -206,18 +206,22 @@ def valid_name(name: str) -> str:
     return _NOT_IN_NAME().sub("_", name.partition("<|")[0])[:64] or "tool"
 
 
-def parse(body: bytes, endpoint: Endpoint) -> JSON:
+def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
     """Return the object in a body. Raises `InvalidReplyError` if there is none, `ReplyLimitError` if it is too large.
 
     Bytes that are no text and numbers of any length are read, as they may stand beside the answer.
     """
-    check_size(body, endpoint)
-    text = body.decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    # An event has few values and levels.
+    if len(text) > endpoint.limits.values or text.count("{") + text.count("[") > endpoint.limits.depth:
+        check_size(text.encode("utf-8", "replace"), endpoint)
     try:
         value = _load(text)
     except (ValueError, RecursionError) as error:
         fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
         raise _unreadable(endpoint, fact, text) from error
+    if isinstance(value, dict):
+        return value  # pyright: ignore[reportUnknownVariableType]
     # Gemini sends errors as a list with one item.
     found = objects(value)
     if not found:

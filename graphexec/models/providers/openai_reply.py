@@ -18,7 +18,7 @@ from graphexec.errors import ModelError, OverloadedError, ServerError
 from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import ErrorReport, error_in_body, invalid_call_error, refusal_error
+from graphexec.models.http.failures import ERROR_MEMBERS, ErrorReport, error_in_body, invalid_call_error, refusal_error
 from graphexec.models.http.json_bodies import JSON, count, invalid_reply, objects, parse, string, to_object
 from graphexec.models.http.meanings import BROKEN_CALL, FILTERED
 from graphexec.models.providers.openai_calls import CallPiece, is_complete, read_calls
@@ -36,6 +36,7 @@ _FAILED = {"error": ServerError, "network_error": ServerError, "insufficient_sys
 # Anthropic.
 _TEXTS, _LISTS = ("reasoning_content", "reasoning"), ("reasoning_details", "thinking_blocks")
 REASONING_MEMBERS = (*_TEXTS, *_LISTS)
+_REASONING = frozenset(REASONING_MEMBERS)
 # The members of such a part that are shown, and those whose pieces are joined.
 _SHOWN = ("text", "summary", "thinking")
 _PIECES = {*_SHOWN, "data"}
@@ -98,11 +99,11 @@ class ChatStream(Draft):
                 self.finish = "tool_calls" if self.calls else "stop"
             yield from self.end_text()
             return
-        chunk = parse(data.encode("utf-8", "replace"), self.endpoint)
+        chunk = parse(data, self.endpoint)
         # The chunk with the usage and Azure's first chunk have no choices.
         choices = objects(chunk.get("choices"), self.endpoint, "choices")
         if self.finish is None:
-            self._check(chunk, choices, answered=bool(choices) or bool(self._counts) or "choices" in chunk)
+            self._check(chunk, choices, answered=bool(choices or self._counts) or "choices" in chunk)
         yield from self._take(chunk, choices, whole=False)
         if self.finish is not None:
             yield from self.end_text()
@@ -113,59 +114,57 @@ class ChatStream(Draft):
         self._check(body, choices, answered=bool(choices))
         if not choices:
             raise invalid_reply(self.endpoint, "sent a reply without choices")
-        if chat and not any(_message(choice) for choice in choices) and "message" not in choices[0]:
-            raise invalid_reply(self.endpoint, "sent a choice without a message")
-        if not chat and not any("text" in choice for choice in choices):
-            raise invalid_reply(self.endpoint, "sent a completion without text")
+        name = "message" if chat else "text"
+        if not any(choice.get("delta") or name in choice for choice in choices):
+            raise invalid_reply(self.endpoint, f"sent a choice without a {name}")
         yield from self._take(body, choices, whole=True)
         yield from self.end_text()
 
     def _check(self, body: JSON, choices: list[JSON], *, answered: bool) -> None:
-        """Raise the error that a body reports, at its top, in a choice or in a message."""
-        for one in (body, *choices, *map(_message, choices)):
-            if one.get("error") or one is body:
-                report = ErrorReport.in_reply(one, answered=answered or one is not body)
-                if report is not None:
-                    raise error_in_body(self.endpoint, report)
+        """Raise the error that a body reports, at its top or in a choice."""
+        for one in (body, *choices):
+            is_answered = answered or one is not body
+            if is_answered and ERROR_MEMBERS.isdisjoint(one):
+                continue
+            report = ErrorReport.in_reply(one, answered=is_answered)
+            if report is not None:
+                raise error_in_body(self.endpoint, report)
 
     def _take(self, body: JSON, choices: list[JSON], *, whole: bool) -> Iterator[ReplyDelta]:
-        model = body.get("model")
-        self.model = self.model or (model if isinstance(model, str) else "")
-        self._count(body.get("usage"))
-        if "x_groq" in body:
-            self._count(to_object(body["x_groq"]).get("usage"))
+        if not self.model and isinstance(model := body.get("model"), str):
+            self.model = model
+        # Groq and Moonshot count in members of their own.
+        for usage in (body.get("usage"), body.get("x_groq"), *[choice.get("usage") for choice in choices]):
+            if usage and isinstance(usage, dict):
+                self._count(usage)  # pyright: ignore[reportUnknownArgumentType]
         for number, choice in enumerate(choices):
-            # Moonshot counts in the choice.
-            self._count(choice.get("usage"))
-            message = _message(choice)
-            objects([choice.get("delta"), choice.get("message")], self.endpoint, "a message")
-            if whole or self._is_last(body, choice):
+            written: Any = choice.get("delta") or choice.get("message")
+            message = to_object(written)
+            if written and not message:
+                raise invalid_reply(self.endpoint, "sent a message of another type")
+            if whole or (not choice.get("delta") and self._is_last(body, choice, message)):  # pyright: ignore[reportUnknownArgumentType]
                 yield from self._take_message(number, choice, message)
             else:
                 yield from self._take_piece(number, choice, message)
-            self._finish(choice)
+            if reason := choice.get("finish_reason"):
+                self._finish(string(reason, self.endpoint, "a finish_reason"), choice.get("native_finish_reason"))
 
-    def _is_last(self, body: JSON, choice: JSON) -> bool:
+    def _is_last(self, body: JSON, choice: JSON, message: JSON) -> bool:
         """Return whether an event of a stream has the whole message, as the last one of MiniMax."""
-        message = to_object(choice.get("message"))
-        if not message or choice.get("delta"):
-            return False
         said, content = "".join(self._said), message.get("content")
         continues = bool(said) and isinstance(content, str) and content.startswith(said)
-        return body.get("object") == "chat.completion" or (continues and bool(choice.get("finish_reason")))
+        is_whole = body.get("object") == "chat.completion" or (continues and bool(choice.get("finish_reason")))
+        return bool(message) and is_whole
 
-    def _finish(self, choice: JSON) -> None:
-        reason = string(choice.get("finish_reason"), self.endpoint, "a finish_reason")
-        if not reason:
-            return
-        native = choice.get("native_finish_reason")
+    # Any: a value of JSON.
+    def _finish(self, reason: str, native: Any) -> None:
         self._reasons += [reason, *([native] if isinstance(native, str) and native != reason else [])]
-        if reason.lower() in _FAILED:
+        if failed := _FAILED.get(reason.lower()):
             fact = f"failed within its reply (finish_reason {reason}); try again later"
-            raise _FAILED[reason.lower()](f"{self.endpoint} {fact}", status=200)
+            raise failed(f"{self.endpoint} {fact}", status=200)
         meant = _FINISH_REASONS.get(reason.lower(), "other")
         # Of several choices, the one with the calls may not be the last.
-        if meant != "stop" or self.finish is None or self.finish == "other":
+        if meant != "stop" or self.finish in {None, "other"}:
             self.finish = meant
 
     def _take_message(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
@@ -189,9 +188,9 @@ class ChatStream(Draft):
                 yield self._extend(self._begin(piece), piece)
 
     def _take_piece(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
-        if message:
-            yield from self._take_reasoning(message, whole=False)
         content = message.get("content") if message else choice.get("text")
+        if not (isinstance(content, str) and _REASONING.isdisjoint(message)):
+            yield from self._take_reasoning(message, whole=False)
         if content:
             yield from self._say(content if isinstance(content, str) else _text(content, self.endpoint))
         self._refuse(message)
@@ -329,14 +328,12 @@ class ChatStream(Draft):
             self._extras[position] = piece.extras
         return ReplyDelta(index=position, call_id=given, name=name, arguments=arguments[shown:])
 
-    # Any: a value of JSON.
-    def _count(self, usage: Any) -> None:
+    def _count(self, usage: JSON) -> None:
         """Count the tokens. Of several counts, the highest one is the last: a stream may end with zeros."""
-        if not (usage and isinstance(usage, dict)):
-            return
-        found = _counts(to_object(usage))
+        found = _counts(to_object(usage.get("usage")) or usage)
         self._counts = {name: max(number, self._counts.get(name, 0)) for name, number in found.items()}
-        self.usage = _usage(self._counts)
+        if any(self._counts.values()):
+            self.usage = _usage(self._counts)
 
     @property
     def complete(self) -> bool:
@@ -365,11 +362,6 @@ class ChatStream(Draft):
         if said or any(map(FILTERED.search, self._reasons)):
             return refusal_error(self.endpoint, f"{reason}: {said}" if said else reason)
         return None
-
-
-def _message(choice: JSON) -> JSON:
-    """Return the whole message of a choice, or a piece of one."""
-    return to_object(choice.get("delta")) or to_object(choice.get("message"))
 
 
 # Any: a value of JSON.
@@ -448,4 +440,7 @@ def _usage(counts: dict[str, int]) -> Usage:
         prompt = max(0, counts["total"] - written)
     if counts["reasoning"] > written:
         written += counts["reasoning"]
+    if counts["cached"] > prompt:
+        # Counted apart, as Anthropic does.
+        prompt += counts["cached"]
     return Usage(prompt, max(written, counts["total"] - prompt), counts["cached"])
