@@ -72,7 +72,7 @@ class CallFailure:
 _MESSAGES = ("message", "msg", "error", "status_msg", "error_msg", "errorMessage", "errors", "detail", "reason")
 # Those that a reply has for errors alone.
 ERROR_MEMBERS = frozenset({"error", "errors", "base_resp"})
-_CODES = ("code", "error_code", "status_code", "status")
+_CODES = ("code", "error_code", "status_code", "http_code", "status")
 # What a member for errors has if there is none.
 _NOTHING = frozenset({"", "0", "200", "ok", "success", "none", "null", "false"})
 
@@ -102,13 +102,18 @@ class ErrorReport:
             # FastAPI's message does not name the member that it is about.
             message = f"{'.'.join(map(str, place))}: {message}"  # pyright: ignore[reportUnknownArgumentType]
         match within:
-            case {"metadata": {"raw": str(raw)}} if raw and isinstance(message, str):
+            case {"metadata": {"raw": raw}} if raw:
                 # OpenRouter's message does not say what the provider reports.
-                own = cls.from_bytes(raw.encode(errors="replace"))
-                code = own.code or _word(within.get("code"))
-                return dataclasses.replace(own, message=f"{message}: {own.message}", code=code)
+                before, inner = f"{message}: ", raw  # pyright: ignore[reportUnknownVariableType]
+            case {"message": str(text)} if text.startswith("{"):
+                before, inner = "", text
             case _:
-                pass
+                before, inner = "", None
+        if inner:
+            own = cls.from_bytes(inner.encode(errors="replace")) if isinstance(inner, str) else cls.from_json(inner)  # pyright: ignore[reportUnknownArgumentType]
+            if own.message != inner or before:
+                code = own.code or _word(within.get("code"))
+                return dataclasses.replace(own, message=f"{before}{own.message}", code=code)
         # Cerebras and others write the code beside the error, or without one.
         several = (within, outer if isinstance(outer, dict) else {})
         code, kind = (
@@ -127,7 +132,9 @@ class ErrorReport:
         for name in ERROR_MEMBERS:
             if not _is_blank(body.get(name)):
                 return cls.from_json({name: body[name], **{key: body[key] for key in _CODES if key in body}})
-        if answered or all(_is_blank(body.get(name)) for name in _MESSAGES):
+        # Ollama's own protocol has the answer as a message.
+        is_answer = isinstance(body.get("message"), dict)
+        if answered or is_answer or all(_is_blank(body.get(name)) for name in _MESSAGES):
             return None
         return cls.from_json(dict(body))
 
@@ -198,7 +205,9 @@ def _classify(
     if may_refuse_images and _IMAGES.search(report.message) and report.code != "model_not_found":
         fact = f"refuses the images in the request ({reason}); use a model that accepts such images, or leave them out"
         return CallFailure(BadRequestError(f"{endpoint} {fact}", status=status))
-    if meant < HTTPStatus.INTERNAL_SERVER_ERROR and any(map(FILTERED.search, report.codes)):
+    # OpenRouter refuses a text as if the key were wrong.
+    flagged = meant == HTTPStatus.FORBIDDEN and FILTERED.search(report.message) is not None
+    if meant < HTTPStatus.INTERNAL_SERVER_ERROR and (flagged or any(map(FILTERED.search, report.codes))):
         return CallFailure(refusal_error(endpoint, reason, status=status))
     if any(map(BROKEN_CALL.search, (report.code, report.message))):
         return CallFailure(invalid_call_error(endpoint, reason, status=status), transient=True, advised=advised)

@@ -42,7 +42,6 @@ TokenCount = Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
 _NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
 _MOST_TOKENS = 10**12
-_DIGITS = 12
 _SURROGATE = compile_lazily("[\ud800-\udfff]")
 
 T = TypeVar("T")
@@ -275,11 +274,11 @@ def string(value: Any, endpoint: Endpoint | None, name: str) -> str:
 
 def count(value: object) -> int:
     """Return a number of tokens; one that cannot be read is 0: a negative one would increase the budget of a run."""
-    if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS:
-        value = int(value)
-    # `true` must not count as 1.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
-    return int(value) if is_number else 0  # pyright: ignore[reportArgumentType]
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+    except (ValueError, OverflowError):
+        return 0
+    return int(number) if 0 <= number <= _MOST_TOKENS else 0
 
 
 def mend_surrogates(text: str) -> str:

@@ -61,14 +61,16 @@ _SENTENCES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(words, re.IGNORECASE), status)
     for words, status in (
         (r"insufficient (?:\w+ )?(?:balance|credit|fund|quota)|balance is too low|\u4f59\u989d\u4e0d\u8db3", 402),
-        (r"(?:invalid|incorrect|wrong) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid|incorrect|expired)", 401),
+        (r"(?:invalid|incorrect|wrong) api[ _-]?key", 401),
+        (r"api[ _-]?(?:key|token) (?:is |has )?(?:not valid|invalid|incorrect|expired)", 401),
         (r"overloaded|(?:at|over|exceed\w*) capacity", OVERLOADED),
-        (r"rate[ _-]?limit|too many requests|\u901f\u7387\u9650\u5236", 429),
+        (r"(?:rate|request)[ _-]?limit|too many requests|\u901f\u7387\u9650\u5236", 429),
+        (r"internal (?:server )?error|unavailable|timed? out|try again later|server is busy", 500),
     )
 )
 # Numbers that are codes in a body with status 200: statuses, and those of MiniMax.
 _LONGEST = 4
-_STATUSES = range(400, 600)
+_STATUSES = {400, 401, 402, 403, 404, 408, 409, 413, 422, 425, 429, *range(500, 600)}
 _NUMBERED = {
     **dict.fromkeys((1000, 1013, 1024, 1033), 500),
     **dict.fromkeys((1002, 1039, 1041, 2045, 2056), 429),
@@ -80,7 +82,7 @@ _NUMBERED = {
 # The codes for a text that the model refuses, or that a filter does not let pass: of OpenAI, Azure, Qwen, Gemini,
 # MiniMax and Zhipu.
 FILTERED = re.compile(
-    r"content_?(?:filter|policy)|responsible_?ai|data_?inspection|moderation|safety|sensitive|refus|prohibited|blocklist"
+    r"content_?(?:filter|policy)|flagged|responsible_?ai|data_?inspection|moderation|safety|sensitive|refus|prohibited|blocklist"
     r"|recitation|^spii$|^(?:102[67]|1301)$",
     re.IGNORECASE,
 )

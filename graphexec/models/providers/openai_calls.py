@@ -24,6 +24,8 @@ class CallPiece:
     arguments: str
     index: int | None
     extras: JSON
+    # Whether it has what only the first piece of a call usually has.
+    is_first: bool
 
     @classmethod
     def from_json(cls, call: JSON, endpoint: Endpoint) -> CallPiece:
@@ -43,6 +45,7 @@ class CallPiece:
             json.dumps(arguments) if isinstance(arguments, dict) else string(arguments, endpoint, "arguments"),
             None if index is None else position,
             {member: call[member] for member in EXTRA_MEMBERS if call.get(member)},
+            "id" in call or "type" in call,
         )
 
     @property
@@ -59,16 +62,18 @@ class CallPiece:
         if self.id and given and self.id != given:
             # Some versions of vLLM send another id in each piece.
             return bool(self.name) or (self.has_arguments and is_complete(call))
-        if not self.name or not call.name or not call.arguments:
-            # A late name, or one in pieces.
+        if not self.name or not call.name:
+            # Only arguments, or a late name.
             return False
+        # Whole names are repeated in some streams, or grow, or come in pieces before the arguments.
+        is_other = not (call.name.endswith(self.name) or self.name.startswith(call.name))
         if not is_complete(call):
-            # Whole names are repeated in some streams. Another one is no piece, since the arguments have begun.
-            return not (call.name.endswith(self.name) or self.name.startswith(call.name))
+            return is_other and (self.is_first or bool(call.arguments))
         if not self.has_arguments:
             return self.name != call.name
-        # With an id, an equal piece is the same event twice.
-        return not (self.id and self.arguments == "".join(call.arguments))
+        # With an id, an equal piece is the same event twice, and one after an empty object has the arguments.
+        written = "".join(call.arguments)
+        return is_other or not (self.id and (self.arguments == written or written.strip() == "{}"))
 
 
 def read_calls(message: JSON, endpoint: Endpoint) -> list[CallPiece]:

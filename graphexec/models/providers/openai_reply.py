@@ -114,15 +114,14 @@ class ChatStream(Draft):
         self._check(body, choices, answered=bool(choices))
         if not choices:
             raise invalid_reply(self.endpoint, "sent a reply without choices")
-        name = "message" if chat else "text"
-        if not any(choice.get("delta") or name in choice for choice in choices):
-            raise invalid_reply(self.endpoint, f"sent a choice without a {name}")
+        if all({"message", "delta", "text"}.isdisjoint(choice) for choice in choices):
+            raise invalid_reply(self.endpoint, f"sent a choice without a {'message' if chat else 'text'}")
         yield from self._take(body, choices, whole=True)
         yield from self.end_text()
 
     def _check(self, body: JSON, choices: list[JSON], *, answered: bool) -> None:
         """Raise the error that a body reports, at its top or in a choice."""
-        for one in (body, *choices):
+        for one in (body, *choices, *[to_object(choice.get("message")) for choice in choices]):
             is_answered = answered or one is not body
             if is_answered and ERROR_MEMBERS.isdisjoint(one):
                 continue
@@ -306,13 +305,15 @@ class ChatStream(Draft):
             name = name[len(call.name) :]
         elif call.arguments:
             name = ""
-        if len(call.arguments) == 1 and piece.has_arguments:
-            if arguments == call.arguments[0] and is_complete(call):
+        if arguments[:1] == "{" and call.arguments:
+            written = "".join(call.arguments)
+            if arguments == written and is_complete(call):
                 # The same event twice.
                 arguments = ""
-            elif call.arguments[0].strip() == "{}":
-                # Some gateways begin with an empty object.
+            elif written.strip() == "{}" or (len(arguments) > len(written) > 1 and arguments.startswith(written)):
+                # Some gateways begin with an empty object, or send all of the arguments each time.
                 call.arguments.clear()
+                shown = len(written)
         self.keep(name, arguments)
         call.name += name
         if arguments:
