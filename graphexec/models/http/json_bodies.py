@@ -5,13 +5,9 @@ pydantic validates the bodies: it rejects invalid JSON, invalid UTF-8 and wrong 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Annotated, Any, TypeVar, final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,8 +21,6 @@ from graphexec.messages import (
     Message,
     ModelRequest,
     SystemMessage,
-    ToolCall,
-    ToolMessage,
     UserMessage,
 )
 from graphexec.messages.turns import derive_texts
@@ -40,7 +34,6 @@ JSON = dict[str, Any]
 # A negative count would increase the budget of a run, a huge one is no float, and `true` must not count as 1.
 TokenCount = Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
-_NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
 _MOST_TOKENS = 10**12
 _SURROGATE = compile_lazily("[\ud800-\udfff]")
 
@@ -155,54 +148,6 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
         place = ".".join(str(part) for part in first["loc"])
         problem = f"{place}: {first['msg']}" if place else first["msg"]
         raise _unreadable(endpoint, problem, body.decode("utf-8", "replace")) from error
-
-
-def distinct_calls(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages with an id for each call that no other call has, and for its result.
-
-    Of servers that send no ids, each reply begins with the same one.
-    """
-    ids = "\n".join(derive_texts(messages, _call_ids, _call_ids, "\n") or ()).split("\n")
-    return messages if len(set(ids)) == len(ids) else list(_renumber(messages))
-
-
-def _call_ids(messages: Sequence[Message]) -> str:
-    return "\n".join([call.id for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls])
-
-
-def _renumber(messages: Sequence[Message]) -> Iterator[Message]:
-    used: set[str] = set()
-    ids: dict[str, deque[str]] = {}
-    for message in messages:
-        match message:
-            case AssistantMessage(tool_calls=calls) if calls:
-                ids = {}
-                renamed: list[ToolCall] = []
-                for call in calls:
-                    own = call.id if call.id not in used else f"{call.id}-{len(used)}"
-                    used.add(own)
-                    ids.setdefault(call.id, deque()).append(own)
-                    renamed.append(replace(call, id=own))
-                yield replace(message, tool_calls=tuple(renamed))
-            case ToolMessage(call_id) if call_id in ids:
-                own = ids[call_id].popleft() if len(ids[call_id]) > 1 else ids[call_id][0]
-                yield replace(message, call_id=own)
-            case _:
-                yield message
-
-
-def shorten_id(call_id: str, pattern: re.Pattern[str], form: str = "call_{:.32}") -> str:
-    """Return an id as a protocol takes it: one that does not fit the pattern becomes a hash in this form."""
-    return (
-        call_id
-        if pattern.fullmatch(call_id)
-        else form.format(hashlib.sha256(call_id.encode(errors="replace")).hexdigest())
-    )
-
-
-def valid_name(name: str) -> str:
-    """Return the name of an earlier call as every protocol takes it: the model may have written any."""
-    return _NOT_IN_NAME().sub("_", name.partition("<|")[0])[:64] or "tool"
 
 
 def parse(body: bytes | str, endpoint: Endpoint) -> JSON:

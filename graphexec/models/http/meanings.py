@@ -46,8 +46,8 @@ _CODES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(words, re.IGNORECASE), status)
     for words, status in (
         (r"insufficient_?(?:quota|balance|credit|fund)|current_?quota|billing|payment|out_of_credit|^1113$", 402),
-        (r"overload|over_?capacity|^1305$", OVERLOADED),
-        (r"rate_?limit|too_?many_?requests|resource_?exhausted|throttl|^130[23]$", 429),
+        (r"overload|over_?capacity|capacity_?exceeded|^(?:1305|529)$", OVERLOADED),
+        (r"rate_?limit|too_?many_?requests|resource_?exhausted|throttl|^(?:130[23]|429)$", 429),
         (r"model_?not_?found|^not_?found", 404),
         (r"authentication|unauth|invalid_?(?:api_?)?key|api_?key_?invalid", 401),
         (r"permission|forbidden", 403),
@@ -61,6 +61,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(words, re.IGNORECASE), status)
     for words, status in (
         (r"insufficient (?:\w+ )?(?:balance|credit|fund|quota)|balance is too low|\u4f59\u989d\u4e0d\u8db3", 402),
+        (r"(?:any|more|all|out of|available) credits", 402),
         (r"(?:invalid|incorrect|wrong) api[ _-]?key", 401),
         (r"api[ _-]?(?:key|token) (?:is |has )?(?:not valid|invalid|incorrect|expired)", 401),
         (r"overloaded|(?:at|over|exceed\w*) capacity", OVERLOADED),
@@ -94,7 +95,7 @@ BROKEN_CALL = re.compile(
 # The template of a model refuses a conversation, which some servers report as a failure of their own.
 _TEMPLATE = re.compile(r"\bjinja\b|chat template|system message must be|roles must alternate", re.IGNORECASE)
 _WAIT = re.compile(
-    r"(?:try again|retry) (?:in|after) (?:(\d{1,4})m)?(?:(\d{1,6}(?:\.\d{1,9})?)(ms|s)\b)?", re.IGNORECASE
+    r"(?:try again|retry) (?:in|after) (?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)(ms|s)\b)?", re.IGNORECASE
 )
 
 
@@ -114,7 +115,8 @@ def find_status(status: int, codes: Sequence[str], message: str, *, waits: bool)
     if _TEMPLATE.search(message):
         return HTTPStatus.BAD_REQUEST
     # Gemini's free quotas are those of a minute, for which it names the wait.
-    if HTTPStatus.PAYMENT_REQUIRED in {words, *sentences} and not waits:
+    spent = HTTPStatus.PAYMENT_REQUIRED
+    if words == spent or (spent in sentences and not waits):
         return HTTPStatus.PAYMENT_REQUIRED
     if HTTPStatus.UNAUTHORIZED in sentences and status in {HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN}:
         return HTTPStatus.UNAUTHORIZED

@@ -1,15 +1,23 @@
-"""The tool calls of OpenAI-compatible servers: whole ones, and their pieces in a stream."""
+"""The tool calls of OpenAI-compatible servers: whole ones, their pieces in a stream, and earlier ones in a request."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import read_object
+from graphexec.messages import AssistantMessage, Message, ToolCall, ToolMessage
+from graphexec.messages.turns import derive_texts
 from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import JSON, count, invalid_reply, objects, string
 
+_NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
 # Members of a call that its provider refuses a history without: the signatures of Gemini's reasoning, from Google and
 # from LiteLLM.
 EXTRA_MEMBERS = ("extra_content", "provider_specific_fields")
@@ -90,3 +98,53 @@ def is_complete(call: PartialCall) -> bool:
     except ValueError:
         return False
     return True
+
+
+def distinct_calls(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages with an id for each call that no other call has, and for its result.
+
+    Of servers that send no ids, each reply begins with the same one.
+    """
+    ids = "\n".join(derive_texts(messages, _call_ids, _call_ids, "\n") or ()).split("\n")
+    return messages if len(set(ids)) == len(ids) else list(_renumber(messages))
+
+
+def _call_ids(messages: Sequence[Message]) -> str:
+    return "\n".join([call.id for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls])
+
+
+def _renumber(messages: Sequence[Message]) -> Iterator[Message]:
+    used: set[str] = set()
+    ids: dict[str, deque[str]] = {}
+    for message in messages:
+        match message:
+            case AssistantMessage(tool_calls=calls) if calls:
+                ids = {}
+                renamed: list[ToolCall] = []
+                for call in calls:
+                    own = call.id
+                    while own in used:
+                        own = f"{own}-{len(used)}"
+                    used.add(own)
+                    ids.setdefault(call.id, deque()).append(own)
+                    renamed.append(replace(call, id=own))
+                yield replace(message, tool_calls=tuple(renamed))
+            case ToolMessage(call_id) if call_id in ids:
+                own = ids[call_id].popleft() if len(ids[call_id]) > 1 else ids[call_id][0]
+                yield replace(message, call_id=own)
+            case _:
+                yield message
+
+
+def shorten_id(call_id: str, pattern: re.Pattern[str], form: str = "call_{:.32}") -> str:
+    """Return an id as a protocol takes it: one that does not fit the pattern becomes a hash in this form."""
+    return (
+        call_id
+        if pattern.fullmatch(call_id)
+        else form.format(hashlib.sha256(call_id.encode(errors="replace")).hexdigest())
+    )
+
+
+def valid_name(name: str) -> str:
+    """Return the name of an earlier call as every protocol takes it: the model may have written any."""
+    return _NOT_IN_NAME().sub("_", name.partition("<|")[0])[:64] or "tool"

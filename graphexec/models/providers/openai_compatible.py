@@ -25,20 +25,18 @@ from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     JSON,
     chosen_mode,
-    distinct_calls,
     encode_messages,
     encode_once,
     forced_tool,
     instructions,
     merge_bodies,
     returned_reasoning,
-    shorten_id,
     stop_strings,
     valid_arguments,
-    valid_name,
 )
 from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
 from graphexec.models.http.remote import RemoteModel
+from graphexec.models.providers.openai_calls import distinct_calls, shorten_id, valid_name
 from graphexec.models.providers.openai_repairs import REPAIRS, plain_schema, take_turns
 from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream, decode
 
