@@ -75,15 +75,15 @@ def encode_items(items: Iterable[JSON]) -> str:
 
 
 def encode_messages(
-    messages: Sequence[Message], style: S, items: Callable[[Sequence[Message], S], Iterable[JSON]], *before: JSON
+    messages: Sequence[Message], style: S, items: Callable[[Sequence[Message], S], Iterable[JSON]]
 ) -> Encoded:
-    """Return the JSON of `items(messages, style)` after the items `before`; each turn is encoded once in a run.
+    """Return the JSON of `items(messages, style)`, in which each turn is encoded once in a run.
 
     The items of several turns must be those of the first, and then those of the others.
     """
     texts = derive_texts(messages, (items, style), lambda part: encode_items(items(part, style)), ",")
     assert texts is not None, "every part has its own items"
-    return encoded_list([*([encode_items(before)] if before else ()), *texts])
+    return encoded_list(texts)
 
 
 def encoded_list(texts: Sequence[str]) -> Encoded:

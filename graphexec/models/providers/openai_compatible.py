@@ -62,10 +62,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     if not isinstance(request, ChatRequest):
         extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
         return merge_bodies(body | {"prompt": request.prompt}, extra)
-    system = instructions(request.messages)
-    # One system message at the beginning: the templates of many models refuse others.
-    before: list[JSON] = [{"role": "system", "content": system}] if system else []
-    encoded = encode_messages(distinct_calls(request.messages), _Style.of(sampling), _messages, *before)
+    encoded = encode_messages(distinct_calls(request.messages), _Style.of(sampling), _messages)
     body["messages"] = take_turns(encoded.decode()) if _is(sampling, "mistral") else encoded
     body["reasoning_effort"] = sampling.reasoning_effort
     is_gemini = _is(sampling, "gemini")
@@ -112,6 +109,9 @@ def _messages(messages: Sequence[Message], style: _Style) -> Iterator[JSON]:
 
     The content of a tool message is text only (OpenAI's API reference, "Create chat completion").
     """
+    if system := instructions(messages):
+        # One at the beginning: the templates of many models refuse others.
+        yield {"role": "system", "content": system}
     names: dict[str, str] = {}
     images: list[JSON] = []
     for message in messages:
@@ -142,7 +142,7 @@ def _message(message: Message, style: _Style) -> list[JSON]:
             return [{"role": "user", "content": [*map(_image, images), *([_text(content)] if content else [])]}]
         case AssistantMessage(content, ()):
             # An empty one is refused.
-            return [{"role": "assistant", "content": content}] if content else []
+            return [{"role": "assistant", "content": content}] if content.strip() else []
         case AssistantMessage(content, calls):
             written = [_call(call, style) for call in calls]
             sent: JSON = {"role": "assistant", "content": content or None, "tool_calls": written}
@@ -237,10 +237,9 @@ class OpenAICompatible(RemoteModel):
     The defaults of `temperature`, `top_p`, `seed`, `reasoning_effort` (such as "low") and `max_tokens` (of the reply)
     are the server's. `extra_body` has further members of the request, `extra_headers` further headers, which replace
     those of the same name. Objects in `extra_body` are merged with those of the request, and lists are joined; members
-    that the request or another option writes are refused. If a server refuses an option or stop strings, as those of
-    reasoning models do, the call is repeated at once without them, the model remembers it, and reports it as
-    `OptionRefused`;
-    replies are cut before the first stop string in any case.
+    that the request or another option writes are refused. If a server refuses an option, stop strings, a schema or the
+    order of the messages, the call is repeated at once without them or in another form, the model remembers it, and
+    reports it as `OptionRefused`; replies are cut before the first stop string in any case.
 
     `timeout` bounds a call in seconds, with all its attempts and the waits between them, whatever the server sends, or
     does not send; the `timeout` of a call may shorten it. A rate limit, a server error or a broken connection is

@@ -77,8 +77,6 @@ class ChatStream(Draft):
     # The last call at each index of a choice, and the ids that the server gave, by position.
     _positions: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int], init=False)
     _given: dict[int, str] = field(default_factory=dict[int, str], init=False)
-    # The calls of whose ids a delta has told.
-    _announced: set[int] = field(default_factory=set[int], init=False)
     # The call whose name was repeated without arguments when it was complete: perhaps another one begins.
     _repeated: int | None = field(default=None, init=False)
     # The pieces of the reasoning, the member that has it, and its parts with signatures by member.
@@ -92,13 +90,17 @@ class ChatStream(Draft):
         """Add one event and yield its deltas."""
         if self._done or not data:
             return
-        if data.strip() == "[DONE]":
-            self._done = True
-            if self.finish is None and (self.texts or self.calls):
-                # Some servers send no reason.
-                self.finish = "tool_calls" if self.calls else "stop"
-            yield from self.end_text()
-            return
+        if data[0] != "{":
+            if data.strip() == "[DONE]":
+                self._done = True
+                if self.finish is None and (self.texts or self.calls):
+                    # Some servers send no reason.
+                    self.finish = "tool_calls" if self.calls else "stop"
+                yield from self.end_text()
+                return
+            if self.finish is not None:
+                # What is no object cannot belong to the answer.
+                return
         chunk = parse(data, self.endpoint)
         # The chunk with the usage and Azure's first chunk have no choices.
         choices = objects(chunk.get("choices"), self.endpoint, "choices")
@@ -184,7 +186,7 @@ class ChatStream(Draft):
             # A server that supports stop strings would not have sent a call after one.
             elif not self.cut.done:
                 # The calls of a whole message are separate, even without an index or an id.
-                yield self._extend(self._begin(piece), piece)
+                yield self._extend(self._begin(), piece)
 
     def _take_piece(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
         content = message.get("content") if message else choice.get("text")
@@ -243,10 +245,10 @@ class ChatStream(Draft):
             return ()
         return (Reasoning(text, json.dumps(data) if data else "", self.endpoint.provider_name),)
 
-    def _begin(self, piece: CallPiece) -> int:
+    def _begin(self) -> int:
         """Begin a call, and return its position."""
-        position = self.begin_call(piece.id)
-        self._given[position] = piece.id
+        position = self.begin_call(None)
+        self._given[position] = ""
         return position
 
     def _position(self, choice: int, piece: CallPiece) -> int | None:
@@ -254,7 +256,7 @@ class ChatStream(Draft):
         place = None if piece.index is None else (choice, piece.index)
         known = None if place is None else self._positions.get(place)
         if piece.id and (known is None or self._given[known] != piece.id):
-            with_id = next((at for at, one in self._given.items() if one == piece.id), None)
+            with_id = next((at for at, given in self._given.items() if given == piece.id), None)
             # A name at an index of its own is another call, even with an id that was used before.
             if with_id is not None and (place is None or known is not None or not piece.name):
                 known = with_id
@@ -281,7 +283,7 @@ class ChatStream(Draft):
         if begins:
             if self.cut.done:
                 return
-            position = self._begin(piece)
+            position = self._begin()
             if piece.index is not None:
                 self._positions[choice, piece.index] = position
         assert position is not None, "it is known, or begun"
@@ -314,16 +316,15 @@ class ChatStream(Draft):
                 # Some gateways begin with an empty object, or send all of the arguments each time.
                 call.arguments.clear()
                 shown = len(written)
-        self.keep(name, arguments)
+        self.keep(piece.id, name, arguments)
         call.name += name
         if arguments:
             call.arguments.append(arguments)
         if piece.id and not self._given[position]:
             self._given[position] = piece.id
-            call.id = self.free_id(piece.id)
-        if piece.id == call.id and position not in self._announced:
-            self._announced.add(position)
-            given = piece.id
+            # Results need ids of their own, so one that an earlier call has is not used.
+            if self.free_id(piece.id) == piece.id:
+                call.id = given = piece.id
         if piece.extras:
             self.keep(str(piece.extras))
             self._extras[position] = piece.extras
