@@ -130,7 +130,7 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
     if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return frozenset()
     names = frozenset(sent)
-    places = [place for name in _PLACES if isinstance(place := report.members.get(name), str)]
+    places = _list_places(report.members)
     if _SCHEMA.search(" ".join(places)):
         return frozenset()
     text = "\n".join((report.message, *_list_details(report.members)))
@@ -140,6 +140,10 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
     if not _is_about_value(_split_sentences(message)) or _CODE.search(f"{report.code} {report.kind}"):
         found |= names & {_snake_case(_last_part(place)) for place in places}
     return frozenset(found)
+
+
+def _list_places(members: Mapping[str, Any]) -> list[str]:
+    return [place for name in _PLACES if isinstance(place := members.get(name), str)]
 
 
 def _list_details(members: Mapping[str, Any]) -> list[str]:
@@ -232,9 +236,9 @@ class Refusals:
         return learned or self._learn_repair(body, report)
 
     def _learn_repair(self, body: JSON, report: ErrorReport) -> list[OptionRefused]:
+        text = "\n".join([report.message[:_MAX_SEARCHED], report.code, *_list_places(report.members)])
         for repair in self._repairs:
-            known = repair in self._repaired
-            if not known and repair.pattern.search(report.message[:_MAX_SEARCHED]) and repair.change({**body}):
+            if repair not in self._repaired and repair.pattern.search(text) and repair.change({**body}):
                 with self._lock:
                     self._repaired += (repair,)
                 return [OptionRefused(repair.part, repair.instead)]

@@ -218,6 +218,7 @@ CHAT_COMPLETIONS = Dialect(
     repairs=REPAIRS,
     reserved={
         **dict.fromkeys(("messages", "prompt", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
+        "n": "one reply is read; leave it out",
         "stream_options.include_usage": "a limit on tokens needs it; leave it out",
         "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
         "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",

@@ -219,7 +219,8 @@ class ChatStream(Draft):
         written, member = "", ""
         for name in _TEXTS:
             text = string(message.get(name), endpoint, name)
-            member, written = (member, written) if member else (name if name in message else "", text)
+            if isinstance(message.get(name), str) and (not member or (text and not written)):
+                member, written = name, text
         parts = "" if isinstance(content, str) else "".join([_thought(one, endpoint) for one in objects(content)])
         for name in _LISTS:
             for detail in objects(message.get(name), endpoint, name):
