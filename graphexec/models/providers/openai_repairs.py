@@ -31,10 +31,12 @@ def take_turns(messages: list[JSON]) -> list[JSON]:
 
 # Any: a content is a string, a list of parts, or nothing.
 def _join(first: Any, second: Any) -> Any:
+    if not (first and second):
+        return first or second
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
-    parts = [[{"type": "text", "text": one}] if isinstance(one, str) else one or [] for one in (first, second)]
-    return parts[0] + parts[1]
+    before, after = ([{"type": "text", "text": one}] if isinstance(one, str) else one for one in (first, second))
+    return before + after
 
 
 _DROPPED = frozenset(
@@ -113,8 +115,7 @@ def _without_format(body: JSON) -> bool:
     asked = f"Answer with JSON alone, which follows this schema: {json.dumps(form['json_schema']['schema'])}"
     messages = _items(body, "messages")
     system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
-    content = _join(system, asked) if system else asked
-    body["messages"] = [{"role": "system", "content": content}, *messages]
+    body["messages"] = [{"role": "system", "content": _join(system, asked)}, *messages]
     return True
 
 

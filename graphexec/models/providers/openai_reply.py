@@ -159,7 +159,9 @@ class ChatStream(Draft):
 
     # Any: a value of JSON.
     def _finish(self, reason: str, native: Any) -> None:
-        self._reasons += [reason, *([native] if isinstance(native, str) and native != reason else [])]
+        told = [one for one in (reason, native) if isinstance(one, str) and one not in self._reasons]
+        self.keep(*told)
+        self._reasons += told
         if failed := _FAILED.get(reason.lower()):
             fact = f"failed within its reply (finish_reason {reason}); try again later"
             raise failed(f"{self.endpoint} {fact}", status=200)
@@ -358,7 +360,7 @@ class ChatStream(Draft):
 
     def _empty_error(self) -> ModelError | None:
         """Return the error that an empty reply means: a refusal, a filter, or a call that could not be read."""
-        reason = f"finish_reason {', '.join(self._reasons)}" if self._reasons else "no finish_reason"
+        reason = f"finish_reason {self.endpoint.quote(', '.join(self._reasons)) or None}"
         said = self.endpoint.quote("".join(self._refusals))
         if any(map(BROKEN_CALL.search, self._reasons)):
             return invalid_call_error(self.endpoint, reason)
