@@ -153,9 +153,8 @@ class ChatStream(Draft):
     def _is_last(self, body: JSON, choice: JSON, message: JSON) -> bool:
         """Return whether an event of a stream has the whole message, as the last one of MiniMax."""
         said, content = "".join(self._said), message.get("content")
-        continues = bool(said) and isinstance(content, str) and content.startswith(said)
-        is_whole = body.get("object") == "chat.completion" or (continues and bool(choice.get("finish_reason")))
-        return bool(message) and is_whole
+        continues = said and isinstance(content, str) and content.startswith(said) and choice.get("finish_reason")
+        return bool(message and (continues or body.get("object") == "chat.completion"))
 
     # Any: a value of JSON.
     def _finish(self, reason: str, native: Any) -> None:
@@ -172,11 +171,11 @@ class ChatStream(Draft):
 
     def _take_message(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
         """Add a whole message, or the text of a completion. After a stream, only what that has not said is new."""
-        before = "".join(self._said) if self._said else ""
+        before = "".join(self._said)
         begun = bool(before or self.calls or self._thoughts)
-        if not (begun and self._thoughts):
+        if not self._thoughts or number:
             yield from self._take_reasoning(message, whole=True)
-        said = _text(message.get("content"), self.endpoint) if message else _text(choice.get("text"), self.endpoint)
+        said = _text(message.get("content") if message else choice.get("text"), self.endpoint)
         if number == 0 and before and (said.startswith(before) or before.startswith(said)):
             said = said[len(before) :]
         yield from self._say(said)
@@ -188,14 +187,14 @@ class ChatStream(Draft):
             # A server that supports stop strings would not have sent a call after one.
             elif not self.cut.done:
                 # The calls of a whole message are separate, even without an index or an id.
-                yield self._extend(self._begin(), piece)
+                yield self._extend(self.begin_call(None), piece)
 
     def _take_piece(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
         content = message.get("content") if message else choice.get("text")
         if not (isinstance(content, str) and _REASONING.isdisjoint(message)):
             yield from self._take_reasoning(message, whole=False)
         if content:
-            yield from self._say(content if isinstance(content, str) else _text(content, self.endpoint))
+            yield from self._say(_text(content, self.endpoint))
         self._refuse(message)
         if "tool_calls" in message or "function_call" in message:
             index = choice.get("index")
@@ -248,17 +247,11 @@ class ChatStream(Draft):
             return ()
         return (Reasoning(text, json.dumps(data) if data else "", self.endpoint.provider_name),)
 
-    def _begin(self) -> int:
-        """Begin a call, and return its position."""
-        position = self.begin_call(None)
-        self._given[position] = ""
-        return position
-
     def _position(self, choice: int, piece: CallPiece) -> int | None:
         """Return the position of the call that a piece continues: by index, by id, and by what is complete."""
         place = None if piece.index is None else (choice, piece.index)
         known = None if place is None else self._positions.get(place)
-        if piece.id and (known is None or self._given[known] != piece.id):
+        if piece.id and (known is None or self._given.get(known) != piece.id):
             with_id = next((at for at, given in self._given.items() if given == piece.id), None)
             # A name at an index of its own is another call, even with an id that was used before.
             if with_id is not None and (place is None or known is not None or not piece.name):
@@ -277,7 +270,7 @@ class ChatStream(Draft):
         begins = position is None
         if position is not None:
             call = self.calls[position]
-            begins = piece.begins_after(call, self._given[position])
+            begins = piece.begins_after(call, self._given.get(position, ""))
             if self._repeated == position and not piece.name and piece.has_arguments and is_complete(call):
                 piece, begins = piece.with_name(call.name), True
             # A name that is repeated alone after a complete call may be that of the next one.
@@ -286,7 +279,7 @@ class ChatStream(Draft):
         if begins:
             if self.cut.done:
                 return
-            position = self._begin()
+            position = self.begin_call(None)
             if piece.index is not None:
                 self._positions[choice, piece.index] = position
         assert position is not None, "it is known, or begun"
@@ -323,7 +316,7 @@ class ChatStream(Draft):
         call.name += name
         if arguments:
             call.arguments.append(arguments)
-        if piece.id and not self._given[position]:
+        if piece.id and position not in self._given:
             self._given[position] = piece.id
             # Results need ids of their own, so one that an earlier call has is not used.
             if self.free_id(piece.id) == piece.id:
@@ -372,6 +365,8 @@ class ChatStream(Draft):
 # Any: a value of JSON.
 def _text(content: Any, endpoint: Endpoint) -> str:
     """Return a content as a string, of parts or of one. Raises `InvalidReplyError` if it may hold a lost answer."""
+    if isinstance(content, str):
+        return content
     parts: list[Any] = [*content] if isinstance(content, list) else [content]
     return "".join(
         [string(_text_of(part) if isinstance(part, dict) else part, endpoint, "a content") for part in parts]
