@@ -30,8 +30,8 @@ class Portable:
 
     def __reduce__(self) -> tuple[object, ...]:
         assert isinstance(self, BaseException), "it is a part of exceptions"
-        args = tuple(one if type(one) is str else _to_portable(one) for one in self.args)
-        state = {name: _to_portable(value) for name, value in vars(self).items()}
+        args = tuple(one if type(one) is str else _pickle(one) or format_value(one) for one in self.args)
+        state = {name: _pickle(value) or format_value(value) for name, value in vars(self).items()}
         if self.__cause__ is not None and (cause := _pickle(self.__cause__)) is not None:
             state["__cause__"] = cause
         return _make_exception, (type(self), args), {**state, "__suppress_context__": self.__suppress_context__}
@@ -72,10 +72,6 @@ def _pickle(value: object) -> _Pickled | None:
     except Exception:  # noqa: BLE001 - a user's class may raise anything
         return None
     return _Pickled(content)
-
-
-def _to_portable(value: object) -> _Pickled | str:
-    return _pickle(value) or format_value(value)
 
 
 def _make_exception(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
@@ -158,9 +154,7 @@ class UndeclaredOutcomeError(GraphexecError, TypeError):
     """A node returned an outcome that its annotation does not declare. It was not followed."""
 
     def __init__(self, node: str, outcome: object, declared: Sequence[str]) -> None:
-        self.node = node
-        self.outcome = outcome
-        self.declared = tuple(declared)
+        self.node, self.outcome, self.declared = node, outcome, tuple(declared)
         super().__init__(
             f"{node} returned {an(type(outcome).__name__)}, which its annotation does not declare; it was not "
             f"followed; return one of {', '.join(self.declared)}, or add the class to the annotation and to the table"
@@ -171,9 +165,7 @@ class UndeclaredEffectError(GraphexecError, TypeError):
     """A node asked for an effect that its annotation does not declare. It was not carried out."""
 
     def __init__(self, node: str, effect: object, declared: Sequence[str]) -> None:
-        self.node = node
-        self.effect = effect
-        self.declared = tuple(declared)
+        self.node, self.effect, self.declared = node, effect, tuple(declared)
         text = (
             f"{node} asked for {an(type(effect).__name__)}, which its annotation does not declare; it was not carried "
             f"out; ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
@@ -198,10 +190,7 @@ class UndeclaredCountError(GraphexecError, TypeError):
     """A node asked for more or fewer effects than it declares. The run does not leave the node, or carries out none."""
 
     def __init__(self, node: str, asked: int, least: int, most: int | None) -> None:
-        self.node = node
-        self.asked = asked
-        self.least = least
-        self.most = most
+        self.node, self.asked, self.least, self.most = node, asked, least, most
         declared = f"exactly {least}" if least == most else f"{least} to {most}"
         super().__init__(
             f"{node} asked for {asked} effects in one visit but declares {declared}; ask for that many, or write "
@@ -234,9 +223,7 @@ class ParseError(GraphexecError, ValueError):
     """
 
     def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "", prose: bool = False) -> None:
-        self.observation = observation
-        self.llm_output = llm_output
-        self.prose = prose
+        self.observation, self.llm_output, self.prose = observation, llm_output, prose
         super().__init__(text)
 
 
@@ -300,6 +287,10 @@ class RateLimitError(ModelError):
         super().__init__(text, status=status)
 
 
+class QuotaError(RateLimitError):
+    """The account has no money or quota left (402, or a code that means it). Waiting does not help."""
+
+
 class ContextOverflowError(ModelError):
     """The prompt is longer than the model's context. Both counts are in tokens, if the server reports them."""
 
@@ -311,8 +302,7 @@ class ContextOverflowError(ModelError):
         prompt_tokens: int | None = None,
         context_tokens: int | None = None,
     ) -> None:
-        self.prompt_tokens = prompt_tokens
-        self.context_tokens = context_tokens
+        self.prompt_tokens, self.context_tokens = prompt_tokens, context_tokens
         super().__init__(text, status=status)
 
 
@@ -320,8 +310,16 @@ class BadRequestError(ModelError):
     """The server rejected the request (a 4xx status without its own class)."""
 
 
+class RefusalError(BadRequestError):
+    """The model refuses to answer, or a filter of its provider does not let the question or the answer pass."""
+
+
 class ServerError(ModelError):
-    """The server failed (5xx)."""
+    """The server failed (5xx, and 408, 409 and 425)."""
+
+
+class OverloadedError(ServerError):
+    """The server or the model has more requests than it can serve (529, or a code that means it)."""
 
 
 class ModelConnectionError(ModelError):
@@ -340,6 +338,10 @@ class InvalidReplyError(ModelError):
     """The reply does not follow the protocol, or it was cut short."""
 
 
+class InvalidCallError(InvalidReplyError):
+    """The model wrote a tool call that its provider could not read. Another attempt may succeed."""
+
+
 class ReplyLimitError(ModelError):
     """The reply exceeds a limit of the model's `reply_limits`: it is named by `limit`, and its value is `allowed`.
 
@@ -349,9 +351,7 @@ class ReplyLimitError(ModelError):
     def __init__(
         self, text: str, *, status: int | None = None, limit: str = "", allowed: int = 0, seen: int = 0
     ) -> None:
-        self.limit = limit
-        self.allowed = allowed
-        self.seen = seen
+        self.limit, self.allowed, self.seen = limit, allowed, seen
         super().__init__(text, status=status)
 
 

@@ -17,8 +17,9 @@ from typing import NamedTuple
 from graphexec._parsing import INVISIBLE, compile_lazily, match_end
 from graphexec._parsing.json import ends_in_string, find_end
 
-# `<think>`: DeepSeek R1, Qwen 3 and most others; `<seed:think>`: Seed-OSS; `[THINK]`: Magistral.
-_NAMES = "(?:think|thinking|thought|seed:think)"
+# `<think>`: DeepSeek R1, Qwen 3 and most others; `<reasoning>`: Bedrock; `<seed:think>`: Seed-OSS; `[THINK]`:
+# Magistral; `<mm:think>`: MiniMax; `<longcat_think>`: LongCat.
+_NAMES = "(?:think|thinking|thought|thoughts|reasoning|(?:seed|mm|antml):think(?:ing)?|longcat_think)"
 _OPENING = rf"(?:<{_NAMES}>|\[THINK\])"
 _CLOSING = rf"(?:</{_NAMES}>|\[/THINK\])"
 # What servers without the template of a model leave before a reply.
@@ -36,8 +37,8 @@ _SPACE = compile_lazily(r"\s*+")
 _END = compile_lazily(_CLOSING, re.IGNORECASE)
 _TAG = compile_lazily(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
 # The beginning of a tag at the end of the received text.
-_LONGEST_TAG = len("</seed:think>")
-_TAG_BEGUN = compile_lazily(rf"[<\[][/a-z:]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
+_LONGEST_TAG = len("</thinking>")
+_TAG_BEGUN = compile_lazily(rf"[<\[][/a-z:_]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
 # Code and quotations within a line. A quote after a letter or a digit is an apostrophe, or stands for inches.
 _QUOTED = compile_lazily(
     r"""

@@ -258,9 +258,10 @@ def test_last_token_counts_of_a_stream_are_used() -> None:
 @cases(
     ("kind", "error"),
     [
-        *((kind, errors.ServerError) for kind in ("overloaded_error", "api_error", "timeout_error")),
+        ("overloaded_error", errors.OverloadedError),
+        *((kind, errors.ServerError) for kind in ("api_error", "timeout_error")),
         ("rate_limit_error", errors.RateLimitError),
-        ("invalid_request_error", errors.InvalidReplyError),
+        ("invalid_request_error", errors.BadRequestError),
     ],
 )
 def test_error_in_a_stream_has_its_class(kind: str, error: type[errors.ModelError]) -> None:

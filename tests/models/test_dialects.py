@@ -1,7 +1,7 @@
 """The clients for Anthropic and OpenAI's Responses API with a scripted server."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -73,7 +73,8 @@ def test_incomplete_stream_is_not_a_reply(side: Side, recording: Recording) -> N
         except InvalidReplyError:
             assert not complete
         else:
-            assert got == recording.reply
+            # The usage may come behind the reply.
+            assert replace(got, usage=recording.reply.usage) == recording.reply
             complete = True
     assert stream_blocking(model) == recording.reply
 
@@ -179,11 +180,9 @@ FAULTS: dict[Side, list[tuple[bytes, str]]] = {
         (b'{"choices": []}', "without choices"),
         (b'{"choices": null}', "without choices"),
         (b'{"choices": [{}]}', "without a message"),
-        (b'{"choices": [{"message": {"content": 5}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"content": 5}}]}', "sent a content that is no text"),
         (b'{"choices": [{"message": {"tool_calls": [{"id": "a"}]}}]}', "without a name"),
-        (b'{"choices": [{"message": {"content": "\\ud800"}}]}', "Invalid JSON"),
-        (b'{"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": -1}}', "usage.prompt_tokens"),
-        (b'{"error": {"code": 500, "message": "it\\nbroke"}}', "it broke"),
+        (b'{"error": {"code": 7, "message": "it\\nbroke"}}', "it broke"),
         (b'{"error": "no"}', "no"),
     ],
     ANTHROPIC: [
@@ -194,7 +193,7 @@ FAULTS: dict[Side, list[tuple[bytes, str]]] = {
         (b'{"content": [{"type": "text", "text": 5}]}', "content.0.text"),
         (b'{"content": [{"type": "tool_use", "id": "a"}]}', "without a name"),
         (b'{"content": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
-        (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "no\\nsuch"}}', "no such"),
+        (b'{"type": "error", "error": {"type": "some_error", "message": "no\\nsuch"}}', "no such"),
     ],
     RESPONSES: [
         (b"", "nothing"),

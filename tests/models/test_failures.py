@@ -1,5 +1,6 @@
 """Error responses of a server become typed errors with a remedy."""
 
+import json
 import re
 
 import httpx
@@ -36,7 +37,8 @@ CHECK_ADDRESS = "check the model's name, and the base URL (given, or in OPENAI_B
 @cases(
     ("status", "kind", "remedy"),
     [
-        *((status, errors.BadRequestError, "change what it names") for status in (400, 402, 422)),
+        *((status, errors.BadRequestError, "change what it names") for status in (400, 422)),
+        (402, errors.QuotaError, "look at your account's plan and billing"),
         *((status, errors.AuthenticationError, CHECK_KEY) for status in (401, 403)),
         (404, errors.ModelNotFoundError, CHECK_ADDRESS),
         (429, errors.RateLimitError, "try again later, or ask less often"),
@@ -156,6 +158,107 @@ def test_error_has_the_wait(status: int, body: bytes, wait: str, fact: str, tran
     if status == 429:
         assert isinstance(failure.error, errors.RateLimitError)
         assert failure.error.retry_after == (float(wait) if wait else None)
+
+
+@cases(
+    ("message", "prompt", "context"),
+    [
+        ("This model's maximum prompt length is 8192 but the request contains 9001 tokens", 9001, 8192),
+        ("prompt token count of 9001 exceeds the limit of 8192", 9001, 8192),
+        (
+            "Prompt contains 9001 tokens and 0 draft tokens, too large for model with 8192 maximum context length",
+            9001,
+            8192,
+        ),
+        ("Prompt has 9,001 tokens, but the configured context size is 8,192 tokens", 9001, 8192),
+        ("The input (9001 tokens) is longer than the model's context length (8192 tokens).", 9001, 8192),
+        ("Your request exceeded model token limit: 8192 (requested: 9001)", 9001, 8192),
+        ("Input length 9001 exceeds the maximum allowed input length of 8192 tokens.", 9001, 8192),
+        ("Range of input length should be [1, 8192]", None, 8192),
+        ("Please reduce the length of the messages. Current length is 9001 while limit is 8192", 9001, 8192),
+        ("The decoder prompt (length 9001) is longer than the maximum model length of 8192.", 9001, 8192),
+        ("`inputs` must have less than 8192 tokens. Given: 9001", 9001, 8192),
+        ("the input token count is 9001111 but model only supports up to 8192222", 9001111, 8192222),
+        ("prompt too long; exceeded max context length by 5000 tokens", None, None),
+        ("input length exceeds the context length", None, None),
+        ("Your input exceeds the context window of this model.", None, None),
+        ("litellm.ContextWindowExceededError: too much", None, None),
+        ("Prompt exceeds max length", None, None),
+    ],
+)
+def test_overflow_is_known_by_its_sentence(message: str, prompt: int | None, context: int | None) -> None:
+    for status in (200, 400, 500):
+        error = failures.error_in_body(PEER, failures.ErrorReport(message))
+        if status != 200:
+            error = error_for(status, json.dumps({"error": {"message": message}}).encode())
+        assert isinstance(error, errors.ContextOverflowError), message
+        assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
+
+
+@cases(
+    ("status", "message", "kind"),
+    [
+        (429, "Too many tokens, please wait before trying again.", errors.RateLimitError),
+        (400, "Request too large on tokens per minute (TPM): Limit 6000, Requested 7000", errors.BadRequestError),
+        (400, "max_tokens is too large: 9000. This model supports at most 8192 tokens", errors.BadRequestError),
+        (500, "Jinja Exception: System message must be at the beginning.", errors.BadRequestError),
+        (403, "Your team does not have any credits", errors.QuotaError),
+        (400, "API key not valid. Please pass a valid API key.", errors.AuthenticationError),
+        (503, "The model is overloaded.", errors.OverloadedError),
+        (403, "Your input was flagged", errors.RefusalError),
+    ],
+)
+def test_sentence_tells_the_class(status: int, message: str, kind: type[errors.ModelError]) -> None:
+    assert type(error_for(status, json.dumps({"error": {"message": message}}).encode())) is kind
+
+
+@cases(
+    ("code", "kind"),
+    [
+        *((code, errors.RateLimitError) for code in (429, "429", "rate_limit_exceeded", "Throttling.RateQuota")),
+        *((code, errors.QuotaError) for code in (402, "insufficient_quota", "1113")),
+        *((code, errors.OverloadedError) for code in (529, "engine_overloaded_error")),
+        *((code, errors.ServerError) for code in (408, 500, 502, "503", 524, "InternalServerError")),
+        *((code, errors.AuthenticationError) for code in (401, "invalid_api_key", "PermissionDenied")),
+        *((code, errors.RefusalError) for code in ("content_filter", "data_inspection_failed")),
+        (404, errors.ModelNotFoundError),
+        (400, errors.BadRequestError),
+        ("tool_use_failed", errors.InvalidCallError),
+        (7, errors.InvalidReplyError),
+        (True, errors.InvalidReplyError),
+    ],
+)
+def test_code_in_a_body_tells_the_class(code: object, kind: type[errors.ModelError]) -> None:
+    for body in (
+        {"error": {"code": code, "message": "x"}},
+        {"error": "x", "code": code},
+        {"message": "x", "code": code},
+    ):
+        error = failures.error_in_body(PEER, failures.ErrorReport.from_json(body))
+        assert (type(error), error.status) == (kind, 200)
+
+
+@cases(
+    ("headers", "body", "seconds"),
+    [
+        ({"retry_after_ms": "3200", "retry_after": "7"}, b"", 3.2),
+        ({"retry_after_ms": "soon", "retry_after": "7"}, b"", 7.0),
+        ({}, b'{"error": {"message": "x", "details": ["y", {"retryDelay": "27.5s"}]}}', 27.5),
+        ({}, b'{"error": {"message": "Please try again in 120ms."}}', 0.12),
+        ({}, b'{"error": {"message": "Please retry in 1m2.5s, or later."}}', 62.5),
+        ({}, b'{"error": {"message": "try again in a while"}}', None),
+    ],
+)
+def test_wait_has_several_forms(headers: dict[str, str], body: bytes, seconds: float | None) -> None:
+    assert failure_for(429, body, PEER, **headers).advised == seconds
+
+
+@cases(
+    ("status", "said", "transient"),
+    [(500, "false", False), (400, "true", True), (429, "maybe", True), (404, "", False)],
+)
+def test_server_decides_on_retries(status: int, said: str, transient: bool) -> None:
+    assert failure_for(status, x_should_retry=said).transient is transient
 
 
 # tests/models/test_timeouts.py has those of a timeout.

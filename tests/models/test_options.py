@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from graphexec import models
 from graphexec.errors import BadRequestError, InputError
-from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, SystemMessage, ToolSpec, UserMessage
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ScriptedModel
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.providers.openai_compatible import encode
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
 from tests.models.actors import HELLO, Script
 from tests.models.picky_server import PickyServer, Protocol
@@ -102,7 +104,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (OpenAIResponses, extra(reasoning={"effort": "low"}), "reasoning.effort in extra_body; pass reasoning_effort"),
     (OpenAIResponses, extra(text={"format": {}}), "text.format in extra_body; each request writes it; leave it out"),
     (Anthropic, extra(output_config={"effort": "low"}), "output_config.effort in extra_body; pass reasoning_effort"),
-    (Anthropic, extra(system="x"), "system in extra_body; each request writes it; leave it out"),
+    (Anthropic, extra(messages=[]), "messages in extra_body; each request writes it; leave it out"),
 ]
 
 
@@ -130,6 +132,54 @@ def test_extra_body_is_merged_with_the_request() -> None:
     assert responses["include"] == ["reasoning.encrypted_content", "x"]
     assert responses["reasoning"] == {"effort": "low", "summary": "auto"}
     assert responses["store"] is True
+
+
+SEARCH = {"type": "web_search"}
+CACHE = {"cache_control": {"type": "ephemeral"}}
+FUNCTION = {"name": "add", "description": ADD.description, "parameters": ADD.parameters}
+OURS = {"name": "add", "description": ADD.description, "input_schema": ADD.parameters}
+
+
+def chat_tool(**members: Any) -> dict[str, Any]:
+    return {"type": "function", "function": FUNCTION | members}
+
+
+def block(text: str, **members: Any) -> dict[str, Any]:
+    return {"type": "text", "text": text, **members}
+
+
+@cases(
+    ("protocol", "extra", "expected"),
+    [
+        ("responses", {"tools": [SEARCH]}, {"tools": [{"type": "function", "strict": False, **FUNCTION}, SEARCH]}),
+        ("chat", {"tools": [SEARCH, SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
+        ("chat", {"tools": [{"function": {"name": "add", "strict": True}}]}, {"tools": [chat_tool(strict=True)]}),
+        ("anthropic", {"tools": [SEARCH]}, {"tools": [OURS, SEARCH], "system": "be brief"}),
+        # The name of one of ours, and no name.
+        ("anthropic", {"tools": [{"name": "add", **CACHE}]}, {"tools": [OURS | CACHE]}),
+        ("anthropic", {"tools": [CACHE, SEARCH]}, {"tools": [OURS | CACHE, SEARCH]}),
+        ("anthropic", {"tools": [{"name": "add", "description": "x"}]}, {"tools": [OURS]}),
+        ("anthropic", {"tools": [{"name": "other", **CACHE}], "system": None}, {"tools": [OURS]}),
+        ("anthropic", {"system": [CACHE]}, {"system": [block("be brief", **CACHE)]}),
+        ("anthropic", {"system": [block("x", **CACHE)]}, {"system": [block("be brief"), block("x", **CACHE)]}),
+        ("anthropic", {"system": "x"}, {"system": [block("be brief"), block("x")]}),
+        ("anthropic", CACHE, CACHE),
+    ],
+)
+def test_server_tools_and_cache_control_are_merged(
+    protocol: Protocol, extra: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    request = ChatRequest([SystemMessage("be brief"), UserMessage("hi")], (ADD,))
+    body = body_of(protocol, request, extra_body=extra)
+    assert body == body | expected
+
+
+def test_tools_of_a_server_need_none_of_ours() -> None:
+    assert body_of("anthropic", extra_body={"tools": [SEARCH, CACHE]})["tools"] == [SEARCH]
+    assert "tools" not in body_of("anthropic", extra_body={"tools": [CACHE]})
+    assert "system" not in body_of("anthropic", extra_body={"system": [CACHE]})
+    completion = encode(CompletionRequest("a"), Sampling("m", extra_body={"tools": [SEARCH], "min_p": 1}), stream=False)
+    assert completion == {"model": "m", "prompt": "a", "min_p": 1}
 
 
 VALUES = st.recursive(

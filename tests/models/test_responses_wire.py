@@ -220,7 +220,8 @@ def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, .
 @cases(
     ("code", "error"),
     [
-        *((code, errors.ServerError) for code in ("server_error", "server_is_overloaded")),
+        ("server_error", errors.ServerError),
+        ("server_is_overloaded", errors.OverloadedError),
         ("rate_limit_exceeded", errors.RateLimitError),
         ("context_length_exceeded", errors.ContextOverflowError),
         ("invalid_prompt", errors.InvalidReplyError),

@@ -1,6 +1,8 @@
 """The bytes of OpenAI's Chat Completions protocol, requests and replies, without a server."""
 
 import json
+import re
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import messages
-from graphexec.errors import BadRequestError, ContextOverflowError, InvalidReplyError
+from graphexec.errors import BadRequestError, ContextOverflowError, InvalidReplyError, ServerError
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
@@ -89,9 +91,40 @@ def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool
         decode(recorded.OVERFLOW, PEER, chat=chat)
 
 
-@given(st.text(st.characters()))
-def test_any_text_is_sent_unchanged(text: str) -> None:
-    assert encode_body(messages.ChatRequest([messages.UserMessage(text)]))["messages"][0]["content"] == text
+@given(st.text(st.characters() | st.characters(categories=["Cs"])))
+def test_any_text_is_sent_without_lone_surrogates(text: str) -> None:
+    sent = encode_body(messages.ChatRequest([messages.UserMessage(text)]))["messages"][0]["content"]
+    # A pair of them is a character.
+    assert sent == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+IDS = st.sampled_from(["call_0", "functions.add:0", "toolu_" + "x" * 60, "", "call_0-1", "a b", "\ud83d"]) | st.text()
+NAMES = st.sampled_from(["add", "add<|channel|>commentary", "get weather!", "x" * 99, "<|start|>"])
+CALLED = st.lists(st.tuples(IDS, NAMES), max_size=3)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["hi", "", "ok \ud83d"]), CALLED), max_size=4), st.booleans())
+def test_any_history_is_accepted(turns: list[tuple[str, list[tuple[str, str]]]], mistral: bool) -> None:
+    history: list[messages.Message] = [messages.SystemMessage("a"), messages.UserMessage("b")]
+    for content, called in turns:
+        calls = tuple(messages.ToolCall(one, name, "{}") for one, name in called)
+        results = [messages.ToolMessage(call.id, f"{place}") for place, call in enumerate(calls)]
+        history += [messages.AssistantMessage(content, calls), *results, messages.UserMessage("c")]
+    history.append(messages.SystemMessage("d"))
+    sampling = Sampling("tiny", provider="mistral_ai" if mistral else "")
+    sent = json.loads(write(encode(messages.ChatRequest(history), sampling, stream=False)))["messages"]
+    assert [one["content"] for one in sent if one["role"] == "system"] == [sent[0]["content"]] == ["a\n\nd"]
+    asked = [call for one in sent for call in one.get("tool_calls", ())]
+    assert len({call["id"] for call in asked}) == len(asked) == sum(len(called) for _, called in turns)
+    pattern = "[a-zA-Z0-9]{9}" if mistral else "[a-zA-Z0-9_-]{1,40}"
+    assert all(re.fullmatch(pattern, call["id"]) for call in asked)
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", call["function"]["name"]) for call in asked)
+    # The results of a message's calls follow it in their order.
+    assert [one["tool_call_id"] for one in sent if one["role"] == "tool"] == [call["id"] for call in asked]
+    assert all(one["content"] or "tool_calls" in one for one in sent if one["role"] == "assistant")
+    roles = [one["role"] for one in sent]
+    assert not mistral or not {("tool", "user"), ("user", "user")} & {*pairwise(roles)}
+    json.dumps(sent, ensure_ascii=False).encode()
 
 
 @cases("newline", [b"\n", b"\r\n", b"\r"])
@@ -107,7 +140,6 @@ ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
     ("message", "content", "calls"),
     [
         ('{"content": null}', "", ()),
-        ('{"content": null, "refusal": "I cannot"}', "I cannot", ()),
         ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
     ],
 )
@@ -149,5 +181,5 @@ def test_stream_without_usage_ends_by_done_or_an_error() -> None:
     body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
     pieces = scripted_server(sse(body)).stream(asked)
     assert next(pieces) == messages.ReplyDelta("hi")
-    with pytest.raises(InvalidReplyError, match="out of memory"):
+    with pytest.raises(ServerError, match="out of memory"):
         next(pieces)

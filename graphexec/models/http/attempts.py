@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from graphexec._mistakes.event_loops import raise_loop_error
-from graphexec.errors import ModelError, RateLimitError, ServerError
+from graphexec.errors import ModelError, RateLimitError
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import (
     LONGEST_ADVISED,
@@ -19,6 +19,7 @@ from graphexec.models.http.failures import (
     ErrorReport,
     classify_exception,
     classify_response,
+    is_transient,
     timeout_error,
 )
 from graphexec.runtime.io import IO
@@ -141,7 +142,8 @@ class Attempts:
         except ModelError as error:
             if self._failure is None or self._failure.error is not error:
                 # The server reported the error in a body or an event with status 200.
-                self._failure = CallFailure(error, transient=isinstance(error, ServerError | RateLimitError))
+                advised = error.retry_after if isinstance(error, RateLimitError) else None
+                self._failure = CallFailure(error, transient=is_transient(error), advised=advised)
             raise
         # Only the client's exceptions are converted.
         except Exception as error:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol, TypeAlias
 
+from graphexec._parsing import compile_lazily
 from graphexec.messages import FinishReason, ModelReply, ModelRequest, Reasoning, ReplyDelta, ToolCall, Usage
 from graphexec.models.http.endpoint import Endpoint, Provider
-from graphexec.models.http.json_bodies import JSON, check_size, invalid_reply
+from graphexec.models.http.json_bodies import JSON, check_size, invalid_reply, mend_surrogates
 from graphexec.models.http.receiving import reply_limit_error
-from graphexec.models.http.refusals import Parameter
+from graphexec.models.http.refusals import Parameter, Repair
 from graphexec.models.http.stop_cutter import StopCutter
 
 # An item of a stream: deltas, and finally the whole reply.
@@ -35,6 +38,10 @@ class Sampling:
     provider: str = ""
 
 
+# The markers of a model's template, which some servers leave in a name, with what follows: `now<|channel|>commentary`.
+_MARKERS = compile_lazily(r"^(?:<\|[^|]*\|>)+|<\|.*", re.DOTALL)
+
+
 @dataclass(slots=True)
 class PartialCall:
     """A tool call that is still being received."""
@@ -49,16 +56,12 @@ class PartialCall:
         Raises `InvalidReplyError` if it has no name, and `ReplyLimitError` if its arguments have too many values or are
         nested too deeply.
         """
-        if not self.name:
+        name = _MARKERS().sub("", self.name).strip()
+        if not name:
             raise invalid_reply(endpoint, "sent a tool call without a name")
-        arguments = "".join(self.arguments)
+        arguments = mend_surrogates("".join(self.arguments))
         check_size(arguments.encode(errors="replace"), endpoint)
-        return ToolCall(self.id, self.name, arguments)
-
-
-def make_call_id(position: int) -> str:
-    """Return an id for a call that the server sent without one: the call's result must refer to it."""
-    return f"call_{position}"
+        return ToolCall(self.id, name, arguments)
 
 
 @dataclass(slots=True)
@@ -112,8 +115,18 @@ class Draft(ABC):
         if position == self.endpoint.limits.calls:
             raise reply_limit_error(self.endpoint, self.endpoint.limits, "calls", position + 1)
         self.keep(call_id, name)
-        self.calls.append(PartialCall(call_id or make_call_id(position), name or ""))
+        self.calls.append(PartialCall(self.free_id(call_id), name or ""))
         return position
+
+    def free_id(self, call_id: str | None) -> str:
+        """Return the id of the server for its last call, or another one if it is empty or that of an earlier call.
+
+        The result of the call must refer to it.
+        """
+        used = {call.id for call in self.calls}
+        if call_id and call_id not in used:
+            return call_id
+        return next(made for number in count(len(self.calls)) if (made := f"call_{number}") not in used)
 
     def keep(self, *texts: str | None) -> None:
         """Count texts that the reply keeps."""
@@ -134,8 +147,13 @@ class Draft(ABC):
 
     @property
     def complete(self) -> bool:
-        """True if no part of the reply is missing."""
+        """True if no part of the reply is missing, so nothing more is awaited."""
         return self.finish is not None
+
+    @property
+    def answered(self) -> bool:
+        """True if the answer is complete, so that the end of the stream, or of the connection, does no harm."""
+        return self.complete
 
     def reasoning(self) -> tuple[Reasoning, ...]:
         """Return the parts of the reasoning that have been received."""
@@ -143,7 +161,7 @@ class Draft(ABC):
 
     def reply(self) -> ModelReply:
         """Return the whole reply. Raises `InvalidReplyError` if it is incomplete, or a call has no name."""
-        if not self.complete:
+        if not self.answered:
             raise invalid_reply(self.endpoint, "ended its stream before the reply was complete")
         return self.whole_reply()
 
@@ -153,7 +171,7 @@ class Draft(ABC):
         if self.cut.done:
             finish = "tool_calls" if self.calls else "stop"
         return ModelReply(
-            "".join(self.texts),
+            mend_surrogates("".join(self.texts)),
             tuple(call.to_call(self.endpoint) for call in self.calls),
             self.usage or Usage(),
             finish,
@@ -181,7 +199,8 @@ class Dialect:
     `route` returns a path below the base URL; `headers` returns the headers with the API key, if there is one.
     `make_draft` makes the draft of a streamed reply. `parameters` are those that a server may refuse. `reserved` are
     the members of a body that `extra_body` may not set, and `absent` the options that the protocol does not have, both
-    with the remedy. `max_tokens` bounds a reply if the user does not; `None` is the server's default.
+    with the remedy. `max_tokens` bounds a reply if the user does not; `None` is the server's default. `repairs` are the
+    other forms of a request that a server may demand.
     """
 
     provider: Provider
@@ -194,6 +213,7 @@ class Dialect:
     reserved: Mapping[str, str]
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     max_tokens: int | None = None
+    repairs: tuple[Repair, ...] = ()
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -158,8 +158,8 @@ class Exchange:
                 async with self._io.timeout(self.attempts.seconds_left):
                     return await opened.events.next()
         except ModelError:
-            # The reply is complete, so a broken connection does not matter.
-            if opened.draft.complete:
+            # The answer is complete, so a broken connection does not matter.
+            if opened.draft.answered:
                 return None
             raise
 
@@ -199,7 +199,8 @@ class Exchange:
                         deltas = tuple(draft.take(data))
                         if self.streams and (deltas or draft.complete):
                             break
-                    if not self.streams:
+                    if not (self.streams and deltas):
+                        # Nothing has been passed on, so a call that cannot be read may be repeated.
                         await self._close(response, pieces)
                         return draft.reply()
                 except BaseException:

@@ -16,16 +16,30 @@ from graphexec.errors import (
     AuthenticationError,
     BadRequestError,
     ContextOverflowError,
+    InvalidCallError,
     InvalidReplyError,
     MissingAPIKeyError,
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
     ModelTimeoutError,
+    OverloadedError,
+    QuotaError,
     RateLimitError,
+    RefusalError,
     ServerError,
 )
 from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.meanings import (
+    BROKEN_CALL,
+    FILTERED,
+    OVERLOADED,
+    PASSING,
+    find_sizes,
+    find_status,
+    find_wait,
+    is_overflow,
+)
 from graphexec.models.http.receiving import REPLY_LIMITS, find_excess
 
 # Seconds. If a server asks for a longer wait, the error is raised at once, and the caller decides.
@@ -34,23 +48,9 @@ LONGEST_ADVISED = 60.0
 # What a server did not do in time if the whole call had no time left to connect.
 NOT_ACCEPTED = "accept a connection"
 
-# vLLM, OpenAI and Anthropic give the numbers only in the text of the message.
-_CONTEXT = re.compile(
-    r"(?:maximum context length is|prompt is too long: \d{1,12} tokens >|exceed context limit: [\d +]{1,40}>)"
-    r" (\d{1,12})"
-)
-_PROMPT = re.compile(
-    r"(?:resulted in|requested|contains|has|prompt is too long:) (?:at least )?(\d{1,12}) (?:input )?tokens"
-    r"|exceed context limit: (\d{1,12})"
-)
-
 # A refusal of images. llama.cpp sends it with status 500, OpenRouter with 404; another attempt is refused, too.
 _NOT_ABOUT_IMAGES = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
 _IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.IGNORECASE)
-
-# Error types in a reply or stream with status 200 that are retried.
-_LIMITED = {"rate_limit_error", "rate_limit_exceeded"}
-_PASSING = {"overloaded_error", "api_error", "timeout_error", "server_error", "server_is_overloaded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,14 @@ class CallFailure:
     dropped: bool = False
     report: ErrorReport | None = None
 
+
+# The members in which servers write the sentence of an error.
+_MESSAGES = ("message", "msg", "error", "status_msg", "error_msg", "errorMessage", "errors", "detail", "reason")
+# Those that a reply has for errors alone.
+ERROR_MEMBERS = frozenset({"error", "errors", "base_resp"})
+_CODES = ("code", "error_code", "status_code", "http_code", "status")
+# What a member for errors has if there is none.
+_NOTHING = frozenset({"", "0", "200", "ok", "success", "none", "null", "false"})
 
 # Any: a parsed body's values are arbitrary JSON.
 _Parsed: TypeAlias = dict[str, Any] | list[Any] | str | float | None
@@ -85,22 +93,55 @@ class ErrorReport:
     @classmethod
     def from_json(cls, body: _Parsed) -> ErrorReport:
         """Read parsed JSON of any shape: OpenAI's, Ollama's `{"error": "text"}`, FastAPI's `{"detail": ...}`."""
-        inner = _first(_first(body, "error", "detail", "message"))
-        within = inner if isinstance(inner, dict) else {}
-        message = _first(inner, "message", "msg", "error")
+        outer = _first(body)
+        inner = _first(_first(outer, "error", "errors", "detail", "base_resp", "message"))
+        within = inner if isinstance(inner, dict) else outer if isinstance(outer, dict) else {}
+        message = _first(inner, *_MESSAGES)
         place = within.get("loc")
         if isinstance(place, list) and isinstance(message, str):
             # FastAPI's message does not name the member that it is about.
             message = f"{'.'.join(map(str, place))}: {message}"  # pyright: ignore[reportUnknownArgumentType]
         match within:
-            case {"metadata": {"raw": str(raw)}} if raw and isinstance(message, str):
+            case {"metadata": {"raw": raw}} if raw:
                 # OpenRouter's message does not say what the provider reports.
-                own = cls.from_bytes(raw.encode(errors="replace"))
-                return dataclasses.replace(own, message=f"{message}: {own.message}")
+                before, inner = f"{message}: ", raw  # pyright: ignore[reportUnknownVariableType]
+            case {"message": str(text)} if text.startswith("{"):
+                before, inner = "", text
             case _:
-                pass
-        code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
+                before, inner = "", None
+        if inner:
+            own = cls.from_bytes(inner.encode(errors="replace")) if isinstance(inner, str) else cls.from_json(inner)  # pyright: ignore[reportUnknownArgumentType]
+            if own.message != inner or before:
+                code = own.code or _word(within.get("code"))
+                return dataclasses.replace(own, message=f"{before}{own.message}", code=code)
+        # Cerebras and others write the code beside the error, or without one.
+        several = (within, outer if isinstance(outer, dict) else {})
+        code, kind = (
+            next((word for one in several for name in names if (word := _word(one.get(name)))), "")
+            for names in (_CODES, ("type", "status"))
+        )
         return cls(message if isinstance(message, str) else json.dumps(message, default=repr), code, kind, within)
+
+    @classmethod
+    def in_reply(cls, body: Mapping[str, Any], *, answered: bool) -> ErrorReport | None:
+        """Return the error in a body with status 200, if it has one.
+
+        An error without a code or a text is none, as servers that always have the member send it. Beside an answer
+        only the members for errors count; without one, any sentence does.
+        """
+        for name in ERROR_MEMBERS:
+            if not _is_blank(body.get(name)):
+                return cls.from_json({name: body[name], **{key: body[key] for key in _CODES if key in body}})
+        # Ollama's own protocol has the answer as a message.
+        is_answer = isinstance(body.get("message"), dict)
+        if answered or is_answer or all(_is_blank(body.get(name)) for name in _MESSAGES):
+            return None
+        return cls.from_json(dict(body))
+
+    @property
+    def codes(self) -> list[str]:
+        """All codes, with the name of Google's status."""
+        return [code for code in (self.code, self.kind, _word(self.members.get("status"))) if code]
 
     @classmethod
     def from_bytes(cls, body: bytes) -> ErrorReport:
@@ -122,47 +163,92 @@ def classify_response(
     `images` says whether the request has images, which the server may refuse.
     """
     report = ErrorReport.from_bytes(body)
-    advised = parse_retry_after(headers.get("retry-after"), now=now)
-    reason = f"{status}: {endpoint.quote(report.message) or 'without a message'}"
-    overflowed = overflow_error(endpoint, report, status=status)
-    if overflowed is not None:
-        return CallFailure(overflowed)
+    advised = parse_wait(headers, report, now=now)
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        there = endpoint.quote(headers.get("location", "")) or "elsewhere"
+        fact = f"redirects to {there}; use that address as the base URL"
+        return CallFailure(BadRequestError(f"{endpoint} {fact}", status=status))
+    failure = _classify(endpoint, status, report, advised, images=images)
+    # The rule of the official clients: the server knows best.
+    match headers.get("x-should-retry"):
+        case "true":
+            return dataclasses.replace(failure, transient=advised is None or advised <= LONGEST_ADVISED)
+        case "false":
+            return dataclasses.replace(failure, transient=False)
+        case _:
+            return failure
+
+
+def error_in_body(endpoint: Endpoint, report: ErrorReport) -> ModelError:
+    """Return the error that a server reports in a body or an event of a stream with status 200."""
+    return _classify(endpoint, HTTPStatus.OK, report, parse_wait({}, report, now=0.0)).error
+
+
+def is_transient(error: ModelError) -> bool:
+    """Return whether another attempt may succeed after an error in a body or an event with status 200."""
+    return isinstance(error, ServerError | RateLimitError | InvalidCallError) and not isinstance(error, QuotaError)
+
+
+def _classify(
+    endpoint: Endpoint, status: int, report: ErrorReport, advised: float | None, *, images: bool = False
+) -> CallFailure:
+    """Return the failure by the meaning of its report, and where that has none, by its status."""
+    text = endpoint.quote(report.message)
+    reason = text if status == HTTPStatus.OK else f"{status}: {text or 'without a message'}"
+    meant = find_status(status, report.codes, report.message, waits=advised is not None)
+    if meant != HTTPStatus.TOO_MANY_REQUESTS:
+        overflowed = overflow_error(endpoint, report, status=status)
+        if overflowed is not None:
+            return CallFailure(overflowed)
     may_refuse_images = images and status >= HTTPStatus.BAD_REQUEST and status not in _NOT_ABOUT_IMAGES
     # The name of a model may contain these words, too.
     if may_refuse_images and _IMAGES.search(report.message) and report.code != "model_not_found":
         fact = f"refuses the images in the request ({reason}); use a model that accepts such images, or leave them out"
         return CallFailure(BadRequestError(f"{endpoint} {fact}", status=status))
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
+    # OpenRouter refuses a text as if the key were wrong.
+    flagged = meant == HTTPStatus.FORBIDDEN and FILTERED.search(report.message) is not None
+    if meant < HTTPStatus.INTERNAL_SERVER_ERROR and (flagged or any(map(FILTERED.search, report.codes))):
+        return CallFailure(refusal_error(endpoint, reason, status=status))
+    if any(map(BROKEN_CALL.search, (report.code, report.message))):
+        return CallFailure(invalid_call_error(endpoint, reason, status=status), transient=True, advised=advised)
+    if meant == HTTPStatus.PAYMENT_REQUIRED:
         # Waiting does not restore a quota.
-        spent = report.code == "insufficient_quota"
-        fact = (
-            f"has no quota left for you ({reason}); look at your account's plan and billing there"
-            if spent
-            else f"has had too many requests ({reason}); {_advice(advised)}, or ask less often"
-        )
-        limited = RateLimitError(f"{endpoint} {fact}", status=status, retry_after=advised)
-        return CallFailure(limited) if spent else _transient_failure(limited, advised)
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        fact = f"has no quota left for you ({reason}); look at your account's plan and billing there"
+        return CallFailure(QuotaError(f"{endpoint} {fact}", status=status, retry_after=advised))
+    if meant == HTTPStatus.TOO_MANY_REQUESTS:
+        fact = f"has had too many requests ({reason}); {_advice(advised)}, or ask less often"
+        return _transient_failure(RateLimitError(f"{endpoint} {fact}", status=status, retry_after=advised), advised)
+    if meant >= HTTPStatus.INTERNAL_SERVER_ERROR or meant in PASSING:
+        fact = f"failed ({reason}); {_advice(advised)}, or look at the server's log"
+        failed = OverloadedError if meant == OVERLOADED else ServerError
+        return _transient_failure(failed(f"{endpoint} {fact}", status=status), advised)
+    if meant in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         kind: type[ModelError] = AuthenticationError
         fact = f"refuses the API key ({reason}); check that {_key(endpoint)} is one of this server's"
-    elif status == HTTPStatus.NOT_FOUND or report.code == "model_not_found":
+    elif meant == HTTPStatus.NOT_FOUND:
         kind = ModelNotFoundError
         fact = f"was not found ({reason}); check the model's name, and {_base_url(endpoint)}, {endpoint.provider.hint}"
-    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        fact = f"failed ({reason}); {_advice(advised)}, or look at the server's log"
-        return _transient_failure(ServerError(f"{endpoint} {fact}", status=status), advised)
-    elif status >= HTTPStatus.BAD_REQUEST:
+    elif meant >= HTTPStatus.BAD_REQUEST:
         kind = BadRequestError
         remedy = ", or leave out the images if the model cannot see" if images else ""
         fact = f"refuses the request ({reason}); change what it names{remedy}"
-    elif status >= HTTPStatus.MULTIPLE_CHOICES:
-        kind = BadRequestError
-        there = endpoint.quote(headers.get("location", "")) or "elsewhere"
-        fact = f"redirects to {there}; use that address as the base URL"
     else:
         kind = InvalidReplyError
         fact = f"answered neither 200 nor an error ({reason}); check {_base_url(endpoint)}"
+        if status == HTTPStatus.OK:
+            fact = f"reports an error in its reply: {reason}; try again"
     return CallFailure(kind(f"{endpoint} {fact}", status=status), report=report)
+
+
+def refusal_error(endpoint: Endpoint, reason: str, *, status: int = 200) -> RefusalError:
+    """Return the error for an answer that the model refuses, or that a filter does not let pass."""
+    fact = f"refuses to answer ({reason}); change the question, or ask another model"
+    return RefusalError(f"{endpoint} {fact}", status=status)
+
+
+def invalid_call_error(endpoint: Endpoint, reason: str, *, status: int = 200) -> InvalidCallError:
+    """Return the error for a call that the model wrote and its provider could not read."""
+    return InvalidCallError(f"{endpoint} could not read the model's tool call ({reason}); try again", status=status)
 
 
 def _transient_failure(error: ModelError, advised: float | None) -> CallFailure:
@@ -235,33 +321,16 @@ def invalid_key_error(endpoint: Endpoint) -> AuthenticationError:
     )
 
 
-def error_in_body(endpoint: Endpoint, report: ErrorReport) -> ModelError:
-    """Return the error that a server reports in a body or an event of a stream with status 200.
-
-    A `ServerError` or a `RateLimitError` may be retried.
-    """
-    overflowed = overflow_error(endpoint, report, status=200)
-    if overflowed is not None:
-        return overflowed
-    reason = endpoint.quote(report.message)
-    words = {report.code, report.kind}
-    if words & _LIMITED:
-        return RateLimitError(
-            f"{endpoint} has had too many requests ({reason}); {_advice(None)}, or ask less often", status=200
-        )
-    if words & _PASSING:
-        return ServerError(f"{endpoint} failed ({reason}); {_advice(None)}, or look at the server's log", status=200)
-    return InvalidReplyError(f"{endpoint} reports an error in its reply: {reason}; try again", status=200)
-
-
 def overflow_error(endpoint: Endpoint, report: ErrorReport, *, status: int) -> ContextOverflowError | None:
     """Return the error for a prompt that is too long, or `None` if the report is about something else."""
-    prompt = _tokens(report.members.get("n_prompt_tokens")) or _number(_PROMPT, report.message)
-    context = _tokens(report.members.get("n_ctx")) or _number(_CONTEXT, report.message)
-    # llama.cpp sends both numbers, OpenAI sends a code, and vLLM and Anthropic send only a text.
+    # llama.cpp sends both numbers, others a code or a sentence.
     has_numbers = "n_ctx" in report.members and "n_prompt_tokens" in report.members
-    if not (has_numbers or report.code == "context_length_exceeded" or _CONTEXT.search(report.message)):
+    text = f"{report.code} {report.kind} {report.message}"
+    if not (has_numbers or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_overflow(text)):
         return None
+    prompt, context = find_sizes(report.message)
+    prompt = _tokens(report.members.get("n_prompt_tokens")) or prompt
+    context = _tokens(report.members.get("n_ctx")) or context
     sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
     return ContextOverflowError(
         f"{endpoint} cannot accept a prompt of this length: {sizes}; shorten it, or use a model with a longer context",
@@ -269,6 +338,26 @@ def overflow_error(endpoint: Endpoint, report: ErrorReport, *, status: int) -> C
         prompt_tokens=prompt,
         context_tokens=context,
     )
+
+
+def parse_wait(headers: Mapping[str, str], report: ErrorReport, *, now: float) -> float | None:
+    """Return the seconds that a server asks for: in headers, in details of Google's form, or in its sentence."""
+    milliseconds = parse_retry_after(headers.get("retry-after-ms"), now=now)
+    if milliseconds is not None:
+        return milliseconds / 1000
+    advised = parse_retry_after(headers.get("retry-after"), now=now)
+    if advised is not None:
+        return advised
+    # Any: JSON.
+    details: Any = report.members.get("details")
+    several: list[Any] = [*details] if isinstance(details, list) else []
+    for detail in several:
+        match detail:
+            case {"retryDelay": str(delay)}:
+                return parse_retry_after(delay.removesuffix("s"), now=now)
+            case _:
+                pass
+    return find_wait(report.message)
 
 
 def parse_retry_after(header: str | None, *, now: float) -> float | None:
@@ -314,10 +403,17 @@ def _first(value: _Parsed, *names: str) -> _Parsed:
     return next((members[name] for name in names if members.get(name)), one)
 
 
+def _is_blank(value: object) -> bool:
+    """Return whether a member for errors says nothing, or that all is well."""
+    if isinstance(value, dict | list):
+        return all(map(_is_blank, value.values() if isinstance(value, dict) else value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return value is None or str(value).strip().lower() in _NOTHING
+
+
+def _word(value: object) -> str:
+    """Return a code as a string; servers send strings and numbers."""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
 def _tokens(value: object) -> int | None:
     return value if isinstance(value, int) else None
-
-
-def _number(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
-    return int(found[found.lastindex or 0]) if found else None

@@ -6,15 +6,23 @@ pydantic validates the bodies: it rejects invalid JSON, invalid UTF-8 and wrong 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Annotated, Any, TypeVar, final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import read_json, read_object
 from graphexec.errors import BadRequestError, InvalidReplyError
-from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelRequest,
+    SystemMessage,
+    UserMessage,
+)
 from graphexec.messages.turns import derive_texts
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.receiving import MOST_PARTS, find_excess, reply_limit_error
@@ -26,7 +34,11 @@ JSON = dict[str, Any]
 # A negative count would increase the budget of a run, a huge one is no float, and `true` must not count as 1.
 TokenCount = Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
+_MOST_TOKENS = 10**12
+_SURROGATE = compile_lazily("[\ud800-\udfff]")
+
 T = TypeVar("T")
+S = TypeVar("S", bound=Hashable)
 
 # Calls, messages and their parts. A list that is too long, or has a wrong item, is not read to its end: each item would
 # take a kilobyte, and so would its error.
@@ -63,13 +75,13 @@ def encode_items(items: Iterable[JSON]) -> str:
 
 
 def encode_messages(
-    messages: Sequence[Message], provider: str, items: Callable[[Sequence[Message], str], Iterable[JSON]]
+    messages: Sequence[Message], style: S, items: Callable[[Sequence[Message], S], Iterable[JSON]]
 ) -> Encoded:
-    """Return the JSON of `items(messages, provider)`, in which each turn is encoded once in a run.
+    """Return the JSON of `items(messages, style)`, in which each turn is encoded once in a run.
 
     The items of several turns must be those of the first, and then those of the others.
     """
-    texts = derive_texts(messages, (items, provider), lambda part: encode_items(items(part, provider)), ",")
+    texts = derive_texts(messages, (items, style), lambda part: encode_items(items(part, style)), ",")
     assert texts is not None, "every part has its own items"
     return encoded_list(texts)
 
@@ -135,8 +147,90 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
             raise reply_limit_error(endpoint, endpoint.limits, "calls", seen) from error
         place = ".".join(str(part) for part in first["loc"])
         problem = f"{place}: {first['msg']}" if place else first["msg"]
-        shown = endpoint.quote(body.decode("utf-8", "replace"))
-        raise invalid_reply(endpoint, f"sent an invalid reply ({problem}): {shown or 'nothing'}") from error
+        raise _unreadable(endpoint, problem, body.decode("utf-8", "replace")) from error
+
+
+def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
+    """Return the object in a body. Raises `InvalidReplyError` if there is none, `ReplyLimitError` if it is too large.
+
+    Bytes that are no text and numbers of any length are read, as they may stand beside the answer.
+    """
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    # An event has few values and levels.
+    if len(text) > endpoint.limits.values or text.count("{") + text.count("[") > endpoint.limits.depth:
+        check_size(text.encode("utf-8", "replace"), endpoint)
+    try:
+        value = _load(text)
+    except (ValueError, RecursionError) as error:
+        fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        raise _unreadable(endpoint, fact, text) from error
+    if isinstance(value, dict):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    # Gemini sends errors as a list with one item.
+    found = objects(value)
+    if not found:
+        raise _unreadable(endpoint, "not a JSON object", text)
+    return found[0]
+
+
+# Any: a JSON value is arbitrary.
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        # Python reads at most 4,300 digits of an integer.
+        return json.loads(text, parse_int=float)
+
+
+def _unreadable(endpoint: Endpoint, problem: str, text: str) -> InvalidReplyError:
+    return invalid_reply(endpoint, f"sent an invalid reply ({problem}): {endpoint.quote(text) or 'nothing'}")
+
+
+# Any: a JSON value is arbitrary, here and below.
+def to_object(value: Any) -> JSON:
+    """Return a value that is an object; another one is an empty object."""
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def objects(value: Any, endpoint: Endpoint | None = None, name: str = "") -> list[JSON]:
+    """Return the objects in a list; a single one is a list of one, and other values are none.
+
+    Raises `InvalidReplyError` of the endpoint for a value of another type, if it is called `name` and has the answer.
+    """
+    several: list[Any] = [*value] if isinstance(value, list) else [value]
+    if endpoint is not None and any(one and not isinstance(one, dict) for one in several):
+        raise invalid_reply(endpoint, f"sent {name} of another type")
+    return [one for one in several if isinstance(one, dict)]
+
+
+def string(value: Any, endpoint: Endpoint | None, name: str) -> str:
+    """Return a string; of nothing and of an object, an empty one.
+
+    Raises `InvalidReplyError` of the endpoint for another value, if it may be a part of the answer.
+    """
+    if isinstance(value, str):
+        return value
+    if endpoint is not None and value and not isinstance(value, dict):
+        raise invalid_reply(endpoint, f"sent {name} that is no text")
+    return ""
+
+
+def count(value: object) -> int:
+    """Return a number of tokens; one that cannot be read is 0: a negative one would increase the budget of a run."""
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+    except (ValueError, OverflowError):
+        return 0
+    return int(number) if 0 <= number <= _MOST_TOKENS else 0
+
+
+def mend_surrogates(text: str) -> str:
+    """Return a text in which pairs of surrogates are characters, and lone ones U+FFFD: neither can be sent or shown."""
+    if text.isascii() or not _SURROGATE().search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def check_size(body: bytes, endpoint: Endpoint) -> None:
@@ -219,7 +313,10 @@ def returned_reasoning(message: AssistantMessage, provider: str) -> list[JSON]:
 
 
 def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
-    """Return a body with further members: objects are merged, lists joined, other values replace those of `body`."""
+    """Return a body with further members: objects are merged, lists joined, other values replace those of `body`.
+
+    In `tools` and `system`, an item that has the name of one of ours, or only `cache_control`, adds to ours.
+    """
     merged = {name: value for name, value in body.items() if value is not None}
     for name, value in extra.items():
         before = merged.get(name)
@@ -227,12 +324,43 @@ def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
             before = before.decode()
         if isinstance(before, dict) and isinstance(value, dict):
             merged[name] = merge_bodies(before, value)  # pyright: ignore[reportUnknownArgumentType]
+        elif name in {"tools", "system"} and isinstance(before, list | None):
+            joined = _join_items(before or [], value if isinstance(value, list) else [value])  # pyright: ignore[reportUnknownArgumentType]
+            # A request without tools has no list of them.
+            merged.pop(name, None)
+            merged |= {name: joined} if joined else {}
         elif isinstance(before, list):
             further: list[Any] = [*value] if isinstance(value, list) else [value]
             merged[name] = before + [item for item in further if item not in before]  # pyright: ignore[reportUnknownVariableType]
         else:
             merged[name] = value
     return merged
+
+
+# Any: JSON, here and below.
+def _join_items(ours: Sequence[Any], further: Sequence[Any]) -> list[Any]:
+    joined = [*ours]
+    names = [_item_name(item) for item in ours]
+    for item in further:
+        name = _item_name(item)
+        if (name and name in names) or (_is_addition(item) and not name and ours):
+            place = names.index(name) if name else len(ours) - 1
+            joined[place] = merge_bodies(item, joined[place])
+        elif item is not None and not _is_addition(item) and item not in joined:
+            joined.append(item)
+    return joined
+
+
+def _item_name(item: Any) -> str | None:
+    match item:
+        case {"name": str(name)} | {"function": {"name": str(name)}}:
+            return name
+        case _:
+            return None
+
+
+def _is_addition(item: Any) -> bool:
+    return isinstance(item, dict) and item.keys().isdisjoint({"type", "text", "input_schema"})
 
 
 def conversation(request: ModelRequest) -> Sequence[Message]:
@@ -260,6 +388,14 @@ def _to_plain(value: object) -> dict[Any, Any] | str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-# In ASCII, so that a lone surrogate in a message is escaped instead of failing. Made once: `json.dumps` makes another
-# encoder in each call.
-_to_json = json.JSONEncoder(default=_to_plain, allow_nan=False, separators=(",", ":")).encode
+# Made once: `json.dumps` makes another encoder in each call.
+_encode = json.JSONEncoder(default=_to_plain, allow_nan=False, separators=(",", ":")).encode
+_ESCAPES = compile_lazily(r"\\(?:ud[89ab]..\\ud[c-f]..|(?P<lone>ud[89a-f]..)|.)")
+
+
+def _to_json(value: object) -> str:
+    """Return JSON in ASCII, with U+FFFD for lone surrogates, which servers refuse: a tool may cut a text in a sign."""
+    text = _encode(value)
+    if "\\ud" not in text:
+        return text
+    return _ESCAPES().sub(lambda found: "\\ufffd" if found["lone"] else found[0], text)

@@ -5,6 +5,7 @@ Everything here is linear in what the server sends, and holds at most one body o
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -237,8 +238,9 @@ def is_event_stream(beginning: bytes, content_type: str, *, ended: bool) -> bool
 class EventReader:
     """Reads the data of server-sent events from the bytes of a stream (WHATWG HTML, 9.2.6), by pieces of any size.
 
-    Comments and the names, ids and retries of events are ignored, and so is an event that the stream's end cuts. Not
-    httpx-sse, which bounds neither a line nor an event.
+    Comments and the names, ids and retries of events are ignored, and so is an event that the stream's end cuts. But
+    the data of an event named `error` become the member `error` of an object, unless they have it. Not httpx-sse, which
+    bounds neither a line nor an event.
     """
 
     def __init__(self, owner: object, limits: ReplyLimits) -> None:
@@ -250,6 +252,7 @@ class EventReader:
         self._size = 0
         self._count = 0
         self._returned = False
+        self._is_error = False
 
     def take(self, piece: bytes) -> Iterator[str]:
         """Yield the data of each event that a piece ends. Raises `ReplyLimitError`."""
@@ -275,8 +278,17 @@ class EventReader:
                 self._count += 1
                 if self._count > self._limits.values:
                     raise reply_limit_error(self._owner, self._limits, "values", self._count)
-                yield data.decode("utf-8", "replace")
+                text, is_error = data.decode("utf-8", "replace"), self._is_error
+                yield _to_error(text) if is_error and '"error"' not in text else text
+            self._is_error = False
             return
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
+        elif name == b"event":
+            self._is_error = value.strip() == b"error"
+
+
+def _to_error(text: str) -> str:
+    """Return the data of an event named `error` as an object with this member."""
+    return f'{{"error": {text if text.startswith("{") else json.dumps(text)}}}'

@@ -43,6 +43,19 @@ class Parameter:
         return frozenset({_last_part(path), *(self.aliases if path == self.path else ())})
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Another form of a request, for servers that refuse the usual one in a sentence that the pattern finds.
+
+    `change` changes a body, and returns whether it differs then. Reports name `part`, and what is sent `instead`.
+    """
+
+    part: str
+    instead: str
+    pattern: re.Pattern[str]
+    change: Callable[[JSON], bool]
+
+
 # Characters of a message that are searched: a server may quote the whole request after its refusal.
 _MAX_SEARCHED = 5_000
 
@@ -117,7 +130,7 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
     if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return frozenset()
     names = frozenset(sent)
-    places = [place for name in _PLACES if isinstance(place := report.members.get(name), str)]
+    places = _list_places(report.members)
     if _SCHEMA.search(" ".join(places)):
         return frozenset()
     text = "\n".join((report.message, *_list_details(report.members)))
@@ -127,6 +140,10 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
     if not _is_about_value(_split_sentences(message)) or _CODE.search(f"{report.code} {report.kind}"):
         found |= names & {_snake_case(_last_part(place)) for place in places}
     return frozenset(found)
+
+
+def _list_places(members: Mapping[str, Any]) -> list[str]:
+    return [place for name in _PLACES if isinstance(place := members.get(name), str)]
 
 
 def _list_details(members: Mapping[str, Any]) -> list[str]:
@@ -178,15 +195,19 @@ def _snake_case(text: str) -> str:
 class Refusals:
     """The parameters that a server has refused. The calls of one model share it, from all threads and event loops."""
 
-    def __init__(self, known: Sequence[Parameter]) -> None:
+    def __init__(self, known: Sequence[Parameter], repairs: Sequence[Repair] = ()) -> None:
         self._known = known
+        self._repairs = repairs
+        self._repaired: tuple[Repair, ...] = ()
         # Paths, and other names of parameters. Replaced as a whole, so that it can be read without the lock.
         self._refused: frozenset[str] = frozenset()
         self._lock = ForkSafeLock()
 
     def apply(self, body: JSON) -> None:
-        """Remove the refused parameters from a body, or rename them."""
+        """Remove the refused parameters from a body, or rename them, and repair it."""
         refused = self._refused
+        for repair in self._repaired:
+            repair.change(body)
         # Most servers refuse nothing, so most bodies are not searched.
         for parameter in self._known if refused else ():
             if refused.isdisjoint((parameter.path, parameter.other_name)):
@@ -212,7 +233,16 @@ class Refusals:
                     self._refused |= {path}
                 instead = other if path == parameter.path and other not in self._refused else ""
                 learned.append(OptionRefused(path.rpartition("*.")[2], instead))
-        return learned
+        return learned or self._learn_repair(body, report)
+
+    def _learn_repair(self, body: JSON, report: ErrorReport) -> list[OptionRefused]:
+        text = "\n".join([report.message[:_MAX_SEARCHED], report.code, *_list_places(report.members)])
+        for repair in self._repairs:
+            if repair not in self._repaired and repair.pattern.search(text) and repair.change({**body}):
+                with self._lock:
+                    self._repaired += (repair,)
+                return [OptionRefused(repair.part, repair.instead)]
+        return []
 
 
 # Any: a part of a body.

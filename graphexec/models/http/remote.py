@@ -220,7 +220,7 @@ class RemoteModel(ClosableModel):
         )
         # Distinguishes this model's replies from other models' replies in a cache. It shows no secret.
         self.identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
-        self._refusals = Refusals(self._dialect.parameters)
+        self._refusals = Refusals(self._dialect.parameters, self._dialect.repairs)
         self._api_key = key
         # What a server may repeat in its errors, beside the key.
         self._others = (*address.secrets, *find_secrets(self._headers, extra))

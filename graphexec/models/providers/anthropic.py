@@ -37,9 +37,7 @@ MESSAGES = Dialect(
         Parameter("tool_choice", may_omit=may_omit_tool_choice),
     ),
     reserved={
-        **dict.fromkeys(
-            ("messages", "system", "tools", "stop_sequences", "stream", "output_config.format"), REQUEST_WRITES_IT
-        ),
+        **dict.fromkeys(("messages", "stop_sequences", "stream", "output_config.format"), REQUEST_WRITES_IT),
         "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
         "output_config.effort": "pass reasoning_effort",
     },

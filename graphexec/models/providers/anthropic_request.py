@@ -134,7 +134,12 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         if request.schema is not None:
             output["format"] = {"type": "json_schema", "schema": close_schema(request.schema)}
     body["output_config"] = output or None
-    return merge_bodies(body, sampling.extra_body or {})
+    extra = dict(sampling.extra_body or {})
+    if "system" in extra:
+        # Blocks can be joined, strings cannot.
+        body["system"] = _text(body["system"] or "")
+        extra["system"] = _text(extra["system"]) if isinstance(extra["system"], str) else extra["system"]
+    return merge_bodies(body, extra)
 
 
 def _tool_choice(request: ChatRequest, model: str) -> JSON | None:

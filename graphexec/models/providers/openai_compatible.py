@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -27,6 +28,7 @@ from graphexec.models.http.json_bodies import (
     encode_messages,
     encode_once,
     forced_tool,
+    instructions,
     merge_bodies,
     returned_reasoning,
     stop_strings,
@@ -34,7 +36,9 @@ from graphexec.models.http.json_bodies import (
 )
 from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.openai_reply import EXTRA_CONTENT, REASONING_MEMBERS, ChatStream, decode
+from graphexec.models.providers.openai_calls import distinct_calls, shorten_id, valid_name
+from graphexec.models.providers.openai_repairs import REPAIRS, plain_schema, take_turns
+from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream, decode
 
 
 def route(request: ModelRequest) -> str:
@@ -56,29 +60,65 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         "stream_options": {"include_usage": True} if stream else None,
     }
     if not isinstance(request, ChatRequest):
-        return merge_bodies(body | {"prompt": request.prompt}, sampling.extra_body or {})
-    body["messages"] = encode_messages(request.messages, sampling.provider, _messages)
+        extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
+        return merge_bodies(body | {"prompt": request.prompt}, extra)
+    encoded = encode_messages(distinct_calls(request.messages), _Style.of(sampling), _messages)
+    body["messages"] = take_turns(encoded.decode()) if _is(sampling, "mistral") else encoded
     body["reasoning_effort"] = sampling.reasoning_effort
-    body["tools"] = encode_once(request.tools, _tools) if request.tools else None
+    is_gemini = _is(sampling, "gemini")
+    body["tools"] = encode_once(request.tools, _plain_tools if is_gemini else _tools) if request.tools else None
     name = forced_tool(request, sampling.model)
     body["tool_choice"] = {"type": "function", "function": {"name": name}} if name else chosen_mode(request)
     if request.schema is not None:
-        body["response_format"] = encode_once(request.schema, _response_format)
+        body["response_format"] = encode_once(request.schema, _plain_format if is_gemini else _response_format)
     return merge_bodies(body, sampling.extra_body or {})
 
 
-def _messages(messages: Sequence[Message], provider: str) -> Iterator[JSON]:
+class _Style(NamedTuple):
+    """The form of the messages for one provider, whose reasoning is sent back: the pattern of ids and their hashes."""
+
+    provider: str
+    pattern: re.Pattern[str]
+    hashed: str = "call_{:.32}"
+
+    @classmethod
+    def of(cls, sampling: Sampling) -> _Style:
+        if sampling.provider == "mistral_ai":
+            return cls(sampling.provider, _SHORT_IDS, "{:.9}")
+        return cls(sampling.provider, _KIMI_IDS if "kimi" in sampling.model.lower() else _IDS)
+
+
+# OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
+_IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+# Kimi reads its own ids in the history.
+_KIMI_IDS = re.compile(r"[a-zA-Z0-9_.:-]{1,40}")
+_SHORT_IDS = re.compile(r"[a-zA-Z0-9]{9}")
+# The families of models whose servers have a dialect of their own, at any address.
+_FAMILIES = {
+    "mistral": re.compile(r"m[ia][sx]tral|magistral|ministral|devstral|codestral|pixtral|voxtral", re.IGNORECASE),
+    "gemini": re.compile(r"gemini", re.IGNORECASE),
+}
+
+
+def _is(sampling: Sampling, family: str) -> bool:
+    return _FAMILIES[family].search(f"{sampling.model} {sampling.provider}") is not None
+
+
+def _messages(messages: Sequence[Message], style: _Style) -> Iterator[JSON]:
     """Yield the messages; those with the results of one turn are followed by a user message with the images in them.
 
     The content of a tool message is text only (OpenAI's API reference, "Create chat completion").
     """
+    if system := instructions(messages):
+        # One at the beginning: the templates of many models refuse others.
+        yield {"role": "system", "content": system}
     names: dict[str, str] = {}
     images: list[JSON] = []
     for message in messages:
         if images and not isinstance(message, ToolMessage):
             yield {"role": "user", "content": images}
             images = []
-        yield _message(message, provider)
+        yield from _message(message, style)
         match message:
             case AssistantMessage(_, calls):
                 names = {call.id: call.name for call in calls}
@@ -91,26 +131,34 @@ def _messages(messages: Sequence[Message], provider: str) -> Iterator[JSON]:
         yield {"role": "user", "content": images}
 
 
-def _message(message: Message, provider: str) -> JSON:
+def _message(message: Message, style: _Style) -> list[JSON]:
     match message:
-        case SystemMessage(content):
-            return {"role": "system", "content": content}
+        case SystemMessage():
+            return []
         case UserMessage(content, ()):
-            return {"role": "user", "content": content}
+            return [{"role": "user", "content": content}]
         case UserMessage(content, images):
             # The text is last: a ReAct prompt ends with the words that the model continues.
-            return {"role": "user", "content": [*map(_image, images), *([_text(content)] if content else [])]}
+            return [{"role": "user", "content": [*map(_image, images), *([_text(content)] if content else [])]}]
         case AssistantMessage(content, ()):
-            return {"role": "assistant", "content": content}
+            # An empty one is refused.
+            return [{"role": "assistant", "content": content}] if content.strip() else []
         case AssistantMessage(content, calls):
-            sent: JSON = {"role": "assistant", "content": content or None, "tool_calls": list(map(_call, calls))}
-            for data in returned_reasoning(message, provider):
+            written = [_call(call, style) for call in calls]
+            sent: JSON = {"role": "assistant", "content": content or None, "tool_calls": written}
+            for data in returned_reasoning(message, style.provider):
                 sent |= {name: value for name, value in data.items() if name in REASONING_MEMBERS}
-                for call in sent["tool_calls"]:
-                    call.update(data.get(EXTRA_CONTENT, {}).get(call["id"], {}))
-            return sent
+                extras: dict[str, JSON] = data.get(CALL_EXTRAS, {})
+                by_place: list[JSON] = list(extras.values()) if len(extras) == len(calls) else [{}] * len(calls)
+                for place, call in enumerate(calls):
+                    written[place].update(extras.get(call.id, by_place[place]))
+            return [sent]
         case ToolMessage(call_id, content):
-            return {"role": "tool", "tool_call_id": call_id, "content": content}
+            return [{"role": "tool", "tool_call_id": _id(call_id, style), "content": content}]
+
+
+def _id(call_id: str, style: _Style) -> str:
+    return shorten_id(call_id, style.pattern, style.hashed)
 
 
 def _text(content: str) -> JSON:
@@ -121,9 +169,9 @@ def _image(image: Image) -> JSON:
     return {"type": "image_url", "image_url": {"url": image.url}}
 
 
-def _call(call: ToolCall) -> JSON:
-    function = {"name": call.name, "arguments": valid_arguments(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
+def _call(call: ToolCall, style: _Style) -> JSON:
+    function = {"name": valid_name(call.name), "arguments": valid_arguments(call.arguments)}
+    return {"id": _id(call.id, style), "type": "function", "function": function}
 
 
 def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
@@ -135,6 +183,15 @@ def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
 def _response_format(schema: Mapping[str, Any]) -> JSON:
     # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields).
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+
+
+def _plain_tools(tools: Sequence[ToolSpec]) -> list[JSON]:
+    return [plain_schema(tool) for tool in _tools(tools)]
+
+
+# Any: as above.
+def _plain_format(schema: Mapping[str, Any]) -> JSON:
+    return _response_format(plain_schema(schema))
 
 
 CHAT_COMPLETIONS = Dialect(
@@ -158,8 +215,10 @@ CHAT_COMPLETIONS = Dialect(
         Parameter("stream_options", aliases=("include_usage",)),
         *(Parameter(f"messages.*.{name}") for name in REASONING_MEMBERS),
     ),
+    repairs=REPAIRS,
     reserved={
-        **dict.fromkeys(("messages", "prompt", "tools", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
+        **dict.fromkeys(("messages", "prompt", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
+        "n": "one reply is read; leave it out",
         "stream_options.include_usage": "a limit on tokens needs it; leave it out",
         "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
         "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
@@ -179,10 +238,9 @@ class OpenAICompatible(RemoteModel):
     The defaults of `temperature`, `top_p`, `seed`, `reasoning_effort` (such as "low") and `max_tokens` (of the reply)
     are the server's. `extra_body` has further members of the request, `extra_headers` further headers, which replace
     those of the same name. Objects in `extra_body` are merged with those of the request, and lists are joined; members
-    that the request or another option writes are refused. If a server refuses an option or stop strings, as those of
-    reasoning models do, the call is repeated at once without them, the model remembers it, and reports it as
-    `OptionRefused`;
-    replies are cut before the first stop string in any case.
+    that the request or another option writes are refused. If a server refuses an option, stop strings, a schema or the
+    order of the messages, the call is repeated at once without them or in another form, the model remembers it, and
+    reports it as `OptionRefused`; replies are cut before the first stop string in any case.
 
     `timeout` bounds a call in seconds, with all its attempts and the waits between them, whatever the server sends, or
     does not send; the `timeout` of a call may shorten it. A rate limit, a server error or a broken connection is

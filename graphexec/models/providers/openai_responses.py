@@ -139,7 +139,7 @@ RESPONSES = Dialect(
         Parameter("tool_choice", may_omit=may_omit_tool_choice),
     ),
     reserved={
-        **dict.fromkeys(("input", "instructions", "tools", "stream", "text.format"), REQUEST_WRITES_IT),
+        **dict.fromkeys(("input", "instructions", "stream", "text.format"), REQUEST_WRITES_IT),
         "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
         "max_output_tokens": "pass max_tokens",
         "reasoning.effort": "pass reasoning_effort",

@@ -1,0 +1,163 @@
+"""Forms of a request that some servers demand, and the sentences in which they refuse the usual one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from graphexec.models.http.json_bodies import JSON, Encoded
+from graphexec.models.http.refusals import Repair
+
+# Between results and the user: the models of Mistral are trained on an answer there.
+_ANSWER = "I have read the results."
+
+
+def take_turns(messages: list[JSON]) -> list[JSON]:
+    """Return messages in which user and assistant take turns, with an answer between results and the user."""
+    turns: list[JSON] = []
+    for message in messages:
+        last = turns[-1] if turns else {}
+        role = message["role"]
+        if role == "user" and last.get("role") == "tool":
+            turns.append({"role": "assistant", "content": _ANSWER})
+        if role == last.get("role") and role in {"user", "assistant"} and "tool_calls" not in last:
+            turns[-1] = {**last, **message, "content": _join(last.get("content"), message.get("content"))}
+        else:
+            turns.append(message)
+    return turns
+
+
+# Any: a content is a string, a list of parts, or nothing.
+def _join(first: Any, second: Any) -> Any:
+    if not (first and second):
+        return first or second
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    before, after = ([{"type": "text", "text": one}] if isinstance(one, str) else one for one in (first, second))
+    return before + after
+
+
+_DROPPED = frozenset(
+    {"$defs", "definitions", "$schema", "$id", "additionalProperties", "patternProperties", "default", "not"}
+    | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "strict"}
+)
+
+
+def plain_schema(schema: Mapping[str, Any]) -> JSON:
+    """Return a schema, or an object that has some, without references and the keywords that Gemini refuses.
+
+    The replies are checked against the whole schema in any case. A schema that contains itself allows any value there.
+    """
+    plain = _plain(schema, schema, frozenset())
+    assert isinstance(plain, dict), "an object stays one"
+    return plain  # pyright: ignore[reportUnknownVariableType]
+
+
+# Any: a schema's values are arbitrary JSON.
+def _plain(value: Any, root: Mapping[str, Any], within: frozenset[str]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(one, root, within) for one in value]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(value, Mapping):
+        return value
+    schema: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(schema.get("parameters"), Mapping):
+        # The schema of a tool has its own definitions.
+        root = schema["parameters"]
+    found: JSON = {}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference not in within:
+        target: Any = root
+        for name in reference.removeprefix("#").strip("/").split("/"):
+            target = target.get(name, {}) if isinstance(target, Mapping) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        found = _plain(target, root, within | {reference})
+    for word, inner in schema.items():
+        if word == "properties" and isinstance(inner, Mapping):
+            found[word] = {name: _plain(one, root, within) for name, one in inner.items()}  # pyright: ignore[reportUnknownVariableType]
+        elif word == "const":
+            found["enum"] = [inner]
+        elif word not in _DROPPED and word != "$ref":
+            found["anyOf" if word == "oneOf" else word] = _plain(inner, root, within)
+    return found
+
+
+# Any: a JSON value is arbitrary.
+def _decode(value: Any) -> Any:
+    return value.decode() if isinstance(value, Encoded) else value
+
+
+def _items(body: JSON, name: str) -> list[JSON]:
+    items: list[JSON] = _decode(body.get(name)) or []
+    return list(items)
+
+
+def _reorder(body: JSON) -> bool:
+    messages = _items(body, "messages")
+    body["messages"] = take_turns(messages)
+    return len(body["messages"]) != len(messages)
+
+
+def _without_system(body: JSON) -> bool:
+    """Write the instructions before the first message of the user."""
+    messages = _items(body, "messages")
+    if not messages or messages[0]["role"] != "system":
+        return False
+    body["messages"] = take_turns([{**messages[0], "role": "user"}, *messages[1:]])
+    return True
+
+
+def _without_format(body: JSON) -> bool:
+    """Ask for the schema in the instructions instead."""
+    form: JSON | None = _decode(body.pop("response_format", None))
+    if form is None:
+        return False
+    asked = f"Answer with JSON alone, which follows this schema: {json.dumps(form['json_schema']['schema'])}"
+    messages = _items(body, "messages")
+    system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
+    body["messages"] = [{"role": "system", "content": _join(system, asked)}, *messages]
+    return True
+
+
+def _plain_tools(body: JSON) -> bool:
+    tools = _items(body, "tools")
+    if tools:
+        body["tools"] = list(map(plain_schema, tools))
+    return bool(tools) and body["tools"] != tools
+
+
+REPAIRS = (
+    Repair(
+        "response_format",
+        "a schema in the instructions",
+        re.compile(
+            r"response[ _]?(?:format|schema)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?|guided[ _]|grammar"
+            # Of a request without tools, it can be about nothing else.
+            r"|\A(?!.*\b(?:tools?|functions?)\b).*\bschema\b",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        _without_format,
+    ),
+    Repair(
+        "the keywords of a schema",
+        "a schema without them",
+        re.compile(r"\$(?:ref|defs)|additionalProperties|\bschema\b|function_declarations|unknown name", re.IGNORECASE),
+        _plain_tools,
+    ),
+    Repair(
+        "a system message",
+        "a message of the user",
+        re.compile(r"system (?:role|message|prompt)s?\b.{0,20}(?:not|un)\W?supported|no system", re.IGNORECASE),
+        _without_system,
+    ),
+    Repair(
+        "the order of messages",
+        "an answer between results and the user",
+        re.compile(
+            r"roles? .{0,60}(?:alternat|after|order|turn|follow)|unexpected role|expected last role|after (?:a )?role"
+            r"|must alternate|(?:consecutive|same) role|jinja",
+            re.IGNORECASE,
+        ),
+        _reorder,
+    ),
+)
