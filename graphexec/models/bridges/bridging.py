@@ -1,0 +1,352 @@
+"""The base class of bridges: timeouts, stop strings and errors of a model of another library."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from typing import Any, Never
+
+from graphexec.errors import (
+    BadRequestError,
+    GraphexecError,
+    InputError,
+    InvalidReplyError,
+    ModelConnectionError,
+    ModelError,
+    ModelTimeoutError,
+    SecretError,
+)
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    FinishReason,
+    Image,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Reasoning,
+    ReplyDelta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from graphexec.models.http.dialect import Piece, make_call_id
+from graphexec.models.http.endpoint import Endpoint, Provider
+from graphexec.models.http.failures import classify_response, timeout_error
+from graphexec.models.http.json_bodies import JSON, conversation, instructions, stop_strings, valid_arguments
+from graphexec.models.http.remote import ClosableModel
+from graphexec.models.http.stop_cutter import StopCutter
+from graphexec.models.http.tracebacks import remove_secrets
+from graphexec.models.secret import Secret, hide
+from graphexec.runtime.background_loop import BackgroundLoop
+from graphexec.runtime.io import IO
+from graphexec.runtime.threads import NotDone
+
+# For the async clients of all bridges in sync runs.
+BACKGROUND = BackgroundLoop()
+NOTHING: JSON = {}
+_REASONS: dict[str, FinishReason] = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
+}
+# Above the images of results: the messages of most providers for results hold text alone.
+_IMAGES = "The images in the results:"
+
+
+# Any: a module of a package that may be missing, and whose types are not known then.
+def require(module: str, extra: str) -> Any:
+    """Return a module. Raises `InputError` that names the extra if its package is missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise InputError(
+            f"the package of {package} is missing; install it with pip install 'graphexec-agents[{extra}]'"
+        ) from None
+
+
+class BridgedModel(ClosableModel):
+    """A model of another library, `kind`. Its clients are not closed, and retries and limits of replies are theirs.
+
+    A blocking call with a `timeout` ends in time; a blocking stream at the first piece behind it.
+    """
+
+    # Any: objects of the library, here and below.
+    def __init__(self, owner: Any, name: str, provider: str, *key_holders: Any) -> None:
+        kind = type(owner).__name__
+        self.name = name
+        self.provider = provider
+        # Of reasoning that only this library can send back.
+        self._origin = f"{kind} {provider}"
+        options = f"the options of {kind}"
+        own = Provider("", options, options, kind=f"that of {kind}", hint="if it has one", example="https://host/v1")
+        known = tuple(one for one in map(hide, _secrets_of(*key_holders)) if isinstance(one, Secret))
+        self._endpoint = Endpoint(name or kind, kind, provider=own, others=known)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __reduce_ex__(self, _: object) -> Never:
+        raise SecretError(f"{self!r} cannot be pickled or copied, since it has a client; make it where it is used")
+
+    @abstractmethod
+    async def _ask(self, request: ModelRequest, timeout: float | None, io: IO, /) -> ModelReply: ...
+
+    @abstractmethod
+    def _pieces(self, request: ModelRequest, timeout: float | None, io: IO, /) -> AsyncGenerator[Piece, None]: ...
+
+    async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
+        call = partial(self._ask, request, timeout, io)
+        try:
+            with self._errors(timeout):
+                reply = await call() if timeout is None else await io.within(call, timeout)
+                if isinstance(reply, NotDone):
+                    raise TimeoutError
+                return _cut(reply, StopCutter(stop_strings(request)))
+        except ModelError as error:
+            remove_secrets(error, self._endpoint.secrets)
+            raise
+
+    async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
+        cutter, left = StopCutter(stop_strings(request)), timeout
+        try:
+            with self._errors(timeout):
+                async with aclosing(self._pieces(request, timeout, io)) as pieces:
+                    while True:
+                        began = io.now()
+                        async with io.timeout(left):
+                            piece = await anext(pieces, None)
+                        left = None if left is None else left - (io.now() - began)
+                        if piece is None:
+                            break
+                        if left is not None and left <= 0:
+                            raise TimeoutError
+                        for shown in _show(piece, cutter):
+                            yield shown
+        except ModelError as error:
+            remove_secrets(error, self._endpoint.secrets)
+            raise
+
+    async def _close(self, io: IO) -> None:
+        """Do nothing: the client belongs to the user."""
+
+    @contextmanager
+    def _errors(self, timeout: float | None) -> Generator[None, None, None]:
+        """Convert an exception of the library to a `ModelError`."""
+        try:
+            yield
+        except GraphexecError:
+            raise
+        except Exception as error:
+            raise self._explain(error, timeout) from error
+
+    def _explain(self, error: Exception, timeout: float | None) -> ModelError:
+        endpoint = self._endpoint
+        fact = f"{type(error).__name__}: {endpoint.quote(str(error))}"
+        names: set[str] = set()
+        for one in _causes(error):
+            status, headers, body = _response_of(one)
+            if status is not None:
+                return classify_response(endpoint, status, headers, body, now=time.time()).error
+            names |= {base.__name__ for base in type(one).__mro__}
+        if any(name.endswith(("Timeout", "TimeoutError")) for name in names):
+            if timeout is not None:
+                return timeout_error(endpoint, timeout)
+            return ModelTimeoutError(f"{endpoint} did not answer in time ({fact}); allow its client a longer timeout")
+        if any(name.endswith(("ConnectionError", "ConnectError", "TransportError")) for name in names):
+            return ModelConnectionError(f"the connection to {endpoint} failed ({fact}); check its address and network")
+        if isinstance(error, NotImplementedError):
+            return BadRequestError(f"{endpoint} has no such calls ({fact}); use create_structured_agent")
+        return ModelError(f"{endpoint} failed ({fact}); see what its library says of this error")
+
+    def own_data(self, message: Message) -> Iterator[Any]:
+        """Yield the whole message that this bridge kept in the reasoning of a reply, if it is of this provider."""
+        for part in message.reasoning if isinstance(message, AssistantMessage) else ():
+            if part.data and part.provider == self._origin:
+                yield json.loads(part.data)
+
+    def is_unchanged(self, reply: ModelReply, message: Message) -> bool:
+        """Return whether the history still has the text and the calls of a reply."""
+        return replace(reply.message, reasoning=()) == replace(message, reasoning=())
+
+    def make_reply(
+        self,
+        content: str,
+        calls: Sequence[ToolCall],
+        counts: Sequence[int | None],
+        reason: object,
+        model: str | None,
+        thoughts: str,
+        data: Any,
+    ) -> ModelReply:
+        """Return a reply. `data` is the whole message as JSON, if there is more in it than text and calls."""
+        found: FinishReason = _REASONS.get(str(reason).lower(), "other") if reason else "stop"
+        kept = "" if data is None else json.dumps(data, default=str)
+        return ModelReply(
+            content,
+            tuple(calls),
+            Usage(*(count or 0 for count in counts)),
+            "tool_calls" if calls and found == "stop" else found,
+            model or "",
+            reasoning=(Reasoning(thoughts, kept, self._origin),) if thoughts or kept else (),
+        )
+
+    def invalid_reply(self, fact: str) -> InvalidReplyError:
+        """Return the error for a reply that cannot be read."""
+        return InvalidReplyError(f"{self._endpoint} {fact}; try again, or look at its library")
+
+
+def _cut(reply: ModelReply, cutter: StopCutter) -> ModelReply:
+    """Return a reply without the text behind the first stop string, and without the calls behind that."""
+    text = cutter.take(reply.content) + cutter.rest()
+    return replace(reply, content=text, tool_calls=(), finish_reason="stop") if cutter.done else reply
+
+
+def _show(piece: Piece, cutter: StopCutter) -> Iterator[Piece]:
+    if isinstance(piece, ModelReply):
+        rest = cutter.rest()
+        yield from [ReplyDelta(rest)] if rest else []
+        yield _cut(piece, StopCutter(cutter.stops))
+    elif piece.content:
+        text = cutter.take(piece.content)
+        yield from [replace(piece, content=text)] if text else []
+    elif piece.index is None or not cutter.done:
+        yield piece
+
+
+def _causes(error: BaseException | None) -> Iterator[Any]:
+    """Yield an exception and its causes; libraries wrap those of their clients."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+# Any: an exception of any client, here and below.
+def _response_of(error: Any) -> tuple[int | None, Mapping[str, str], bytes]:
+    """Return the status, the headers and the body of the response that an exception reports, as far as it has them."""
+    response = getattr(error, "response", None)
+    body = getattr(error, "body", None)
+    found = [getattr(error, "status_code", None), getattr(response, "status_code", None), getattr(error, "code", None)]
+    match response:
+        case {"ResponseMetadata": {"HTTPStatusCode": status}}:
+            # Of AWS, whose message is in the exception's text.
+            found.append(status)
+        case _:
+            pass
+    status = next((one for one in found if isinstance(one, int) and one in range(400, 600)), None)
+    headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None) or NOTHING
+    if isinstance(body, dict) and "error" not in body:
+        body = {"error": body}  # pyright: ignore[reportUnknownVariableType]
+    text = json.dumps(body, default=str) if isinstance(body, dict) else body or str(error)
+    return status, headers, str(text).encode(errors="replace")
+
+
+def prepare_messages(request: ModelRequest, *, has_schema: bool) -> Iterator[Message]:
+    """Yield the messages in the form that every library takes: one system message first, images not in results.
+
+    The schema of the reply is in the system message, unless the request `has_schema` elsewhere. Empty messages of the
+    assistant are left out, and surrogates are replaced.
+    """
+    messages = conversation(request)
+    schema = request.schema if isinstance(request, ChatRequest) and not has_schema else None
+    shape = (
+        "" if schema is None else f"Reply only with JSON that follows this schema: {json.dumps(schema, default=dict)}"
+    )
+    system = "\n\n".join([text for text in (instructions(messages), shape) if text])
+    if system:
+        yield SystemMessage(clean(system))
+    images: list[Image] = []
+    for message in (*messages, None):
+        if images and not isinstance(message, ToolMessage):
+            yield UserMessage(_IMAGES, tuple(images))
+            images = []
+        match message:
+            case ToolMessage(call_id, content, found):
+                images += found
+                yield ToolMessage(call_id, clean(content))
+            case AssistantMessage("", ()) | SystemMessage() | None:
+                pass
+            case _:
+                yield replace(message, content=clean(message.content))
+
+
+def clean(text: str) -> str:
+    """Return a text with U+FFFD for each lone surrogate, which UTF-8 cannot express."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _secrets_of(*owners: Any) -> Iterator[object]:
+    """Yield the keys among the attributes of objects: `api_key`, and secret strings of pydantic."""
+    for owner in owners:
+        yield getattr(owner, "api_key", None)
+        yield from (value for value in getattr(owner, "__dict__", {}).values() if hasattr(value, "get_secret_value"))
+
+
+def make_call(call_id: str | None, name: str | None, arguments: object, position: int) -> ToolCall:
+    """Return a call of a reply; arguments that are no string become JSON."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return ToolCall(call_id or make_call_id(position), name or "", text)
+
+
+def to_openai_message(message: Message) -> JSON:
+    """Return a message as a request for chat completions has it."""
+    plain: JSON = {"role": message.role, "content": message.content}
+    match message:
+        case UserMessage(content, images) if images:
+            shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in images]
+            return plain | {"content": [*shown, {"type": "text", "text": content}]}
+        case ToolMessage(call_id):
+            return plain | {"tool_call_id": call_id}
+        case AssistantMessage(_, calls):
+            functions = [{"name": call.name, "arguments": clean(valid_arguments(call.arguments))} for call in calls]
+            made = zip(calls, functions, strict=True)
+            return plain | {"tool_calls": [{"id": one.id, "type": "function", "function": own} for one, own in made]}
+        case _:
+            return plain
+
+
+def to_openai_tools(tools: Sequence[ToolSpec]) -> list[JSON]:
+    """Return tools as a request for chat completions has them."""
+    functions = ({"name": t.name, "description": t.description, "parameters": dict(t.parameters)} for t in tools)
+    return [{"type": "function", "function": function} for function in functions]
+
+
+async def call_client(io: IO, blocking: Callable[[], Any] | None, awaiting: Callable[[], Any] | None) -> Any:
+    """Return the result of a client that has one of both forms, in a sync or an async run."""
+    if blocking is not None:
+        return await io.call(blocking)
+    assert awaiting is not None, "a client has one of both"
+    return await io.either(lambda: BACKGROUND.run(awaiting), awaiting)
+
+
+async def iterate_client(
+    io: IO, blocking: Callable[[], Iterable[Any]] | None, awaiting: Callable[[], AsyncGenerator[Any, None]] | None
+) -> AsyncGenerator[Any, None]:
+    """Yield the items of a client that has one of both forms, in a sync or an async run."""
+    if awaiting is not None:
+        async with aclosing(io.iterate(lambda: BACKGROUND.iterate(awaiting), awaiting)) as items:
+            async for item in items:
+                yield item
+        return
+    assert blocking is not None, "a client has one of both"
+    given = iter(await io.call(blocking))
+    end = object()
+    try:
+        while (item := await io.call(next, given, end)) is not end:
+            yield item
+    finally:
+        await io.call(getattr(given, "close", lambda: None))

@@ -1,0 +1,119 @@
+"""A chat model of LangChain as a model: Gemini, Vertex, Bedrock and all others that it has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, final
+
+from graphexec import messages
+from graphexec._arguments import has_methods, validate
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.bridges import bridging
+from graphexec.models.http.dialect import Piece
+from graphexec.models.http.json_bodies import JSON, stop_strings
+from graphexec.runtime.io import IO
+
+_MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream", "astream")
+# The members that have the reason of the end: of OpenAI and Gemini, Anthropic, Bedrock, Ollama.
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+
+
+# Any: the package is optional, so its types may be unknown; so in this module.
+def from_langchain(chat_model: Any, *, config: Mapping[str, Any] | None = None) -> LangChainModel:
+    """Return a model that calls a chat model of LangChain; `config` (callbacks, tags, metadata) goes to each call.
+
+    Raises `InputError` for another object, and if langchain-core (extra `langchain`) is missing.
+    """
+    types = bridging.require("langchain_core.messages", "langchain")
+    validate("from_langchain", ("chat_model", chat_model, _MODEL))
+    return LangChainModel(chat_model, dict(config or {}), types)
+
+
+@final
+class LangChainModel(bridging.BridgedModel):
+    """A model that calls a chat model of LangChain; `from_langchain` makes it."""
+
+    def __init__(self, model: Any, config: JSON, types: Any) -> None:
+        # A model with bound options has the model itself inside.
+        inner = getattr(model, "bound", model)
+        names = [getattr(inner, name, None) for name in ("model_name", "model", "model_id")]
+        name = next((one for one in names if isinstance(one, str) and one), type(inner).__name__)
+        super().__init__(inner, name, str(getattr(inner, "_llm_type", "")), inner)
+        self._model, self._config, self._types = model, config, types
+        self._stream_options: JSON = {"stream_usage": True} if hasattr(inner, "stream_usage") else {}
+        self._has_schemas = type(inner).__module__.startswith("langchain_openai")
+
+    async def _ask(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> ModelReply:
+        model, history, options = self._prepare(request)
+        forms = (partial(form, history, self._config, **options) for form in (model.invoke, model.ainvoke))
+        return self._read(await io.either(*forms))
+
+    async def _pieces(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> AsyncGenerator[Piece, None]:
+        model, history, options = self._prepare(request)
+        options |= self._stream_options
+        forms = (partial(form, history, self._config, **options) for form in (model.stream, model.astream))
+        whole: Any = None
+        async with aclosing(io.iterate(*forms)) as chunks:
+            async for chunk in chunks:
+                whole = chunk if whole is None else whole + chunk
+                for delta in _deltas(chunk):
+                    yield delta
+        if whole is None:
+            raise self.invalid_reply("ended its stream without a reply")
+        yield self._read(whole)
+
+    def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any], JSON]:
+        """Return the model with the tools bound, the messages, and the options of a call."""
+        model, stops = self._model, stop_strings(request)
+        options: JSON = {"stop": list(stops)} if stops else {}
+        history = [self._convert(one) for one in bridging.prepare_messages(request, has_schema=self._has_schemas)]
+        if isinstance(request, messages.ChatRequest) and request.schema is not None and self._has_schemas:
+            schema = {"name": "reply", "schema": dict(request.schema)}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if isinstance(request, messages.ChatRequest) and request.tools:
+            # LangChain's own name for required calls is "any".
+            choice: Any = {"auto": None, "required": "any"}.get(request.tool_choice, request.tool_choice)
+            if choice == "none" and "anthropic" in self.provider:
+                choice = {"type": "none"}
+            chosen: JSON = {"tool_choice": choice} if choice else {}
+            model = model.bind_tools(bridging.to_openai_tools(request.tools), **chosen)
+        return model, history, options
+
+    def _convert(self, message: messages.Message) -> Any:
+        for data in self.own_data(message):
+            (own,) = self._types.messages_from_dict([data])
+            if self.is_unchanged(self._read(own), message):
+                return own
+        return self._types.convert_to_messages([bridging.to_openai_message(message)])[0]
+
+    def _read(self, given: Any) -> ModelReply:
+        message = self._types.message_chunk_to_message(given)
+        # Of a stream, the strings as received: LangChain completes arguments that were cut.
+        found = getattr(given, "tool_call_chunks", None) or [*message.tool_calls, *message.invalid_tool_calls]
+        calls = [bridging.make_call(one["id"], one["name"], one["args"], number) for number, one in enumerate(found)]
+        used: Any = message.usage_metadata or bridging.NOTHING
+        details: Any = used.get("input_token_details") or bridging.NOTHING
+        meta, blocks = message.response_metadata, message.content_blocks
+        kept = {name: value for name, value in message.additional_kwargs.items() if value and name != "tool_calls"}
+        has_more = bool(kept) or not isinstance(message.content, str)
+        return self.make_reply(
+            str(message.text),
+            calls,
+            (used.get("input_tokens"), used.get("output_tokens"), details.get("cache_read")),
+            next((meta[name] for name in _REASONS if meta.get(name)), ""),
+            meta.get("model_name") or meta.get("model"),
+            "".join([one.get("reasoning", "") for one in blocks if one["type"] == "reasoning"]),
+            self._types.messages_to_dict([message])[0] if has_more else None,
+        )
+
+
+def _deltas(chunk: Any) -> Iterator[ReplyDelta]:
+    for block in chunk.content_blocks:
+        if block["type"] == "reasoning" and block.get("reasoning"):
+            yield ReplyDelta(reasoning=block["reasoning"])
+    if chunk.text:
+        yield ReplyDelta(str(chunk.text))
+    for one in chunk.tool_call_chunks:
+        yield ReplyDelta("", one["index"] or 0, one["id"] or "", one["name"] or "", one["args"] or "")

@@ -1,0 +1,144 @@
+"""A model of Pydantic AI as a model: Gemini, Vertex, Bedrock and all others that it has."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Iterator
+from functools import partial
+from typing import Any, final
+
+from graphexec import messages
+from graphexec._arguments import Constraint, validate
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.bridges import bridging
+from graphexec.models.http.dialect import Piece
+from graphexec.models.http.json_bodies import JSON, stop_strings, valid_arguments
+from graphexec.runtime.io import IO
+
+_MODEL = Constraint(
+    "a model of Pydantic AI, or its name, such as 'google:gemini-2.5-flash'",
+    lambda value: isinstance(value, str) or hasattr(value, "request_stream"),
+)
+
+
+# Any: the package is optional, so its types may be unknown; so in this module.
+def from_pydantic_ai(model: Any) -> PydanticAIModel:
+    """Return a model that calls a model of Pydantic AI, given as such or by its name.
+
+    Raises `InputError` for another object, and if pydantic-ai-slim (extra `pydantic-ai`) is missing.
+    """
+    models = bridging.require("pydantic_ai.models", "pydantic-ai")
+    validate("from_pydantic_ai", ("model", model, _MODEL))
+    return PydanticAIModel(models.infer_model(model))
+
+
+@final
+class PydanticAIModel(bridging.BridgedModel):
+    """A model that calls a model of Pydantic AI; `from_pydantic_ai` makes it."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model, str(model.model_name), str(model.system), getattr(model, "client", None))
+        self._model = model
+        modules = (bridging.require(f"pydantic_ai.{name}", "pydantic-ai") for name in ("direct", "messages", "models"))
+        self._direct, self._types, self._models = modules
+
+    async def _ask(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> ModelReply:
+        ask = partial(self._direct.model_request, self._model, **self._prepare(request))
+        return self._read(await bridging.call_client(io, None, ask))
+
+    async def _pieces(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> AsyncGenerator[Piece, None]:
+        open_stream = partial(self._direct.model_request_stream, self._model, **self._prepare(request))
+        places: dict[int, int] = {}
+        async for event in bridging.iterate_client(io, None, partial(_iterate, open_stream)):
+            if isinstance(event, self._types.ModelResponse):
+                if event.state != "complete":
+                    raise self.invalid_reply("ended its stream before the reply was complete")
+                yield self._read(event)
+            elif event.event_kind in {"part_start", "part_delta"}:
+                for delta in _deltas(getattr(event, "part", None) or event.delta, event.index, places):
+                    yield delta
+
+    def _prepare(self, request: ModelRequest) -> JSON:
+        settings: JSON = {"stop_sequences": list(stop_strings(request))} if stop_strings(request) else {}
+        shape: JSON = {}
+        if isinstance(request, messages.ChatRequest):
+            make_tool, choice = self._models.ToolDefinition, request.tool_choice
+            tools = [make_tool(one.name, {**one.parameters}, one.description) for one in request.tools]
+            if tools:
+                shape["function_tools"] = tools
+                settings["tool_choice"] = choice if choice in {"auto", "none", "required"} else [choice]
+            elif request.schema is not None and self._model.profile.get("supports_json_schema_output"):
+                # Some providers have tools and schemas, but not at once.
+                output = self._models.OutputObjectDefinition({**request.schema})
+                shape = {"output_mode": "native", "output_object": output}
+        history = self._convert(bridging.prepare_messages(request, has_schema="output_object" in shape))
+        parameters = self._models.ModelRequestParameters(**shape)
+        return {"messages": history, "model_settings": settings, "model_request_parameters": parameters}
+
+    def _convert(self, history: Iterator[messages.Message]) -> list[Any]:
+        types, names, found = self._types, dict[str, str](), list[Any]()
+        for message in history:
+            if isinstance(message, messages.AssistantMessage):
+                names |= {call.id: call.name for call in message.tool_calls}
+                found.append(self._convert_reply(message))
+                continue
+            match message:
+                case messages.SystemMessage(content):
+                    part = types.SystemPromptPart(content)
+                case messages.UserMessage(content, images):
+                    part = types.UserPromptPart([content, *map(self._image, images)] if images else content)
+                case messages.ToolMessage(call_id, content):
+                    part = types.ToolReturnPart(names.get(call_id, ""), content, call_id)
+            if not found or found[-1].kind == "response":
+                found.append(types.ModelRequest([]))
+            found[-1].parts.append(part)
+        return found
+
+    def _convert_reply(self, message: messages.AssistantMessage) -> Any:
+        types = self._types
+        for data in self.own_data(message):
+            (own,) = types.ModelMessagesTypeAdapter.validate_python([data])
+            if self.is_unchanged(self._read(own), message):
+                return own
+        calls = [types.ToolCallPart(one.name, valid_arguments(one.arguments), one.id) for one in message.tool_calls]
+        return types.ModelResponse([*([types.TextPart(message.content)] if message.content else []), *calls])
+
+    def _image(self, image: messages.Image) -> Any:
+        if image.is_data:
+            return self._types.BinaryContent(b64decode(image.data), media_type=image.media_type)
+        return self._types.ImageUrl(image.url)
+
+    def _read(self, response: Any) -> ModelReply:
+        parts, used = response.parts, response.usage
+        called = [part for part in parts if part.part_kind == "tool-call"]
+        has_more = any(one.part_kind not in {"text", "tool-call"} or one.provider_details for one in parts)
+        return self.make_reply(
+            "".join([part.content for part in parts if part.part_kind == "text"]),
+            [bridging.make_call(one.tool_call_id, one.tool_name, one.args, n) for n, one in enumerate(called)],
+            (used.input_tokens, used.output_tokens, used.cache_read_tokens),
+            response.finish_reason,
+            response.model_name,
+            "".join([part.content for part in parts if part.part_kind == "thinking"]),
+            self._types.ModelMessagesTypeAdapter.dump_python([response], mode="json")[0] if has_more else None,
+        )
+
+
+async def _iterate(open_stream: Any) -> AsyncGenerator[Any, None]:
+    async with open_stream() as response:
+        async for event in response:
+            yield event
+        yield response.get()
+
+
+def _deltas(part: Any, index: int, places: dict[int, int]) -> Iterator[ReplyDelta]:
+    """Yield the deltas of a part that begins, or of a piece of one; `places` has the positions of the calls."""
+    kind: str = getattr(part, "part_kind", "") or part.part_delta_kind
+    if kind in {"text", "thinking"}:
+        text: str = getattr(part, "content", "") or getattr(part, "content_delta", "")
+        yield ReplyDelta(text) if kind == "text" else ReplyDelta(reasoning=text or "")
+    if kind in {"tool-call", "tool_call"}:
+        name = getattr(part, "tool_name", "") or getattr(part, "tool_name_delta", "")
+        piece = bridging.make_call("", name, getattr(part, "args", "") or getattr(part, "args_delta", "") or "", 0)
+        yield ReplyDelta(
+            "", places.setdefault(index, len(places)), part.tool_call_id or "", piece.name, piece.arguments
+        )
