@@ -167,19 +167,24 @@ class BridgedModel(ClosableModel):
             return ModelTimeoutError(f"{endpoint} did not answer in time ({fact}); allow its client a longer timeout")
         if any(name.endswith(("ConnectionError", "ConnectError", "TransportError")) for name in names):
             return ModelConnectionError(f"the connection to {endpoint} failed ({fact}); check its address and network")
+        if names & {"UnexpectedModelBehavior", "ValidationError", "JSONDecodeError"}:
+            return self.invalid_reply(f"sent a reply that cannot be read ({fact})")
         if isinstance(error, NotImplementedError):
             return BadRequestError(f"{endpoint} has no such calls ({fact}); use create_structured_agent")
         return ModelError(f"{endpoint} failed ({fact}); see what its library says of this error")
 
-    def own_data(self, message: Message) -> Iterator[Any]:
-        """Yield the whole message that this bridge kept in the reasoning of a reply, if it is of this provider."""
+    def restore(self, message: Message, load: Callable[[Any], Any], read: Callable[[Any], ModelReply]) -> Any:
+        """Return the whole message that this bridge kept in the reasoning of a reply.
+
+        It is `None` for reasoning of another provider, and if the history has another text or other calls than `read`
+        finds in the message.
+        """
         for part in message.reasoning if isinstance(message, AssistantMessage) else ():
             if part.data and part.provider == self._origin:
-                yield json.loads(part.data)
-
-    def is_unchanged(self, reply: ModelReply, message: Message) -> bool:
-        """Return whether the history still has the text and the calls of a reply."""
-        return replace(reply.message, reasoning=()) == replace(message, reasoning=())
+                own = load(json.loads(part.data))
+                if replace(read(own).message, reasoning=()) == replace(message, reasoning=()):
+                    return own
+        return None
 
     def make_reply(
         self,
@@ -192,6 +197,8 @@ class BridgedModel(ClosableModel):
         data: Any,
     ) -> ModelReply:
         """Return a reply. `data` is the whole message as JSON, if there is more in it than text and calls."""
+        if not all(call.name for call in calls):
+            raise self.invalid_reply("sent a tool call without a name")
         found: FinishReason = _REASONS.get(str(reason).lower(), "other") if reason else "stop"
         kept = "" if data is None else json.dumps(data, default=str)
         return ModelReply(
@@ -282,6 +289,12 @@ def prepare_messages(request: ModelRequest, *, has_schema: bool) -> Iterator[Mes
                 pass
             case _:
                 yield replace(message, content=clean(message.content))
+
+
+def options_of(request: ModelRequest) -> tuple[tuple[ToolSpec, ...], str, Mapping[str, Any] | None]:
+    """Return the tools, the choice among them and the schema of a request."""
+    chat = isinstance(request, ChatRequest)
+    return (request.tools, request.tool_choice, request.schema) if chat else ((), "auto", None)
 
 
 def clean(text: str) -> str:

@@ -54,47 +54,49 @@ class LangChainModel(bridging.BridgedModel):
         model, history, options = self._prepare(request)
         options |= self._stream_options
         forms = (partial(form, history, self._config, **options) for form in (model.stream, model.astream))
-        whole: Any = None
+        whole, places = None, dict[object, int]()
         async with aclosing(io.iterate(*forms)) as chunks:
             async for chunk in chunks:
                 whole = chunk if whole is None else whole + chunk
-                for delta in _deltas(chunk):
+                for delta in _deltas(chunk, places):
                     yield delta
-        if whole is None:
-            raise self.invalid_reply("ended its stream without a reply")
+        meta: Any = bridging.NOTHING if whole is None else whole.response_metadata
+        # A fake model has neither a provider nor a reason of the end.
+        if whole is None or (meta.get("model_provider") and not any(map(meta.get, _REASONS))):
+            raise self.invalid_reply("ended its stream before the reply was complete")
         yield self._read(whole)
 
     def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any], JSON]:
         """Return the model with the tools bound, the messages, and the options of a call."""
         model, stops = self._model, stop_strings(request)
+        tools, wanted, schema = bridging.options_of(request)
         options: JSON = {"stop": list(stops)} if stops else {}
-        history = [self._convert(one) for one in bridging.prepare_messages(request, has_schema=self._has_schemas)]
-        if isinstance(request, messages.ChatRequest) and request.schema is not None and self._has_schemas:
-            schema = {"name": "reply", "schema": dict(request.schema)}
-            options["response_format"] = {"type": "json_schema", "json_schema": schema}
-        if isinstance(request, messages.ChatRequest) and request.tools:
+        # The package refuses a schema beside tools that are not strict.
+        native = self._has_schemas and not tools
+        history = [self._convert(one) for one in bridging.prepare_messages(request, has_schema=native)]
+        if schema is not None and native:
+            shape = {"name": "reply", "schema": dict(schema)}
+            options["response_format"] = {"type": "json_schema", "json_schema": shape}
+        if tools:
             # LangChain's own name for required calls is "any".
-            choice: Any = {"auto": None, "required": "any"}.get(request.tool_choice, request.tool_choice)
+            choice: Any = {"auto": None, "required": "any"}.get(wanted, wanted)
             if choice == "none" and "anthropic" in self.provider:
                 choice = {"type": "none"}
             chosen: JSON = {"tool_choice": choice} if choice else {}
-            model = model.bind_tools(bridging.to_openai_tools(request.tools), **chosen)
+            model = model.bind_tools(bridging.to_openai_tools(tools), **chosen)
         return model, history, options
 
     def _convert(self, message: messages.Message) -> Any:
-        for data in self.own_data(message):
-            (own,) = self._types.messages_from_dict([data])
-            if self.is_unchanged(self._read(own), message):
-                return own
-        return self._types.convert_to_messages([bridging.to_openai_message(message)])[0]
+        own = self.restore(message, lambda data: self._types.messages_from_dict([data])[0], self._read)
+        return own or self._types.convert_to_messages([bridging.to_openai_message(message)])[0]
 
     def _read(self, given: Any) -> ModelReply:
         message = self._types.message_chunk_to_message(given)
         # Of a stream, the strings as received: LangChain completes arguments that were cut.
         found = getattr(given, "tool_call_chunks", None) or [*message.tool_calls, *message.invalid_tool_calls]
         calls = [bridging.make_call(one["id"], one["name"], one["args"], number) for number, one in enumerate(found)]
-        used: Any = message.usage_metadata or bridging.NOTHING
-        details: Any = used.get("input_token_details") or bridging.NOTHING
+        used: JSON = message.usage_metadata or bridging.NOTHING
+        details: JSON = used.get("input_token_details") or bridging.NOTHING
         meta, blocks = message.response_metadata, message.content_blocks
         kept = {name: value for name, value in message.additional_kwargs.items() if value and name != "tool_calls"}
         has_more = bool(kept) or not isinstance(message.content, str)
@@ -109,11 +111,14 @@ class LangChainModel(bridging.BridgedModel):
         )
 
 
-def _deltas(chunk: Any) -> Iterator[ReplyDelta]:
+def _deltas(chunk: Any, places: dict[object, int]) -> Iterator[ReplyDelta]:
+    """Yield the deltas of a chunk; `places` has the positions of the calls by their indices, which begin anywhere."""
     for block in chunk.content_blocks:
         if block["type"] == "reasoning" and block.get("reasoning"):
             yield ReplyDelta(reasoning=block["reasoning"])
     if chunk.text:
         yield ReplyDelta(str(chunk.text))
     for one in chunk.tool_call_chunks:
-        yield ReplyDelta("", one["index"] or 0, one["id"] or "", one["name"] or "", one["args"] or "")
+        # Without an index, it is a whole call.
+        place = places.setdefault(object() if one["index"] is None else one["index"], len(places))
+        yield ReplyDelta("", place, one["id"] or "", one["name"] or "", one["args"] or "")

@@ -51,7 +51,9 @@ class PydanticAIModel(bridging.BridgedModel):
         places: dict[int, int] = {}
         async for event in bridging.iterate_client(io, None, partial(_iterate, open_stream)):
             if isinstance(event, self._types.ModelResponse):
-                if event.state != "complete":
+                # Of chat completions without a reason of the end, the library makes a reply that has stopped.
+                details: JSON = event.provider_details or {"finish_reason": ""}
+                if event.state != "complete" or "finish_reason" not in details:
                     raise self.invalid_reply("ended its stream before the reply was complete")
                 yield self._read(event)
             elif event.event_kind in {"part_start", "part_delta"}:
@@ -59,18 +61,22 @@ class PydanticAIModel(bridging.BridgedModel):
                     yield delta
 
     def _prepare(self, request: ModelRequest) -> JSON:
+        tools, choice, schema = bridging.options_of(request)
         settings: JSON = {"stop_sequences": list(stop_strings(request))} if stop_strings(request) else {}
         shape: JSON = {}
-        if isinstance(request, messages.ChatRequest):
-            make_tool, choice = self._models.ToolDefinition, request.tool_choice
-            tools = [make_tool(one.name, {**one.parameters}, one.description) for one in request.tools]
-            if tools:
-                shape["function_tools"] = tools
-                settings["tool_choice"] = choice if choice in {"auto", "none", "required"} else [choice]
-            elif request.schema is not None and self._model.profile.get("supports_json_schema_output"):
-                # Some providers have tools and schemas, but not at once.
-                output = self._models.OutputObjectDefinition({**request.schema})
-                shape = {"output_mode": "native", "output_object": output}
+        if tools:
+            parts = [
+                {"name": t.name, "parameters_json_schema": {**t.parameters}, "description": t.description}
+                for t in tools
+            ]
+            shape["function_tools"] = [self._models.ToolDefinition(**one) for one in parts]
+            settings["tool_choice"] = choice if choice in {"auto", "none", "required"} else [choice]
+        elif schema is not None and self._model.profile.get("supports_json_schema_output"):
+            # Some providers have tools and schemas, but not at once.
+            shape = {
+                "output_mode": "native",
+                "output_object": self._models.OutputObjectDefinition(json_schema={**schema}),
+            }
         history = self._convert(bridging.prepare_messages(request, has_schema="output_object" in shape))
         parameters = self._models.ModelRequestParameters(**shape)
         return {"messages": history, "model_settings": settings, "model_request_parameters": parameters}
@@ -78,11 +84,13 @@ class PydanticAIModel(bridging.BridgedModel):
     def _convert(self, history: Iterator[messages.Message]) -> list[Any]:
         types, names, found = self._types, dict[str, str](), list[Any]()
         for message in history:
-            if isinstance(message, messages.AssistantMessage):
-                names |= {call.id: call.name for call in message.tool_calls}
-                found.append(self._convert_reply(message))
-                continue
             match message:
+                case messages.AssistantMessage(content, calls):
+                    names |= {call.id: call.name for call in calls}
+                    parts = [types.ToolCallPart(one.name, valid_arguments(one.arguments), one.id) for one in calls]
+                    parts = [*([types.TextPart(content)] if content else []), *parts]
+                    found.append(self.restore(message, self._load, self._read) or types.ModelResponse(parts))
+                    continue
                 case messages.SystemMessage(content):
                     part = types.SystemPromptPart(content)
                 case messages.UserMessage(content, images):
@@ -94,14 +102,8 @@ class PydanticAIModel(bridging.BridgedModel):
             found[-1].parts.append(part)
         return found
 
-    def _convert_reply(self, message: messages.AssistantMessage) -> Any:
-        types = self._types
-        for data in self.own_data(message):
-            (own,) = types.ModelMessagesTypeAdapter.validate_python([data])
-            if self.is_unchanged(self._read(own), message):
-                return own
-        calls = [types.ToolCallPart(one.name, valid_arguments(one.arguments), one.id) for one in message.tool_calls]
-        return types.ModelResponse([*([types.TextPart(message.content)] if message.content else []), *calls])
+    def _load(self, data: Any) -> Any:
+        return self._types.ModelMessagesTypeAdapter.validate_python([data])[0]
 
     def _image(self, image: messages.Image) -> Any:
         if image.is_data:
