@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import aclosing, nullcontext
 from queue import SimpleQueue
 from typing import Any, TypeVar, final
 
 from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
+from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_cancelled, current_cancel_scope, get_within
 
 T = TypeVar("T")
@@ -69,3 +70,33 @@ class BackgroundLoop:
 def _serve(loop: Any) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
+
+
+_BACKGROUND = BackgroundLoop()
+
+
+async def call_client(io: IO, blocking: Callable[[], Any] | None, awaiting: Callable[[], Any] | None) -> Any:
+    """Return the result of a client that has one of both forms, in a sync or an async run."""
+    if blocking is not None:
+        return await io.call(blocking)
+    assert awaiting is not None, "a client has one of both"
+    return await io.either(lambda: _BACKGROUND.run(awaiting), awaiting)
+
+
+async def iterate_client(
+    io: IO, blocking: Callable[[], Iterable[Any]] | None, awaiting: Callable[[], AsyncGenerator[Any, None]] | None
+) -> AsyncGenerator[Any, None]:
+    """Yield the items of a client that has one of both forms, in a sync or an async run."""
+    if awaiting is not None:
+        async with aclosing(io.iterate(lambda: _BACKGROUND.iterate(awaiting), awaiting)) as items:
+            async for item in items:
+                yield item
+        return
+    assert blocking is not None, "a client has one of both"
+    given = iter(await io.call(blocking))
+    end = object()
+    try:
+        while (item := await io.call(next, given, end)) is not end:
+            yield item
+    finally:
+        await io.call(getattr(given, "close", lambda: None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -47,12 +47,9 @@ from graphexec.models.http.remote import ClosableModel
 from graphexec.models.http.stop_cutter import StopCutter
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.secret import Secret, hide
-from graphexec.runtime.background_loop import BackgroundLoop
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import NotDone
 
-# For the async clients of all bridges in sync runs.
-BACKGROUND = BackgroundLoop()
 NOTHING: JSON = {}
 _REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence"), "stop"),
@@ -332,34 +329,13 @@ def to_openai_message(message: Message) -> JSON:
             return plain
 
 
+# Any: a schema's values are arbitrary JSON.
+def to_openai_format(schema: Mapping[str, Any]) -> JSON:
+    """Return the format of a reply with this schema as a request for chat completions has it."""
+    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema)}}
+
+
 def to_openai_tools(tools: Sequence[ToolSpec]) -> list[JSON]:
     """Return tools as a request for chat completions has them."""
     functions = ({"name": t.name, "description": t.description, "parameters": dict(t.parameters)} for t in tools)
     return [{"type": "function", "function": function} for function in functions]
-
-
-async def call_client(io: IO, blocking: Callable[[], Any] | None, awaiting: Callable[[], Any] | None) -> Any:
-    """Return the result of a client that has one of both forms, in a sync or an async run."""
-    if blocking is not None:
-        return await io.call(blocking)
-    assert awaiting is not None, "a client has one of both"
-    return await io.either(lambda: BACKGROUND.run(awaiting), awaiting)
-
-
-async def iterate_client(
-    io: IO, blocking: Callable[[], Iterable[Any]] | None, awaiting: Callable[[], AsyncGenerator[Any, None]] | None
-) -> AsyncGenerator[Any, None]:
-    """Yield the items of a client that has one of both forms, in a sync or an async run."""
-    if awaiting is not None:
-        async with aclosing(io.iterate(lambda: BACKGROUND.iterate(awaiting), awaiting)) as items:
-            async for item in items:
-                yield item
-        return
-    assert blocking is not None, "a client has one of both"
-    given = iter(await io.call(blocking))
-    end = object()
-    try:
-        while (item := await io.call(next, given, end)) is not end:
-            yield item
-    finally:
-        await io.call(getattr(given, "close", lambda: None))

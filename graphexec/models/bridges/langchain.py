@@ -36,7 +36,7 @@ class LangChainModel(bridging.BridgedModel):
     """A model that calls a chat model of LangChain; `from_langchain` makes it."""
 
     def __init__(self, model: Any, config: JSON, types: Any) -> None:
-        # A model with bound options has the model itself inside.
+        # Options may be bound to it.
         inner = getattr(model, "bound", model)
         names = [getattr(inner, name, None) for name in ("model_name", "model", "model_id")]
         name = next((one for one in names if isinstance(one, str) and one), type(inner).__name__)
@@ -75,14 +75,12 @@ class LangChainModel(bridging.BridgedModel):
         native = self._has_schemas and not tools
         history = [self._convert(one) for one in bridging.prepare_messages(request, has_schema=native)]
         if schema is not None and native:
-            shape = {"name": "reply", "schema": dict(schema)}
-            options["response_format"] = {"type": "json_schema", "json_schema": shape}
+            options["response_format"] = bridging.to_openai_format(schema)
         if tools:
             # LangChain's own name for required calls is "any".
-            choice: Any = {"auto": None, "required": "any"}.get(wanted, wanted)
-            if choice == "none" and "anthropic" in self.provider:
-                choice = {"type": "none"}
-            chosen: JSON = {"tool_choice": choice} if choice else {}
+            none: Any = {"type": "none"} if "anthropic" in self.provider else "none"
+            choice = {"required": "any", "none": none}.get(wanted, wanted)
+            chosen: JSON = {} if wanted == "auto" else {"tool_choice": choice}
             model = model.bind_tools(bridging.to_openai_tools(tools), **chosen)
         return model, history, options
 

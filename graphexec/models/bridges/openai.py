@@ -9,12 +9,13 @@ from typing import Any, final
 
 from graphexec._arguments import NAME, Constraint, validate
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest
-from graphexec.models.bridges.bridging import BridgedModel, call_client, iterate_client, require
+from graphexec.models.bridges.bridging import BridgedModel, require
 from graphexec.models.http.dialect import Piece, Sampling
 from graphexec.models.http.endpoint import provider_name
 from graphexec.models.http.json_bodies import JSON, write
 from graphexec.models.providers.openai_compatible import encode
 from graphexec.models.providers.openai_reply import ChatStream, decode
+from graphexec.runtime.background_loop import call_client, iterate_client
 from graphexec.runtime.io import IO
 
 _CLIENT = Constraint(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import Any, final
 
 from graphexec import messages
-from graphexec._arguments import Constraint, validate
+from graphexec._arguments import has_methods, validate
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.bridges import bridging
 from graphexec.models.http.dialect import Piece
 from graphexec.models.http.json_bodies import JSON, stop_strings, valid_arguments
+from graphexec.runtime.background_loop import call_client, iterate_client
 from graphexec.runtime.io import IO
 
-_MODEL = Constraint(
-    "a model of Pydantic AI, or its name, such as 'google:gemini-2.5-flash'",
-    lambda value: isinstance(value, str) or hasattr(value, "request_stream"),
-)
+_MODEL = has_methods("a model of Pydantic AI, or its name", "request", "request_stream")
 
 
 # Any: the package is optional, so its types may be unknown; so in this module.
@@ -28,7 +25,8 @@ def from_pydantic_ai(model: Any) -> PydanticAIModel:
     Raises `InputError` for another object, and if pydantic-ai-slim (extra `pydantic-ai`) is missing.
     """
     models = bridging.require("pydantic_ai.models", "pydantic-ai")
-    validate("from_pydantic_ai", ("model", model, _MODEL))
+    if not isinstance(model, str):
+        validate("from_pydantic_ai", ("model", model, _MODEL))
     return PydanticAIModel(models.infer_model(model))
 
 
@@ -44,12 +42,12 @@ class PydanticAIModel(bridging.BridgedModel):
 
     async def _ask(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> ModelReply:
         ask = partial(self._direct.model_request, self._model, **self._prepare(request))
-        return self._read(await bridging.call_client(io, None, ask))
+        return self._read(await call_client(io, None, ask))
 
     async def _pieces(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> AsyncGenerator[Piece, None]:
         open_stream = partial(self._direct.model_request_stream, self._model, **self._prepare(request))
         places: dict[int, int] = {}
-        async for event in bridging.iterate_client(io, None, partial(_iterate, open_stream)):
+        async for event in iterate_client(io, None, partial(_iterate, open_stream)):
             if isinstance(event, self._types.ModelResponse):
                 # Of chat completions without a reason of the end, the library makes a reply that has stopped.
                 details: JSON = event.provider_details or {"finish_reason": ""}
@@ -65,50 +63,44 @@ class PydanticAIModel(bridging.BridgedModel):
         settings: JSON = {"stop_sequences": list(stop_strings(request))} if stop_strings(request) else {}
         shape: JSON = {}
         if tools:
-            parts = [
-                {"name": t.name, "parameters_json_schema": {**t.parameters}, "description": t.description}
-                for t in tools
+            make = self._models.ToolDefinition
+            made = [
+                make(name=t.name, description=t.description, parameters_json_schema={**t.parameters}) for t in tools
             ]
-            shape["function_tools"] = [self._models.ToolDefinition(**one) for one in parts]
+            shape["function_tools"] = made
             settings["tool_choice"] = choice if choice in {"auto", "none", "required"} else [choice]
         elif schema is not None and self._model.profile.get("supports_json_schema_output"):
             # Some providers have tools and schemas, but not at once.
-            shape = {
-                "output_mode": "native",
-                "output_object": self._models.OutputObjectDefinition(json_schema={**schema}),
-            }
+            output = self._models.OutputObjectDefinition(json_schema={**schema})
+            shape |= {"output_mode": "native", "output_object": output}
         history = self._convert(bridging.prepare_messages(request, has_schema="output_object" in shape))
         parameters = self._models.ModelRequestParameters(**shape)
         return {"messages": history, "model_settings": settings, "model_request_parameters": parameters}
 
     def _convert(self, history: Iterator[messages.Message]) -> list[Any]:
         types, names, found = self._types, dict[str, str](), list[Any]()
+        load: Callable[[Any], Any] = lambda data: types.ModelMessagesTypeAdapter.validate_python([data])[0]  # noqa: E731
         for message in history:
             match message:
                 case messages.AssistantMessage(content, calls):
                     names |= {call.id: call.name for call in calls}
-                    parts = [types.ToolCallPart(one.name, valid_arguments(one.arguments), one.id) for one in calls]
-                    parts = [*([types.TextPart(content)] if content else []), *parts]
-                    found.append(self.restore(message, self._load, self._read) or types.ModelResponse(parts))
+                    parts = [types.TextPart(content)] if content else []
+                    parts += [types.ToolCallPart(one.name, valid_arguments(one.arguments), one.id) for one in calls]
+                    found.append(self.restore(message, load, self._read) or types.ModelResponse(parts))
                     continue
                 case messages.SystemMessage(content):
                     part = types.SystemPromptPart(content)
                 case messages.UserMessage(content, images):
-                    part = types.UserPromptPart([content, *map(self._image, images)] if images else content)
+                    # The text is last: a ReAct prompt ends with the words that the model continues.
+                    makers = types.ImageUrl, types.BinaryContent.from_data_uri
+                    shown = [makers[image.is_data](image.url) for image in images]
+                    part = types.UserPromptPart([*shown, content] if images else content)
                 case messages.ToolMessage(call_id, content):
                     part = types.ToolReturnPart(names.get(call_id, ""), content, call_id)
             if not found or found[-1].kind == "response":
                 found.append(types.ModelRequest([]))
             found[-1].parts.append(part)
         return found
-
-    def _load(self, data: Any) -> Any:
-        return self._types.ModelMessagesTypeAdapter.validate_python([data])[0]
-
-    def _image(self, image: messages.Image) -> Any:
-        if image.is_data:
-            return self._types.BinaryContent(b64decode(image.data), media_type=image.media_type)
-        return self._types.ImageUrl(image.url)
 
     def _read(self, response: Any) -> ModelReply:
         parts, used = response.parts, response.usage
@@ -135,12 +127,10 @@ async def _iterate(open_stream: Any) -> AsyncGenerator[Any, None]:
 def _deltas(part: Any, index: int, places: dict[int, int]) -> Iterator[ReplyDelta]:
     """Yield the deltas of a part that begins, or of a piece of one; `places` has the positions of the calls."""
     kind: str = getattr(part, "part_kind", "") or part.part_delta_kind
-    if kind in {"text", "thinking"}:
-        text: str = getattr(part, "content", "") or getattr(part, "content_delta", "")
-        yield ReplyDelta(text) if kind == "text" else ReplyDelta(reasoning=text or "")
+    members = ("content", "tool_name", "args")
+    text, name, arguments = (getattr(part, one, getattr(part, f"{one}_delta", "")) or "" for one in members)
+    if kind in {"text", "thinking"} and text:
+        yield ReplyDelta(text) if kind == "text" else ReplyDelta(reasoning=text)
     if kind in {"tool-call", "tool_call"}:
-        name = getattr(part, "tool_name", "") or getattr(part, "tool_name_delta", "")
-        piece = bridging.make_call("", name, getattr(part, "args", "") or getattr(part, "args_delta", "") or "", 0)
-        yield ReplyDelta(
-            "", places.setdefault(index, len(places)), part.tool_call_id or "", piece.name, piece.arguments
-        )
+        piece = bridging.make_call(name and part.tool_call_id, name, arguments, 0)
+        yield ReplyDelta("", places.setdefault(index, len(places)), name and piece.id, name, piece.arguments)
