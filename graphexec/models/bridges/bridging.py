@@ -12,40 +12,16 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Never
 
-from graphexec.errors import (
-    BadRequestError,
-    GraphexecError,
-    InputError,
-    InvalidReplyError,
-    ModelConnectionError,
-    ModelError,
-    ModelTimeoutError,
-    SecretError,
-)
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    FinishReason,
-    Image,
-    Message,
-    ModelReply,
-    ModelRequest,
-    Reasoning,
-    ReplyDelta,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    Usage,
-    UserMessage,
-)
-from graphexec.models.http.dialect import Piece, make_call_id
+from graphexec import errors, messages
+from graphexec.messages import FinishReason, ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.http.dialect import Piece, Sampling, make_call_id
 from graphexec.models.http.endpoint import Endpoint, Provider
 from graphexec.models.http.failures import classify_response, timeout_error
-from graphexec.models.http.json_bodies import JSON, conversation, instructions, stop_strings, valid_arguments
+from graphexec.models.http.json_bodies import JSON, conversation, instructions, stop_strings, write
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.http.stop_cutter import StopCutter
 from graphexec.models.http.tracebacks import remove_secrets
+from graphexec.models.providers.openai_compatible import encode
 from graphexec.models.secret import Secret, hide
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import NotDone
@@ -56,8 +32,6 @@ _REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
     **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
 }
-# Above the images of results: the messages of most providers for results hold text alone.
-_IMAGES = "The images in the results:"
 
 
 # Any: a module of a package that may be missing, and whose types are not known then.
@@ -69,7 +43,7 @@ def require(module: str, extra: str) -> Any:
         package = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != package:
             raise
-        raise InputError(
+        raise errors.InputError(
             f"the package of {package} is missing; install it with pip install 'graphexec-agents[{extra}]'"
         ) from None
 
@@ -96,7 +70,9 @@ class BridgedModel(ClosableModel):
         return f"{type(self).__name__}({self.name!r})"
 
     def __reduce_ex__(self, _: object) -> Never:
-        raise SecretError(f"{self!r} cannot be pickled or copied, since it has a client; make it where it is used")
+        raise errors.SecretError(
+            f"{self!r} cannot be pickled or copied, since it has a client; make it where it is used"
+        )
 
     @abstractmethod
     async def _ask(self, request: ModelRequest, timeout: float | None, io: IO, /) -> ModelReply: ...
@@ -112,7 +88,7 @@ class BridgedModel(ClosableModel):
                 if isinstance(reply, NotDone):
                     raise TimeoutError
                 return _cut(reply, StopCutter(stop_strings(request)))
-        except ModelError as error:
+        except errors.ModelError as error:
             remove_secrets(error, self._endpoint.secrets)
             raise
 
@@ -132,7 +108,7 @@ class BridgedModel(ClosableModel):
                             raise TimeoutError
                         for shown in _show(piece, cutter):
                             yield shown
-        except ModelError as error:
+        except errors.ModelError as error:
             remove_secrets(error, self._endpoint.secrets)
             raise
 
@@ -144,12 +120,12 @@ class BridgedModel(ClosableModel):
         """Convert an exception of the library to a `ModelError`."""
         try:
             yield
-        except GraphexecError:
+        except errors.GraphexecError:
             raise
         except Exception as error:
             raise self._explain(error, timeout) from error
 
-    def _explain(self, error: Exception, timeout: float | None) -> ModelError:
+    def _explain(self, error: Exception, timeout: float | None) -> errors.ModelError:
         endpoint = self._endpoint
         fact = f"{type(error).__name__}: {endpoint.quote(str(error))}"
         names: set[str] = set()
@@ -161,55 +137,72 @@ class BridgedModel(ClosableModel):
         if any(name.endswith(("Timeout", "TimeoutError")) for name in names):
             if timeout is not None:
                 return timeout_error(endpoint, timeout)
-            return ModelTimeoutError(f"{endpoint} did not answer in time ({fact}); allow its client a longer timeout")
+            return errors.ModelTimeoutError(
+                f"{endpoint} did not answer in time ({fact}); allow its client a longer timeout"
+            )
         if any(name.endswith(("ConnectionError", "ConnectError", "TransportError")) for name in names):
-            return ModelConnectionError(f"the connection to {endpoint} failed ({fact}); check its address and network")
+            return errors.ModelConnectionError(
+                f"the connection to {endpoint} failed ({fact}); check its address and network"
+            )
         if names & {"UnexpectedModelBehavior", "ValidationError", "JSONDecodeError"}:
             return self.invalid_reply(f"sent a reply that cannot be read ({fact})")
         if isinstance(error, NotImplementedError):
-            return BadRequestError(f"{endpoint} has no such calls ({fact}); use create_structured_agent")
-        return ModelError(f"{endpoint} failed ({fact}); see what its library says of this error")
+            return errors.BadRequestError(f"{endpoint} has no such calls ({fact}); use create_structured_agent")
+        return errors.ModelError(f"{endpoint} failed ({fact}); see what its library says of this error")
 
-    def restore(self, message: Message, load: Callable[[Any], Any], read: Callable[[Any], ModelReply]) -> Any:
-        """Return the whole message that this bridge kept in the reasoning of a reply.
+    # Any: messages of the library, and their JSON.
+    def restore(
+        self,
+        request: ModelRequest,
+        history: list[Any],
+        is_reply: Callable[[Any], bool],
+        load: Callable[[Any], Any],
+        read: Callable[[Any], ModelReply],
+    ) -> None:
+        """Replace the replies in a history by the whole messages that this bridge kept in their reasoning.
 
-        It is `None` for reasoning of another provider, and if the history has another text or other calls than `read`
-        finds in the message.
+        Reasoning of another provider is left out, and that of a reply whose text or calls differ in the history.
         """
-        for part in message.reasoning if isinstance(message, AssistantMessage) else ():
-            if part.data and part.provider == self._origin:
-                own = load(json.loads(part.data))
-                if replace(read(own).message, reasoning=()) == replace(message, reasoning=()):
-                    return own
-        return None
+        places = [place for place, one in enumerate(history) if is_reply(one)]
+        replies = [one for one in conversation(request) if isinstance(one, messages.AssistantMessage)]
+        for place, message in zip(places, replies, strict=True) if len(places) == len(replies) else ():
+            for part in message.reasoning:
+                if part.data and part.provider == self._origin:
+                    own = load(json.loads(part.data))
+                    if _same(read(own), read(history[place])):
+                        history[place] = own
 
     def make_reply(
         self,
-        content: str,
-        calls: Sequence[ToolCall],
+        content: str | None,
+        calls: Sequence[tuple[str | None, str | None, object]],
         counts: Sequence[int | None],
         reason: object,
         model: str | None,
-        thoughts: str,
+        thoughts: str | None,
         data: Any,
     ) -> ModelReply:
-        """Return a reply. `data` is the whole message as JSON, if there is more in it than text and calls."""
-        if not all(call.name for call in calls):
+        """Return a reply. `calls` are ids, names and arguments; `data` is the message, if there is more in it."""
+        if not all(name for _, name, _ in calls):
             raise self.invalid_reply("sent a tool call without a name")
-        found: FinishReason = _REASONS.get(str(reason).lower(), "other") if reason else "stop"
+        made = [
+            messages.ToolCall(call_id or make_call_id(place), name or "", to_json(arguments))
+            for place, (call_id, name, arguments) in enumerate(calls)
+        ]
+        finish: FinishReason = _REASONS.get(str(reason).lower(), "other") if reason else "stop"
         kept = "" if data is None else json.dumps(data, default=str)
         return ModelReply(
-            content,
-            tuple(calls),
-            Usage(*(count or 0 for count in counts)),
-            "tool_calls" if calls and found == "stop" else found,
+            content or "",
+            tuple(made),
+            messages.Usage(*(count or 0 for count in counts)),
+            "tool_calls" if calls and finish == "stop" else finish,
             model or "",
-            reasoning=(Reasoning(thoughts, kept, self._origin),) if thoughts or kept else (),
+            reasoning=(messages.Reasoning(thoughts or "", kept, self._origin),) if thoughts or kept else (),
         )
 
-    def invalid_reply(self, fact: str) -> InvalidReplyError:
+    def invalid_reply(self, fact: str) -> errors.InvalidReplyError:
         """Return the error for a reply that cannot be read."""
-        return InvalidReplyError(f"{self._endpoint} {fact}; try again, or look at its library")
+        return errors.InvalidReplyError(f"{self._endpoint} {fact}; try again, or look at its library")
 
 
 def _cut(reply: ModelReply, cutter: StopCutter) -> ModelReply:
@@ -259,44 +252,33 @@ def _response_of(error: Any) -> tuple[int | None, Mapping[str, str], bytes]:
     return status, headers, str(text).encode(errors="replace")
 
 
-def prepare_messages(request: ModelRequest, *, has_schema: bool) -> Iterator[Message]:
-    """Yield the messages in the form that every library takes: one system message first, images not in results.
+def prepare(request: ModelRequest, model: str, *, has_schema: bool) -> JSON:
+    """Return the body of a request for chat completions, with one system message, which is the first.
 
-    The schema of the reply is in the system message, unless the request `has_schema` elsewhere. Empty messages of the
-    assistant are left out, and surrogates are replaced.
+    The schema of the reply is in that message, unless the library `has_schema` of its own.
     """
-    messages = conversation(request)
-    schema = request.schema if isinstance(request, ChatRequest) and not has_schema else None
-    shape = (
-        "" if schema is None else f"Reply only with JSON that follows this schema: {json.dumps(schema, default=dict)}"
-    )
-    system = "\n\n".join([text for text in (instructions(messages), shape) if text])
-    if system:
-        yield SystemMessage(clean(system))
-    images: list[Image] = []
-    for message in (*messages, None):
-        if images and not isinstance(message, ToolMessage):
-            yield UserMessage(_IMAGES, tuple(images))
-            images = []
-        match message:
-            case ToolMessage(call_id, content, found):
-                images += found
-                yield ToolMessage(call_id, clean(content))
-            case AssistantMessage("", ()) | SystemMessage() | None:
-                pass
-            case _:
-                yield replace(message, content=clean(message.content))
+    history, system = conversation(request), instructions(conversation(request))
+    options: JSON = {"stop": stop_strings(request)}
+    if isinstance(request, messages.ChatRequest):
+        options |= {"tools": request.tools, "tool_choice": request.tool_choice}
+        if request.schema is not None and has_schema:
+            options["schema"] = request.schema
+        elif request.schema is not None:
+            shape = json.dumps(request.schema, default=dict)
+            system = f"{system}\n\nReply only with JSON that follows this schema: {shape}".lstrip()
+    said = [one for one in history if not isinstance(one, messages.SystemMessage)]
+    chat = messages.ChatRequest([*([messages.SystemMessage(system)] if system else []), *said], **options)
+    return json.loads(write(encode(chat, Sampling(model), stream=False)))  # type: ignore[no-any-return]
 
 
-def options_of(request: ModelRequest) -> tuple[tuple[ToolSpec, ...], str, Mapping[str, Any] | None]:
-    """Return the tools, the choice among them and the schema of a request."""
-    chat = isinstance(request, ChatRequest)
-    return (request.tools, request.tool_choice, request.schema) if chat else ((), "auto", None)
+def to_json(arguments: object) -> str:
+    """Return the arguments of a call, which may be a string of JSON already."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments or {})
 
 
-def clean(text: str) -> str:
-    """Return a text with U+FFFD for each lone surrogate, which UTF-8 cannot express."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _same(kept: ModelReply, sent: ModelReply) -> bool:
+    ids = ([call.id for call in reply.tool_calls] for reply in (kept, sent))
+    return kept.content == sent.content and next(ids) == next(ids)
 
 
 def _secrets_of(*owners: Any) -> Iterator[object]:
@@ -304,38 +286,3 @@ def _secrets_of(*owners: Any) -> Iterator[object]:
     for owner in owners:
         yield getattr(owner, "api_key", None)
         yield from (value for value in getattr(owner, "__dict__", {}).values() if hasattr(value, "get_secret_value"))
-
-
-def make_call(call_id: str | None, name: str | None, arguments: object, position: int) -> ToolCall:
-    """Return a call of a reply; arguments that are no string become JSON."""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    return ToolCall(call_id or make_call_id(position), name or "", text)
-
-
-def to_openai_message(message: Message) -> JSON:
-    """Return a message as a request for chat completions has it."""
-    plain: JSON = {"role": message.role, "content": message.content}
-    match message:
-        case UserMessage(content, images) if images:
-            shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in images]
-            return plain | {"content": [*shown, {"type": "text", "text": content}]}
-        case ToolMessage(call_id):
-            return plain | {"tool_call_id": call_id}
-        case AssistantMessage(_, calls):
-            functions = [{"name": call.name, "arguments": clean(valid_arguments(call.arguments))} for call in calls]
-            made = zip(calls, functions, strict=True)
-            return plain | {"tool_calls": [{"id": one.id, "type": "function", "function": own} for one, own in made]}
-        case _:
-            return plain
-
-
-# Any: a schema's values are arbitrary JSON.
-def to_openai_format(schema: Mapping[str, Any]) -> JSON:
-    """Return the format of a reply with this schema as a request for chat completions has it."""
-    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema)}}
-
-
-def to_openai_tools(tools: Sequence[ToolSpec]) -> list[JSON]:
-    """Return tools as a request for chat completions has them."""
-    functions = ({"name": t.name, "description": t.description, "parameters": dict(t.parameters)} for t in tools)
-    return [{"type": "function", "function": function} for function in functions]

@@ -7,12 +7,11 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, final
 
-from graphexec import messages
 from graphexec._arguments import has_methods, validate
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.bridges import bridging
 from graphexec.models.http.dialect import Piece
-from graphexec.models.http.json_bodies import JSON, stop_strings
+from graphexec.models.http.json_bodies import JSON
 from graphexec.runtime.io import IO
 
 _MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream", "astream")
@@ -68,31 +67,27 @@ class LangChainModel(bridging.BridgedModel):
 
     def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any], JSON]:
         """Return the model with the tools bound, the messages, and the options of a call."""
-        model, stops = self._model, stop_strings(request)
-        tools, wanted, schema = bridging.options_of(request)
-        options: JSON = {"stop": list(stops)} if stops else {}
+        tools, wanted = getattr(request, "tools", ()), getattr(request, "tool_choice", "auto")
         # The package refuses a schema beside tools that are not strict.
-        native = self._has_schemas and not tools
-        history = [self._convert(one) for one in bridging.prepare_messages(request, has_schema=native)]
-        if schema is not None and native:
-            options["response_format"] = bridging.to_openai_format(schema)
-        if tools:
-            # LangChain's own name for required calls is "any".
-            none: Any = {"type": "none"} if "anthropic" in self.provider else "none"
-            choice = {"required": "any", "none": none}.get(wanted, wanted)
-            chosen: JSON = {} if wanted == "auto" else {"tool_choice": choice}
-            model = model.bind_tools(bridging.to_openai_tools(tools), **chosen)
-        return model, history, options
+        body = bridging.prepare(request, self.name, has_schema=self._has_schemas and not tools)
+        options = {name: body[name] for name in ("stop", "response_format") if name in body}
+        history: list[Any] = self._types.convert_to_messages(body["messages"])
+        self.restore(request, history, lambda one: one.type == "ai", self._load, self._read)
+        if not tools:
+            return self._model, history, options
+        # LangChain's own name for required calls is "any".
+        none = {"type": "none"} if "anthropic" in self.provider else "none"
+        chosen = {} if wanted == "auto" else {"tool_choice": {"required": "any", "none": none}.get(wanted, wanted)}
+        return self._model.bind_tools(body["tools"], **chosen), history, options
 
-    def _convert(self, message: messages.Message) -> Any:
-        own = self.restore(message, lambda data: self._types.messages_from_dict([data])[0], self._read)
-        return own or self._types.convert_to_messages([bridging.to_openai_message(message)])[0]
+    def _load(self, data: Any) -> Any:
+        return self._types.messages_from_dict([data])[0]
 
     def _read(self, given: Any) -> ModelReply:
         message = self._types.message_chunk_to_message(given)
         # Of a stream, the strings as received: LangChain completes arguments that were cut.
         found = getattr(given, "tool_call_chunks", None) or [*message.tool_calls, *message.invalid_tool_calls]
-        calls = [bridging.make_call(one["id"], one["name"], one["args"], number) for number, one in enumerate(found)]
+        calls = [(one["id"], one["name"], one["args"]) for one in found]
         used: JSON = message.usage_metadata or bridging.NOTHING
         details: JSON = used.get("input_token_details") or bridging.NOTHING
         meta, blocks = message.response_metadata, message.content_blocks

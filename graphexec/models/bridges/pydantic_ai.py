@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from typing import Any, final
 
-from graphexec import messages
 from graphexec._arguments import has_methods, validate
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.bridges import bridging
+from graphexec.models.bridges.pydantic_ai_messages import convert
 from graphexec.models.http.dialect import Piece
-from graphexec.models.http.json_bodies import JSON, stop_strings, valid_arguments
+from graphexec.models.http.json_bodies import JSON
 from graphexec.runtime.background_loop import call_client, iterate_client
 from graphexec.runtime.io import IO
 
@@ -59,61 +59,41 @@ class PydanticAIModel(bridging.BridgedModel):
                     yield delta
 
     def _prepare(self, request: ModelRequest) -> JSON:
-        tools, choice, schema = bridging.options_of(request)
-        settings: JSON = {"stop_sequences": list(stop_strings(request))} if stop_strings(request) else {}
+        """Return the arguments of a request of the library."""
+        # Some providers have tools and schemas, but not at once.
+        native = not getattr(request, "tools", ()) and self._model.profile.get("supports_json_schema_output", False)
+        body, choice = bridging.prepare(request, self.name, has_schema=native), getattr(request, "tool_choice", "auto")
+        settings: JSON = {"stop_sequences": body["stop"]} if "stop" in body else {}
         shape: JSON = {}
-        if tools:
-            make = self._models.ToolDefinition
-            made = [
-                make(name=t.name, description=t.description, parameters_json_schema={**t.parameters}) for t in tools
-            ]
-            shape["function_tools"] = made
+        if "tools" in body:
             settings["tool_choice"] = choice if choice in {"auto", "none", "required"} else [choice]
-        elif schema is not None and self._model.profile.get("supports_json_schema_output"):
-            # Some providers have tools and schemas, but not at once.
-            output = self._models.OutputObjectDefinition(json_schema={**schema})
-            shape |= {"output_mode": "native", "output_object": output}
-        history = self._convert(bridging.prepare_messages(request, has_schema="output_object" in shape))
+            shape["function_tools"] = [self._define(**one["function"]) for one in body["tools"]]
+        if "response_format" in body:
+            output = self._models.OutputObjectDefinition(json_schema=body["response_format"]["json_schema"]["schema"])
+            shape = {"output_mode": "native", "output_object": output}
+        history = convert(self._types, body["messages"])
+        self.restore(request, history, lambda one: one.kind == "response", self._load, self._read)
         parameters = self._models.ModelRequestParameters(**shape)
         return {"messages": history, "model_settings": settings, "model_request_parameters": parameters}
 
-    def _convert(self, history: Iterator[messages.Message]) -> list[Any]:
-        types, names, found = self._types, dict[str, str](), list[Any]()
-        load: Callable[[Any], Any] = lambda data: types.ModelMessagesTypeAdapter.validate_python([data])[0]  # noqa: E731
-        for message in history:
-            match message:
-                case messages.AssistantMessage(content, calls):
-                    names |= {call.id: call.name for call in calls}
-                    parts = [types.TextPart(content)] if content else []
-                    parts += [types.ToolCallPart(one.name, valid_arguments(one.arguments), one.id) for one in calls]
-                    found.append(self.restore(message, load, self._read) or types.ModelResponse(parts))
-                    continue
-                case messages.SystemMessage(content):
-                    part = types.SystemPromptPart(content)
-                case messages.UserMessage(content, images):
-                    # The text is last: a ReAct prompt ends with the words that the model continues.
-                    makers = types.ImageUrl, types.BinaryContent.from_data_uri
-                    shown = [makers[image.is_data](image.url) for image in images]
-                    part = types.UserPromptPart([*shown, content] if images else content)
-                case messages.ToolMessage(call_id, content):
-                    part = types.ToolReturnPart(names.get(call_id, ""), content, call_id)
-            if not found or found[-1].kind == "response":
-                found.append(types.ModelRequest([]))
-            found[-1].parts.append(part)
-        return found
+    def _define(self, parameters: JSON, **members: Any) -> Any:
+        return self._models.ToolDefinition(parameters_json_schema=parameters, **members)
+
+    def _load(self, data: Any) -> Any:
+        return self._types.ModelMessagesTypeAdapter.validate_python([data])[0]
 
     def _read(self, response: Any) -> ModelReply:
-        parts, used = response.parts, response.usage
-        called = [part for part in parts if part.part_kind == "tool-call"]
-        has_more = any(one.part_kind not in {"text", "tool-call"} or one.provider_details for one in parts)
+        calls = [(one.tool_call_id, one.tool_name, one.args) for one in response.tool_calls]
+        used, adapter = response.usage, self._types.ModelMessagesTypeAdapter
+        has_more = any(one.part_kind not in {"text", "tool-call"} or one.provider_details for one in response.parts)
         return self.make_reply(
-            "".join([part.content for part in parts if part.part_kind == "text"]),
-            [bridging.make_call(one.tool_call_id, one.tool_name, one.args, n) for n, one in enumerate(called)],
+            response.text,
+            calls,
             (used.input_tokens, used.output_tokens, used.cache_read_tokens),
             response.finish_reason,
             response.model_name,
-            "".join([part.content for part in parts if part.part_kind == "thinking"]),
-            self._types.ModelMessagesTypeAdapter.dump_python([response], mode="json")[0] if has_more else None,
+            response.thinking,
+            adapter.dump_python([response], mode="json")[0] if has_more else None,
         )
 
 
@@ -132,5 +112,5 @@ def _deltas(part: Any, index: int, places: dict[int, int]) -> Iterator[ReplyDelt
     if kind in {"text", "thinking"} and text:
         yield ReplyDelta(text) if kind == "text" else ReplyDelta(reasoning=text)
     if kind in {"tool-call", "tool_call"}:
-        piece = bridging.make_call(name and part.tool_call_id, name, arguments, 0)
-        yield ReplyDelta("", places.setdefault(index, len(places)), name and piece.id, name, piece.arguments)
+        text = bridging.to_json(arguments)
+        yield ReplyDelta("", places.setdefault(index, len(places)), name and part.tool_call_id, name, text)
