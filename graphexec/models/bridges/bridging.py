@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from graphexec.models.http.remote import ClosableModel
 from graphexec.models.http.stop_cutter import StopCutter
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.providers.openai_compatible import encode
-from graphexec.models.secret import Secret, hide
+from graphexec.models.secret import Secret, hide, is_secret_name
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import NotDone
 
@@ -282,7 +283,8 @@ def _same(kept: ModelReply, sent: ModelReply) -> bool:
 
 
 def _secrets_of(*owners: Any) -> Iterator[object]:
-    """Yield the keys among the attributes of objects: `api_key`, and secret strings of pydantic."""
+    """Yield the keys in the environment, and those among the attributes of objects: `api_key`, and secret strings."""
+    yield from (value for name, value in os.environ.items() if is_secret_name(name))
     for owner in owners:
         yield getattr(owner, "api_key", None)
         yield from (value for value in getattr(owner, "__dict__", {}).values() if hasattr(value, "get_secret_value"))
