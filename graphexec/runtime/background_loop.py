@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, nullcontext, suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar, final
 
@@ -72,7 +72,7 @@ def _serve(loop: Any) -> None:
     loop.run_forever()
 
 
-_BACKGROUND = BackgroundLoop()
+BACKGROUND = BackgroundLoop()
 
 
 async def call_client(io: IO, blocking: Callable[[], Any] | None, awaiting: Callable[[], Any] | None) -> Any:
@@ -80,7 +80,7 @@ async def call_client(io: IO, blocking: Callable[[], Any] | None, awaiting: Call
     if blocking is not None:
         return await io.call(blocking)
     assert awaiting is not None, "a client has one of both"
-    return await io.either(lambda: _BACKGROUND.run(awaiting), awaiting)
+    return await io.either(lambda: BACKGROUND.run(awaiting), awaiting)
 
 
 async def iterate_client(
@@ -88,7 +88,7 @@ async def iterate_client(
 ) -> AsyncGenerator[Any, None]:
     """Yield the items of a client that has one of both forms, in a sync or an async run."""
     if awaiting is not None:
-        async with aclosing(io.iterate(lambda: _BACKGROUND.iterate(awaiting), awaiting)) as items:
+        async with aclosing(io.iterate(lambda: BACKGROUND.iterate(awaiting), awaiting)) as items:
             async for item in items:
                 yield item
         return
@@ -99,4 +99,6 @@ async def iterate_client(
         while (item := await io.call(next, given, end)) is not end:
             yield item
     finally:
-        await io.call(getattr(given, "close", lambda: None))
+        # A thread that still waits for the next item closes them at its own timeout.
+        with suppress(ValueError):
+            await io.call(getattr(given, "close", lambda: None))

@@ -23,7 +23,7 @@ from graphexec.models.http.remote import ClosableModel
 from graphexec.models.http.stop_cutter import StopCutter
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.providers.openai_compatible import encode
-from graphexec.models.secret import Secret, hide, is_secret_name
+from graphexec.models.secret import Hidden, Secret, hide, is_secret_name
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import NotDone
 
@@ -56,8 +56,9 @@ class BridgedModel(ClosableModel):
     """
 
     # Any: objects of the library, here and below.
-    def __init__(self, owner: Any, name: str, provider: str, *key_holders: Any) -> None:
-        kind = type(owner).__name__
+    def __init__(self, client: Any, kind: str, name: str, provider: str, *key_holders: Any) -> None:
+        # The frames of an error show variables.
+        self._hidden = Hidden(client)
         self.name = name
         self.provider = provider
         # Of reasoning that only this library can send back.

@@ -39,8 +39,8 @@ class LangChainModel(bridging.BridgedModel):
         inner = getattr(model, "bound", model)
         names = [getattr(inner, name, None) for name in ("model_name", "model", "model_id")]
         name = next((one for one in names if isinstance(one, str) and one), type(inner).__name__)
-        super().__init__(inner, name, str(getattr(inner, "_llm_type", "")), inner)
-        self._model, self._config, self._types = model, config, types
+        super().__init__(model, type(inner).__name__, name, str(getattr(inner, "_llm_type", "")), inner)
+        self._config, self._types = config, types
         self._stream_options: JSON = {"stream_usage": True} if hasattr(inner, "stream_usage") else {}
         self._has_schemas = type(inner).__module__.startswith("langchain_openai")
 
@@ -67,6 +67,7 @@ class LangChainModel(bridging.BridgedModel):
 
     def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any], JSON]:
         """Return the model with the tools bound, the messages, and the options of a call."""
+        model: Any = self._hidden.reveal()
         tools, wanted = getattr(request, "tools", ()), getattr(request, "tool_choice", "auto")
         # The package refuses a schema beside tools that are not strict.
         body = bridging.prepare(request, self.name, has_schema=self._has_schemas and not tools)
@@ -74,11 +75,11 @@ class LangChainModel(bridging.BridgedModel):
         history: list[Any] = self._types.convert_to_messages(body["messages"])
         self.restore(request, history, lambda one: one.type == "ai", self._load, self._read)
         if not tools:
-            return self._model, history, options
+            return model, history, options
         # LangChain's own name for required calls is "any".
         none = {"type": "none"} if "anthropic" in self.provider else "none"
         chosen = {} if wanted == "auto" else {"tool_choice": {"required": "any", "none": none}.get(wanted, wanted)}
-        return self._model.bind_tools(body["tools"], **chosen), history, options
+        return model.bind_tools(body["tools"], **chosen), history, options
 
     def _load(self, data: Any) -> Any:
         return self._types.messages_from_dict([data])[0]

@@ -58,8 +58,7 @@ class OpenAIModel(BridgedModel):
     """A model that calls a client of the openai package; `from_openai` makes it."""
 
     def __init__(self, client: Any, sampling: Sampling) -> None:
-        super().__init__(client, sampling.model, sampling.provider, client)
-        self._client = client
+        super().__init__(client, type(client).__name__, sampling.model, sampling.provider, client)
         self._sampling = sampling
         self._is_async = hasattr(client, "__aenter__")
 
@@ -82,7 +81,8 @@ class OpenAIModel(BridgedModel):
     def _prepare(self, request: ModelRequest, timeout: float | None, *, stream: bool) -> Callable[[], Any]:
         """Return the call of the client for a request."""
         body: JSON = json.loads(write(encode(request, self._sampling, stream=stream)))
-        resource = self._client.chat.completions if isinstance(request, ChatRequest) else self._client.completions
+        client: Any = self._hidden.reveal()
+        resource = client.chat.completions if isinstance(request, ChatRequest) else client.completions
         named = {name: body.pop(name) for name in ("model", "messages", "prompt", "stream") if name in body}
         seconds = {} if timeout is None else {"timeout": timeout}
         return partial(resource.create, **named, **seconds, extra_body=body)

@@ -35,17 +35,17 @@ class PydanticAIModel(bridging.BridgedModel):
     """A model that calls a model of Pydantic AI; `from_pydantic_ai` makes it."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__(model, str(model.model_name), str(model.system), getattr(model, "client", None))
-        self._model = model
+        kind, client = type(model).__name__, getattr(model, "client", None)
+        super().__init__(model, kind, str(model.model_name), str(model.system), client)
         modules = (bridging.require(f"pydantic_ai.{name}", "pydantic-ai") for name in ("direct", "messages", "models"))
         self._direct, self._types, self._models = modules
 
     async def _ask(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> ModelReply:
-        ask = partial(self._direct.model_request, self._model, **self._prepare(request))
+        ask = partial(self._direct.model_request, self._hidden.reveal(), **self._prepare(request))
         return self._read(await call_client(io, None, ask))
 
     async def _pieces(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> AsyncGenerator[Piece, None]:
-        open_stream = partial(self._direct.model_request_stream, self._model, **self._prepare(request))
+        open_stream = partial(self._direct.model_request_stream, self._hidden.reveal(), **self._prepare(request))
         places: dict[int, int] = {}
         async for event in iterate_client(io, None, partial(_iterate, open_stream)):
             if isinstance(event, self._types.ModelResponse):
@@ -61,7 +61,9 @@ class PydanticAIModel(bridging.BridgedModel):
     def _prepare(self, request: ModelRequest) -> JSON:
         """Return the arguments of a request of the library."""
         # Some providers have tools and schemas, but not at once.
-        native = not getattr(request, "tools", ()) and self._model.profile.get("supports_json_schema_output", False)
+        native = not getattr(request, "tools", ()) and self._hidden.reveal().profile.get(
+            "supports_json_schema_output", False
+        )
         body, choice = bridging.prepare(request, self.name, has_schema=native), getattr(request, "tool_choice", "auto")
         settings: JSON = {"stop_sequences": body["stop"]} if "stop" in body else {}
         shape: JSON = {}
