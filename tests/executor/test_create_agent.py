@@ -4,6 +4,7 @@ import functools
 import inspect
 import logging
 import socket
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -175,7 +176,10 @@ WRONG_MODELS: list[tuple[Any, str]] = [
     (3, "model is 3; give a name"),
     ([double], r"model is \[.*; give a name"),
     (OpenAICompatible, r"model is the class OpenAICompatible; make one, as in OpenAICompatible\(...\)"),
-    (Invoking(), "model is an Invoking, which has invoke; pass from_langchain(model) of graphexec.models, or a name"),
+    (
+        Invoking(),
+        r"model is an Invoking, which has invoke; pass from_langchain\(model\) of graphexec.models, or a name",
+    ),
 ]
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),

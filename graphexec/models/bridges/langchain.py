@@ -39,7 +39,8 @@ class LangChainModel(bridging.BridgedModel):
         inner = getattr(model, "bound", model)
         names = [getattr(inner, name, None) for name in ("model_name", "model", "model_id")]
         name = next((one for one in names if isinstance(one, str) and one), type(inner).__name__)
-        super().__init__(model, type(inner).__name__, name, str(getattr(inner, "_llm_type", "")), inner)
+        provider = str(getattr(inner, "_llm_type", ""))
+        super().__init__(model, type(inner).__name__, name.removeprefix("models/"), provider, inner)
         self._config, self._types = config, types
         self._stream_options: JSON = {"stream_usage": True} if hasattr(inner, "stream_usage") else {}
         self._has_schemas = type(inner).__module__.startswith("langchain_openai")
