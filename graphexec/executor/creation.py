@@ -263,8 +263,8 @@ def to_model(model: object) -> Model:
     for method, bridge in _BRIDGES.items():
         if hasattr(model, method):
             raise InputError(
-                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge} of graphexec.models, or a name "
-                "such as 'openai:gpt-5-mini'"
+                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge} of graphexec.models, or a "
+                "name such as 'openai:gpt-5-mini'"
             )
     if callable(model):
         # Its reply is checked at each call.

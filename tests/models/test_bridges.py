@@ -21,6 +21,7 @@ from graphexec.messages import (
     ChatRequest,
     CompletionRequest,
     Image,
+    Message,
     ModelReply,
     ReplyDelta,
     SystemMessage,
@@ -46,7 +47,7 @@ KEY = "sk-never-shown-anywhere"
 ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 CALLED = AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),))
 PICTURE = Image("https://example.com/cat.png")
-HISTORY = [SystemMessage("be brief"), UserMessage("1 + 1?", (PICTURE,)), CALLED, ToolMessage("c1", "2")]
+HISTORY: list[Message] = [SystemMessage("be brief"), UserMessage("1 + 1?", (PICTURE,)), CALLED, ToolMessage("c1", "2")]
 
 Transport = httpx2.MockTransport
 # Any: the models are those of other packages, here and below.
@@ -366,7 +367,10 @@ def test_langchain_gets_its_reasoning_back() -> None:
     replies: Iterator[Any] = iter([first, make_message("done")])
     seen: list[list[Any]] = []
 
-    class Fake(package("langchain_core.language_models").BaseChatModel):
+    # Any: without the package, its class is unknown.
+    base: Any = package("langchain_core.language_models").BaseChatModel
+
+    class Fake(base):  # type: ignore[misc]
         @property
         def _llm_type(self) -> str:
             return "anthropic-chat"

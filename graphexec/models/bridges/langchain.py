@@ -72,7 +72,7 @@ class LangChainModel(bridging.BridgedModel):
         tools, wanted = getattr(request, "tools", ()), getattr(request, "tool_choice", "auto")
         # The package refuses a schema beside tools that are not strict.
         body = bridging.prepare(request, self.name, has_schema=self._has_schemas and not tools)
-        options = {name: body[name] for name in ("stop", "response_format") if name in body}
+        options: JSON = {name: body[name] for name in ("stop", "response_format") if name in body}
         history: list[Any] = self._types.convert_to_messages(body["messages"])
         self.restore(request, history, lambda one: one.type == "ai", self._load, self._read)
         if not tools:
