@@ -209,7 +209,8 @@ def _list(value: Any) -> list[Any]:
 
 def _paths(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield the values within a value, and the paths to them."""
-    for name, one in [*enumerate(_list(value)), *_object(value).items()]:
+    items: list[tuple[str | int, Any]] = [*enumerate(_list(value)), *_object(value).items()]
+    for name, one in items:
         yield (*path, name), one
         yield from _paths(one, (*path, name))
 
