@@ -15,7 +15,7 @@ from typing import Any, Never
 
 from graphexec import errors, messages
 from graphexec.messages import FinishReason, ModelReply, ModelRequest, ReplyDelta
-from graphexec.models.http.dialect import Piece, Sampling, make_call_id
+from graphexec.models.http.dialect import Piece, Sampling
 from graphexec.models.http.endpoint import Endpoint, Provider
 from graphexec.models.http.failures import classify_response, timeout_error
 from graphexec.models.http.json_bodies import JSON, conversation, instructions, stop_strings, write
@@ -188,7 +188,7 @@ class BridgedModel(ClosableModel):
         if not all(name for _, name, _ in calls):
             raise self.invalid_reply("sent a tool call without a name")
         made = [
-            messages.ToolCall(call_id or make_call_id(place), name or "", to_json(arguments))
+            messages.ToolCall(call_id or f"call_{place}", name or "", to_json(arguments))
             for place, (call_id, name, arguments) in enumerate(calls)
         ]
         finish: FinishReason = _REASONS.get(str(reason).lower(), "other") if reason else "stop"
