@@ -233,6 +233,14 @@ def make_agent_of_kind(
     return create_structured_agent(model, tools, prompt=before + STRUCTURED_PROMPT)
 
 
+# The functions that make a model of one of another library, by an attribute of the latter.
+_BRIDGES = {
+    "invoke": "from_langchain(model)",
+    "request_stream": "from_pydantic_ai(model)",
+    "chat": "from_openai(client, 'gpt-5-mini')",
+}
+
+
 def to_model(model: object) -> Model:
     """Return a model: itself, the one that a string names, or one of a function.
 
@@ -252,11 +260,12 @@ def to_model(model: object) -> Model:
     if isinstance(model, Agent) or is_executor(model):
         remedy = "run it as it is" if is_executor(model) else "write AgentExecutor(agent=agent, tools=tools)"
         raise InputError(f"model is {an(type(model).__name__)}, which has a model already; {remedy}")
-    if callable(getattr(model, "invoke", None)):
-        raise InputError(
-            f"model is {an(type(model).__name__)}, which has invoke, as LangChain's models; name the model, as in "
-            "'openai:gpt-5-mini', or pass a function from a request to the reply that calls it"
-        )
+    for method, bridge in _BRIDGES.items():
+        if hasattr(model, method):
+            raise InputError(
+                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge} of graphexec.models, or a "
+                "name such as 'openai:gpt-5-mini'"
+            )
     if callable(model):
         # Its reply is checked at each call.
         return FunctionModel(cast("ModelFunction", model))

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import import_on_use
 
 if TYPE_CHECKING:
+    from graphexec.models.bridges.langchain import from_langchain
+    from graphexec.models.bridges.openai import from_openai
+    from graphexec.models.bridges.pydantic_ai import from_pydantic_ai
     from graphexec.models.functions import FunctionModel, ModelFunction
     from graphexec.models.http.attempts import Clock
     from graphexec.models.http.receiving import ReplyLimits
@@ -56,6 +59,9 @@ __all__ = [
     "WrappedModel",
     "cached",
     "create_model",
+    "from_langchain",
+    "from_openai",
+    "from_pydantic_ai",
     "installed",
     "priced",
     "pull",
@@ -67,6 +73,9 @@ __all__ = [
 
 # Where these names are. A module is imported when one of its names is first used: a program needs few of the providers.
 _MODULES = {
+    "graphexec.models.bridges.langchain": "from_langchain",
+    "graphexec.models.bridges.openai": "from_openai",
+    "graphexec.models.bridges.pydantic_ai": "from_pydantic_ai",
     "graphexec.models.functions": "FunctionModel ModelFunction",
     "graphexec.models.http.attempts": "Clock",
     "graphexec.models.http.receiving": "ReplyLimits",

@@ -160,6 +160,11 @@ _NATIVE = {
     "xai": r"grok-(?!.*(image|vision))",
     "moonshot": r"kimi-|moonshot-v1",
     "cohere": r"command-(a|r)",
+    "vertexai": r"gemini-(?!embedding|1\.0|.*(image|tts|live))|claude-(?!1|2|instant)",
+    "bedrock": (
+        r"([a-z]{2,6}\.)?(anthropic\.claude-(?!v|instant)|amazon\.nova-|cohere\.command-r|meta\.llama(3-[1-9]|4)"
+        r"|mistral\.(mistral-large|pixtral|magistral))"
+    ),
 }
 # Families of open weights whose chat templates have tools (Ollama's library lists them under "tools").
 _OPEN = (

@@ -41,19 +41,21 @@ _ALIASES = {
     "gcpgemini": "gemini",
     "google": "gemini",
     "googlegenai": "gemini",
+    "googlegenerativeai": "gemini",
     "googlegla": "gemini",
     "grok": "xai",
     "hf": "huggingface",
     "hostedvllm": "vllm",
     "mistralai": "mistral",
     "moonshotai": "moonshot",
-    "ollamachat": "ollama",
-    "openaichat": "openai",
     "togetherai": "together",
     "vertex": "vertexai",
     "googlevertexai": "vertexai",
     "googlevertex": "vertexai",
+    "googlecloud": "vertexai",
     "bedrockconverse": "bedrock",
+    "amazonbedrock": "bedrock",
+    "amazonbedrockconverse": "bedrock",
 }
 
 # Providers that need more than a name and a key, and what to write for them.
@@ -76,8 +78,10 @@ def find_provider(name: str) -> str:
     An unknown name is returned in lower case, with its letters and digits only.
     """
     plain = _plain(name)
-    known = {_plain(provider): provider for provider in PROVIDERS}
-    return known.get(_ALIASES.get(plain, plain), _ALIASES.get(plain, plain))
+    known = {_plain(provider): provider for provider in (*PROVIDERS, *ADDRESS_REMEDIES)}
+    # LangChain's types of models are called `anthropic-chat` and `chat-ollama`.
+    found = (_ALIASES.get(one, one) for one in (plain, plain.removeprefix("chat").removesuffix("chat")))
+    return next((known[one] for one in found if one in known), plain)
 
 
 def _plain(name: str) -> str:

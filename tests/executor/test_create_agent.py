@@ -4,6 +4,7 @@ import functools
 import inspect
 import logging
 import socket
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -175,7 +176,9 @@ WRONG_MODELS: list[tuple[Any, str]] = [
     (3, "model is 3; give a name"),
     ([double], r"model is \[.*; give a name"),
     (OpenAICompatible, r"model is the class OpenAICompatible; make one, as in OpenAICompatible\(...\)"),
-    (Invoking(), "model is an Invoking, which has invoke, as LangChain's models; name the model"),
+    (Invoking(), r"model is an Invoking, which has invoke; pass from_langchain\(model\) of graphexec.models, or"),
+    (SimpleNamespace(chat=1), r"model is a SimpleNamespace, which has chat; pass from_openai\(client, 'gpt-5-mini'\)"),
+    (SimpleNamespace(request_stream=1), r".*, which has request_stream; pass from_pydantic_ai\(model\) of"),
 ]
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),

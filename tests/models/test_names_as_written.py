@@ -154,6 +154,9 @@ moonshot kimi-k2
 ollama qwen3 | ollama qwen3:14b | ollama llama3.1 | ollama gpt-oss:20b | 127.0.0.1:11434 qwen3 | localhost:11434 qwen3
 groq llama-3.3-70b-versatile | groq openai/gpt-oss-20b | api.together.xyz meta-llama/Llama-4-Scout-17B
 openrouter anthropic/claude-sonnet-4.5 | openrouter openai/gpt-5 | lmstudio qwen2.5-7b-instruct
+openai-chat gpt-5 | azure-openai-chat gpt-4o | chat-google-generative-ai gemini-2.5-flash | mistralai-chat ministral-8b
+anthropic-chat claude-opus-4-5 | vertexai claude-sonnet-4-5@20250929 | google-cloud gemini-2.5-pro | chat-ollama qwen3
+amazon_bedrock_converse_chat us.anthropic.claude-sonnet-4-5-v1:0 | bedrock amazon.nova-pro-v1:0
 """
 NOT_NATIVE = """
 openai gpt-3.5-turbo-instruct | openai o1-mini | openai gpt-4o-realtime-preview | openai my-own | openai whisper-1
@@ -162,6 +165,7 @@ mistral mistral-embed
 ollama qwen3:0.6b | ollama qwen2.5:1.5b | ollama llama3.2 | ollama llama3 | ollama gemma3 | ollama smollm2
 vllm Qwen/Qwen3-8B | llamacpp qwen3 | huggingface Qwen/Qwen3-4B | openrouter someone/claude-like
 perplexity sonar | api.example.com gpt-5 | 127.0.0.1:8080 gpt-5 | llama.cpp smollm2-135m-instruct | function reply
+bedrock anthropic.claude-v2:1 | bedrock amazon.titan-text-lite-v1 | vertexai gemini-1.0-pro
 """
 
 

@@ -84,7 +84,8 @@ class Shape:
 
     @property
     def api(self) -> str:
-        return self.file["api"]
+        api: str = self.file["api"]
+        return api
 
     @property
     def expected(self) -> JSON | None:
@@ -94,7 +95,8 @@ class Shape:
     @property
     def events(self) -> list[str]:
         """The events of the stream; empty if there is none."""
-        return self.file.get("stream", [])
+        events: list[str] = self.file.get("stream", [])
+        return events
 
     @property
     def bodies(self) -> list[tuple[bytes, str]]:
@@ -110,7 +112,8 @@ class Shape:
 
     @property
     def status(self) -> int:
-        return self.file.get("status", 200)
+        status: int = self.file.get("status", 200)
+        return status
 
     @cached_property
     def request(self) -> ChatRequest:
@@ -282,7 +285,8 @@ def assert_has(found: Any, expected: Any, place: str = "") -> None:
                 assert_has(cast("JSON", found).get(name), value, f"{place}.{name}")
         case list():
             assert isinstance(found, list), f"{place}: {found!r}"
-            items, wanted = cast("list[Any]", found), cast("list[Any]", expected)
+            items: list[Any] = [*found]
+            wanted: list[Any] = [*expected]
             assert len(items) == len(wanted), f"{place}: {items!r}"
             for number, (item, value) in enumerate(zip(items, wanted, strict=True)):
                 assert_has(item, value, f"{place}[{number}]")

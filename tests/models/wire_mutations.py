@@ -200,12 +200,16 @@ def _object(value: Any) -> JSON:
 
 
 def _objects(value: Any) -> list[JSON]:
-    return [_object(one) for one in cast("list[Any]", value)] if isinstance(value, list) else []
+    return [_object(one) for one in _list(value)]
+
+
+def _list(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list) else []
 
 
 def _paths(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield the values within a value, and the paths to them."""
-    items = enumerate(cast("list[Any]", value)) if isinstance(value, list) else _object(value).items()
+    items: list[tuple[str | int, Any]] = [*enumerate(_list(value)), *_object(value).items()]
     for name, one in items:
         yield (*path, name), one
         yield from _paths(one, (*path, name))

@@ -1,0 +1,420 @@
+"""Models of other libraries: requests, replies, streams, errors and secrets, with the packages and servers of bytes.
+
+The packages are imported by the tests, as that takes seconds; rows of packages that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import httpx2
+import pytest
+
+from graphexec import create_agent, errors, models
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    Image,
+    Message,
+    ModelReply,
+    ReplyDelta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.runtime.background_loop import BACKGROUND
+from tests.executor.actors import echo
+from tests.models import recorded
+from tests.models.actors import HELLO, LoopbackServer, chunks, response, split_events
+from tests.models.call_modes import MODES, Ask
+from tests.models.leaks import Search
+from tests.parameters import cases
+
+if find_spec("openai") is None:
+    pytest.skip("needs the extra dev", allow_module_level=True)
+
+pytestmark = pytest.mark.medium
+
+KEY = "sk-never-shown-anywhere"
+ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}})
+CALLED = AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),))
+PICTURE = Image("https://example.com/cat.png")
+HISTORY: list[Message] = [SystemMessage("be brief"), UserMessage("1 + 1?", (PICTURE,)), CALLED, ToolMessage("c1", "2")]
+
+Transport = httpx2.MockTransport
+# Any: the models are those of other packages, here and below.
+Bridge = Callable[[Transport], Any]
+
+
+def package(module: str) -> Any:
+    """Return a module of a package that may be missing, whose types are not known then."""
+    return import_module(module)
+
+
+def client(transport: Transport, *, awaits: bool = False, **options: Any) -> Any:
+    from openai import AsyncOpenAI, OpenAI
+
+    kind, http = (AsyncOpenAI, httpx2.AsyncClient) if awaits else (OpenAI, httpx2.Client)
+    made: Any = kind
+    return made(api_key=KEY, base_url="http://here/v1", http_client=http(transport=transport), max_retries=0, **options)
+
+
+def blocking_openai(transport: Transport) -> Any:
+    return models.from_openai(client(transport), "tiny")
+
+
+def async_openai(transport: Transport) -> Any:
+    return models.from_openai(client(transport, awaits=True), "tiny")
+
+
+def pydantic_ai(transport: Transport) -> Any:
+    return through_pydantic_ai(client(transport, awaits=True))
+
+
+def through_pydantic_ai(sent: Any) -> Any:
+    provider = package("pydantic_ai.providers.openai").OpenAIProvider(openai_client=sent)
+    return models.from_pydantic_ai(package("pydantic_ai.models.openai").OpenAIChatModel("tiny", provider=provider))
+
+
+def langchain(transport: Transport) -> Any:
+    clients: dict[str, Any] = {
+        "http_client": httpx2.Client(transport=transport),
+        "http_async_client": httpx2.AsyncClient(transport=transport),
+    }
+    make = package("langchain_openai").ChatOpenAI
+    return models.from_langchain(make(model="tiny", api_key=KEY, base_url="http://here/v1", max_retries=0, **clients))
+
+
+PACKAGES: dict[Bridge, str] = {
+    blocking_openai: "openai",
+    async_openai: "openai",
+    pydantic_ai: "pydantic_ai",
+    langchain: "langchain_openai",
+}
+BRIDGES = [bridge for bridge, name in PACKAGES.items() if find_spec(name) is not None]
+each_bridge = cases("bridge", BRIDGES)
+each_call = cases(("bridge", "ask"), [(bridge, ask) for bridge in BRIDGES for ask in MODES])
+
+
+class Server:
+    """A server that answers with the same bytes, whole or streamed as it is asked, and keeps the bodies."""
+
+    def __init__(self, whole: bytes, stream: bytes = b"", status: int = 200) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.transport = Transport(self._answer)
+        self._whole, self._stream, self._status = whole, stream, status
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.bodies.append(json.loads(request.content))
+        streams = bool(self._stream) and self.bodies[-1].get("stream")
+        kind = "text/event-stream" if streams else "application/json"
+        content = self._stream if streams else self._whole
+        return httpx2.Response(self._status, headers={"content-type": kind}, content=content)
+
+
+# Members that Pydantic AI requires.
+HEAD: dict[str, Any] = {"id": "i", "created": 1, "model": "tiny"}
+
+
+def complete_event(event: bytes) -> bytes:
+    if b"[DONE]" in event:
+        return event
+    chunk = HEAD | {"object": "chat.completion.chunk"} | json.loads(event.removeprefix(b"data: "))
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def complete(whole: bytes, stream: bytes) -> tuple[bytes, list[bytes]]:
+    body = HEAD | {"object": "chat.completion"} | json.loads(whole)
+    return json.dumps(body).encode(), [complete_event(event) for event in split_events(stream)]
+
+
+TEXT, TEXT_EVENTS = complete(recorded.CHAT, recorded.STREAM)
+CALLS, CALLS_EVENTS = complete(recorded.CALLS, recorded.CALLS_STREAM)
+REPLIES = [(TEXT, TEXT_EVENTS, recorded.CHAT_REPLY), (CALLS, CALLS_EVENTS, recorded.CALLS_REPLY)]
+
+
+def parts_of(reply: ModelReply) -> list[object]:
+    return [reply.content, reply.tool_calls, reply.usage, reply.finish_reason]
+
+
+@each_call
+def test_reply_is_the_recorded_one(bridge: Bridge, ask: Ask) -> None:
+    for whole, events, reply in REPLIES:
+        model = bridge(Server(whole, b"".join(events)).transport)
+        for timeout in (None, 20.0):
+            assert parts_of(ask(model, HELLO, timeout=timeout)) == parts_of(reply)
+        assert model.name == "tiny"
+        search = Search(KEY)
+        search.in_object(model, "model")
+        assert not search.hits
+
+
+@each_bridge
+def test_deltas_make_the_reply(bridge: Bridge) -> None:
+    for whole, events, reply in REPLIES:
+        *found, _ = bridge(Server(whole, b"".join(events)).transport).stream(HELLO)
+        assert "".join(delta.content for delta in found) == reply.content
+        calls = [delta for delta in found if delta.index is not None]
+        assert {delta.index for delta in calls} <= {0}
+        joined = ["".join(getattr(delta, name) for delta in calls) for name in ("call_id", "name", "arguments")]
+        assert joined == [*map(str, vars_of(reply))]
+
+
+def vars_of(reply: ModelReply) -> list[str]:
+    return [value for call in reply.tool_calls for value in (call.id, call.name, call.arguments)] or ["", "", ""]
+
+
+@each_bridge
+def test_request_has_tools_choice_stop_and_images(bridge: Bridge) -> None:
+    for choice, sent in [
+        ("auto", (None, "auto")),
+        ("required", ("required",)),
+        ("none", ("none",)),
+        ("add", (FORCED, "required")),
+    ]:
+        server = Server(TEXT)
+        bridge(server.transport).complete(ChatRequest(HISTORY, (ADD,), ("STOP",), tool_choice=choice))
+        (body,) = server.bodies
+        assert body.get("tool_choice") in sent
+        assert body["stop"] == ["STOP"]
+        assert [tool["function"]["name"] for tool in body["tools"]] == ["add"]
+        assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool"]
+        assert PICTURE.url in json.dumps(body["messages"][1])
+        (call,) = body["messages"][2]["tool_calls"]
+        assert (call["id"], json.loads(call["function"]["arguments"])) == ("c1", {"a": 1})
+        assert body["messages"][3]["tool_call_id"] == "c1"
+
+
+FORCED = {"type": "function", "function": {"name": "add"}}
+
+
+@each_bridge
+def test_schema_is_sent_or_in_the_system_message(bridge: Bridge) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    for tools in ((), (ADD,)):
+        server = Server(TEXT)
+        bridge(server.transport).complete(ChatRequest([UserMessage("hi"), SystemMessage("x")], tools, schema=schema))
+        body = json.dumps(server.bodies[0])
+        assert "city" in body
+        assert "response_format" in body or server.bodies[0]["messages"][0]["role"] == "system"
+
+
+@each_call
+def test_text_ends_before_a_stop_string(bridge: Bridge, ask: Ask) -> None:
+    reply = ask(
+        bridge(Server(TEXT, b"".join(TEXT_EVENTS)).transport), ChatRequest([UserMessage("hi")], stop=("costs",))
+    )
+    assert (reply.content, reply.finish_reason) == ("Café ", "stop")
+
+
+@each_bridge
+def test_cut_stream_is_an_error(bridge: Bridge) -> None:
+    for _, events, reply in REPLIES:
+        for number in range(len(events) - 3):
+            model = bridge(Server(b"", b"".join(events[:number]) or b"\n").transport)
+            with pytest.raises(errors.ModelError):
+                list(model.stream(HELLO))
+        assert parts_of(reply)
+
+
+ERRORS: list[tuple[int, dict[str, Any] | str, type[errors.ModelError], str]] = [
+    (401, {"error": {"message": f"bad key {KEY}"}}, errors.AuthenticationError, "bad key ***"),
+    (429, {"error": {"message": "slow down"}}, errors.RateLimitError, "slow down"),
+    (404, {"error": {"message": "none", "code": "model_not_found"}}, errors.ModelNotFoundError, "tiny at"),
+    (400, json.loads(recorded.OVERFLOW), errors.ContextOverflowError, "5031 tokens"),
+    (400, {"error": {"message": "no such member"}}, errors.BadRequestError, "no such member"),
+    (503, "<html>", errors.ServerError, "<html>"),
+]
+
+
+@each_call
+def test_error_has_its_class_and_no_key(bridge: Bridge, ask: Ask) -> None:
+    for status, body, kind, text in ERRORS:
+        content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        with pytest.raises(kind) as caught:
+            ask(bridge(Server(content, status=status).transport))
+        assert text in str(caught.value)
+        search = Search(KEY)
+        search.in_error(caught.value)
+        assert not search.hits
+
+
+@each_call
+def test_lost_connection_is_a_connection_error(bridge: Bridge, ask: Ask) -> None:
+    def fail(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError(f"no route, {KEY}")
+
+    with pytest.raises(errors.ModelConnectionError) as caught:
+        ask(bridge(Transport(fail)))
+    assert KEY not in str(caught.value)
+
+
+@each_call
+def test_silent_server_is_a_timeout(bridge: Bridge, ask: Ask) -> None:
+    def fail(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadTimeout("too late")
+
+    for timeout in (None, 20.0):
+        with pytest.raises(errors.ModelTimeoutError):
+            ask(bridge(Transport(fail)), HELLO, timeout=timeout)
+
+
+@each_bridge
+def test_agent_calls_its_tool(bridge: Bridge) -> None:
+    call = json.loads(CALLS)
+    call["choices"][0]["message"]["tool_calls"][0]["function"] = {"name": "echo", "arguments": '{"text": "hi"}'}
+    replies = iter([json.dumps(call).encode(), TEXT])
+    model = bridge(Transport(lambda _: httpx2.Response(200, content=next(replies))))
+    result = create_agent(model, [echo], kind="tool_calling").run("q")
+    assert (result.output, [step.observation for step in result.steps]) == ("Café costs €4.", ["hi"])
+    assert result.usage.total_tokens == sum(reply.usage.total_tokens for *_, reply in REPLIES)
+
+
+def test_completions_are_sent_as_such() -> None:
+    server = Server(recorded.COMPLETION)
+    model = models.from_openai(client(server.transport), "tiny", temperature=0.5, extra_body={"min_p": 0.1})
+    assert model.complete(CompletionRequest("1")).content == recorded.COMPLETION_REPLY.content
+    assert server.bodies[0] == {"model": "tiny", "prompt": "1", "temperature": 0.5, "min_p": 0.1}
+
+
+@cases("bridge", [bridge for bridge in BRIDGES if bridge in {async_openai, pydantic_ai}])
+def test_async_client_keeps_its_connection_in_sync_runs(bridge: Bridge) -> None:
+    def send_text(connection: Any) -> bool:
+        connection.sendall(response(TEXT))
+        return True
+
+    with LoopbackServer(send_text, send_text, send_text) as server:
+        transport: Any = httpx2.AsyncHTTPTransport()
+        sent = client(transport, awaits=True).with_options(base_url=server.url)
+        model: Any = models.from_openai(sent, "tiny") if bridge is async_openai else through_pydantic_ai(sent)
+        assert [model.complete(HELLO).content for _ in range(3)] == ["Café costs €4."] * 3
+        assert server.connections == 1
+        BACKGROUND.run(sent.close)
+
+
+@cases("awaits", [False, True])
+def test_closed_stream_closes_its_connection(awaits: bool) -> None:
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(chunks(*TEXT_EVENTS[:2], end=False)))
+        transport: Any = httpx2.AsyncHTTPTransport() if awaits else httpx2.HTTPTransport()
+        model = models.from_openai(client(transport, awaits=awaits).with_options(base_url=server.url), "tiny")
+        stream = model.stream(HELLO)
+        assert next(stream) == ReplyDelta("Café")
+        stream.close()
+        assert server.gone.wait(10)
+        assert server.connections == 1
+
+
+@cases(("awaits", "ask"), [(awaits, ask) for awaits in (False, True) for ask in MODES])
+def test_stalled_call_ends_at_its_timeout(awaits: bool, ask: Ask) -> None:
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(chunks(TEXT_EVENTS[1], end=False)))
+        transport: Any = httpx2.AsyncHTTPTransport() if awaits else httpx2.HTTPTransport()
+        sent = client(transport, awaits=awaits).with_options(base_url=server.url)
+        with pytest.raises(errors.ModelTimeoutError):
+            ask(models.from_openai(sent, "tiny"), HELLO, timeout=0.2)
+        assert server.gone.wait(10)
+        if awaits:
+            BACKGROUND.run(sent.close)
+        else:
+            sent.close()
+
+
+@cases(
+    ("make", "name", "extra"),
+    [
+        (lambda: models.from_langchain(object()), "langchain_core", "langchain"),
+        (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
+        (lambda: models.from_pydantic_ai(object()), "pydantic_ai", "pydantic-ai"),
+    ],
+)
+def test_missing_package_names_the_extra(
+    make: Callable[[], object], name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if find_spec(name) is not None:
+        with pytest.raises(errors.InputError, match="; give a "):
+            make()
+    for loaded in [one for one in sys.modules if one.partition(".")[0] == name]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(errors.InputError, match=rf"pip install 'graphexec-agents\[{extra}\]'"):
+        make()
+
+
+THINKING: list[Any] = [
+    {"type": "thinking", "thinking": "Hm.", "signature": "EqQB"},
+    {"type": "text", "text": "Adding."},
+    {"type": "tool_use", "id": "c1", "name": "echo", "input": {"text": "hi"}},
+]
+
+
+@pytest.mark.skipif(find_spec("langchain_core") is None, reason="needs the extra dev")
+def test_langchain_gets_its_reasoning_back() -> None:
+    make_message, outputs = package("langchain_core.messages").AIMessage, package("langchain_core.outputs")
+    call: Any = {"name": "echo", "args": {"text": "hi"}, "id": "c1"}
+    used: Any = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13, "input_token_details": {"cache_read": 5}}
+    first = make_message(
+        THINKING, tool_calls=[call], usage_metadata=used, response_metadata={"stop_reason": "tool_use"}
+    )
+    replies: Iterator[Any] = iter([first, make_message("done")])
+    seen: list[list[Any]] = []
+
+    # Any: without the package, its class is unknown.
+    base: Any = package("langchain_core.language_models").BaseChatModel
+
+    class Fake(base):  # type: ignore[misc]
+        @property
+        def _llm_type(self) -> str:
+            return "anthropic-chat"
+
+        def _generate(self, messages: list[Any], *_: Any, **__: Any) -> Any:
+            seen.append(messages)
+            return outputs.ChatResult(generations=[outputs.ChatGeneration(message=next(replies))])
+
+        def bind_tools(self, tools: Any, **options: Any) -> Any:
+            assert (tools[0]["function"]["name"], options) == ("echo", {})
+            return self
+
+    result = create_agent(models.from_langchain(Fake()), [echo], kind="tool_calling").run("q")
+    assert result.output == "done"
+    assert seen[1][2].content == THINKING
+    assert result.usage.total_tokens == 13
+
+
+@pytest.mark.skipif(find_spec("pydantic_ai") is None, reason="needs the extra dev")
+@cases("streams", [False, True])
+def test_pydantic_ai_gets_its_reasoning_back(streams: bool) -> None:
+    types, function = package("pydantic_ai.messages"), package("pydantic_ai.models.function")
+    seen: list[list[Any]] = []
+
+    def answer(messages: list[Any], _: object) -> Any:
+        seen.append(messages)
+        if len(seen) > 1:
+            return types.ModelResponse([types.TextPart("done")])
+        return types.ModelResponse(
+            [types.ThinkingPart("Hm.", signature="EqQB"), types.ToolCallPart("echo", {"text": "hi"}, "c1")]
+        )
+
+    async def stream(messages: list[Any], _: object) -> AsyncGenerator[Any, None]:
+        seen.append(messages)
+        if len(seen) > 1:
+            yield "done"
+        else:
+            yield {0: function.DeltaThinkingPart(content="Hm.", signature="EqQB")}
+            yield {1: function.DeltaToolCall("echo", '{"text": "hi"}', tool_call_id="c1")}
+
+    executor = create_agent(
+        models.from_pydantic_ai(function.FunctionModel(answer, stream_function=stream)), [echo], kind="tool_calling"
+    )
+    events = list(executor.stream("q", tokens=True)) if streams else [executor.run("q")]
+    assert "done" in repr(events[-1])
+    thinking, called = seen[1][1].parts
+    assert (thinking.signature, called.tool_call_id) == ("EqQB", "c1")
