@@ -9,6 +9,7 @@ from graphexec._arguments import STRING, validate
 from graphexec.actions import AgentStep, Steps
 from graphexec.agents.images import IMAGES, observation_images
 from graphexec.errors import InputError, format_value
+from graphexec.kernel.meters import is_whole
 from graphexec.messages import (
     AssistantMessage,
     Image,
@@ -116,8 +117,9 @@ def _parse_reasoning(given: Any) -> Reasoning:
             return given
         case {"text": str(text), **others}:
             data, provider = others.get("data", ""), others.get("provider", "")
-            if isinstance(data, str) and isinstance(provider, str):
-                return Reasoning(text, data, provider)
+            after_text, after_calls = others.get("after_text", 0), others.get("after_calls", 0)
+            if isinstance(data, str) and isinstance(provider, str) and is_whole(after_text) and is_whole(after_calls):
+                return Reasoning(text, data, provider, after_text, after_calls)
         case _:
             pass
     raise ValueError("not a part of reasoning")

@@ -115,7 +115,7 @@ def step_turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
             continue
         message = step.action.message
         closed = len(answered) == len(message.tool_calls)
-        reply = message if closed else replace(message, tool_calls=tuple([call for call, _ in answered]))
+        reply = message if closed else message.with_calls([call for call, _ in answered])
         results = [ToolMessage(call.id, observation_text(one), observation_images(one)) for call, one in answered]
         position += len(answered)
         yield MessageTurn(position, (reply, *results), closed)
