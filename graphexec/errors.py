@@ -340,6 +340,14 @@ class InvalidReplyError(ModelError):
     """The reply does not follow the protocol, or it was cut short."""
 
 
+class ModelRefusalError(ModelError):
+    """The model refuses to answer, or a filter of its provider stopped the reply. `reason`: what the provider says."""
+
+    def __init__(self, text: str, *, status: int | None = None, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(text, status=status)
+
+
 class ReplyLimitError(ModelError):
     """The reply exceeds a limit of the model's `reply_limits`: it is named by `limit`, and its value is `allowed`.
 

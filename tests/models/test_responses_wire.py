@@ -142,7 +142,8 @@ def test_messages_are_sent_in_order(listed: list[Message]) -> None:
         ("completed", None, "stop"),
         ("incomplete", "max_output_tokens", "length"),
         ("incomplete", "content_filter", "other"),
-        *((status, None, "other") for status in ("incomplete", "cancelled")),
+        ("incomplete", None, "length"),
+        ("cancelled", None, "other"),
     ],
 )
 def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: messages.FinishReason) -> None:
@@ -150,10 +151,21 @@ def test_each_status_has_its_finish_reason(status: str, reason: str | None, fini
     assert whole(message("a"), status=status, incomplete_details=details).finish_reason == finish
     _, reply = decode_stream(say("a"), end(status, "incomplete", incomplete_details=details))
     assert reply == ModelReply("a", finish_reason=finish)
-    # A refusal is text.
-    _, reply = decode_stream({"type": "response.refusal.delta", "delta": "I cannot"}, end())
+
+
+def test_refusal_is_an_error_with_its_words() -> None:
     refused = {"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}
-    assert reply.content == whole(refused).content == "I cannot"
+    delta = {"type": "response.refusal.delta", "delta": "I cannot"}
+    filtered: dict[str, Any] = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+    for read, reason in (
+        (lambda: whole(refused), "I cannot"),
+        (lambda: decode_stream(delta, end()), "I cannot"),
+        (lambda: whole(**filtered), "content_filter"),
+        (lambda: decode_stream(end(**filtered)), "content_filter"),
+    ):
+        with pytest.raises(errors.ModelRefusalError) as caught:
+            read()
+        assert caught.value.reason == reason
 
 
 def test_truncated_arguments_are_unchanged() -> None:
