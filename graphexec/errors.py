@@ -320,6 +320,10 @@ class BadRequestError(ModelError):
     """The server rejected the request (a 4xx status without its own class)."""
 
 
+class RefusalError(BadRequestError):
+    """The model refuses to answer, or a filter of its provider does not let the question or the answer pass."""
+
+
 class ServerError(ModelError):
     """The server failed (5xx)."""
 
@@ -340,12 +344,8 @@ class InvalidReplyError(ModelError):
     """The reply does not follow the protocol, or it was cut short."""
 
 
-class ModelRefusalError(ModelError):
-    """The model refuses to answer, or a filter of its provider stopped the reply. `reason`: what the provider says."""
-
-    def __init__(self, text: str, *, status: int | None = None, reason: str = "") -> None:
-        self.reason = reason
-        super().__init__(text, status=status)
+class InvalidCallError(InvalidReplyError):
+    """The model wrote a tool call that its provider could not read. Another attempt may succeed."""
 
 
 class ReplyLimitError(ModelError):

@@ -27,6 +27,19 @@ BOTH = "Parsing LLM output produced both a final answer and a parse-able action"
 SEVERAL = "Decide on one action at a time, with one 'Action:' and one 'Action Input:'."
 
 
+def make_empty_error(reply: ModelReply) -> ParseError:
+    """Return the error for a reply with neither text nor calls."""
+    why = "ask again"
+    observation = "You gave neither an answer nor a tool call. Answer now, or call a tool."
+    if reply.finish_reason == "length":
+        why = "it was cut at the token limit; allow longer replies with max_tokens"
+    elif reply.finish_reason == "invalid_call":
+        why = "the provider could not read the call that the model wrote; ask again"
+        observation = "Your tool call could not be read. Call the tool again, with valid JSON as its arguments."
+    has = "reasoning, but neither" if reply.reasoning else "neither"
+    return ParseError(f"the reply has {has} an answer nor a call: {why}", observation=observation)
+
+
 class LabelledAction(NamedTuple):
     """The labels of an action and of its input."""
 

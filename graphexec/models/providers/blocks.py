@@ -6,13 +6,13 @@ import json
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from graphexec._parsing.json import read_object
-from graphexec.errors import ModelRefusalError
+from graphexec.errors import RefusalError
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
-from graphexec.models.http.dialect import Draft, PartialCall, make_call_id
-from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.dialect import Draft, PartialCall
 from graphexec.models.http.failures import ErrorReport, error_in_body
 from graphexec.models.http.json_bodies import JSON, invalid_reply
 from graphexec.models.http.receiving import MOST_PARTS, reply_limit_error
@@ -147,12 +147,14 @@ class BlockDraft(Draft):
     def reply(self) -> ModelReply:
         """Return the whole reply.
 
-        Raises `InvalidReplyError` if it is incomplete or a call has no name, and `ModelRefusalError` for a refusal.
+        Raises `InvalidReplyError` if it is incomplete or a call has no name, and `RefusalError` for a refusal.
         """
         if not self.complete:
             raise invalid_reply(self.endpoint, "ended its stream before the reply was complete")
         if self.refusal is not None:
-            raise refusal_error(self.endpoint, self.refusal)
+            reason = self.endpoint.quote(self.refusal) or "without a message"
+            fact = f"refuses to answer ({reason}); change the question, or ask another model"
+            raise RefusalError(f"{self.endpoint} {fact}", status=200)
         texts: list[str] = []
         # With the number of characters of the text before each.
         calls: list[tuple[int, PartialCall]] = []
@@ -175,8 +177,11 @@ class BlockDraft(Draft):
         text = cut.take("".join(texts))
         text += cut.rest()
         kept = [call for place, call in calls if not cut.done or place <= len(text)]
-        for number, call in enumerate(kept):
-            call.id = call.id or make_call_id(number)
+        used = {call.id for call in kept}
+        for position, call in enumerate(kept):
+            # The result of the call must refer to it.
+            call.id = call.id or next(made for number in count(position) if (made := f"call_{number}") not in used)
+            used.add(call.id)
         finish = self.finish or "other"
         return ModelReply(
             text,
@@ -244,14 +249,6 @@ def members_of(value: object) -> JSON:
 def word(value: Any) -> str:
     """Return a string beside the answer, such as an id; an empty one for another value."""
     return value if isinstance(value, str) else ""
-
-
-def refusal_error(endpoint: Endpoint, reason: str) -> ModelRefusalError:
-    """Return the error for a model that refuses to answer, or a filter that stopped it."""
-    shown = endpoint.quote(reason) or "without a message"
-    return ModelRefusalError(
-        f"{endpoint} refuses to answer ({shown}); change what you ask for", status=200, reason=reason
-    )
 
 
 def _count_characters(value: Any) -> int:
