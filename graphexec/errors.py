@@ -159,9 +159,7 @@ class UndeclaredOutcomeError(GraphexecError, TypeError):
     """A node returned an outcome that its annotation does not declare. It was not followed."""
 
     def __init__(self, node: str, outcome: object, declared: Sequence[str]) -> None:
-        self.node = node
-        self.outcome = outcome
-        self.declared = tuple(declared)
+        self.node, self.outcome, self.declared = node, outcome, tuple(declared)
         super().__init__(
             f"{node} returned {an(type(outcome).__name__)}, which its annotation does not declare; it was not "
             f"followed; return one of {', '.join(self.declared)}, or add the class to the annotation and to the table"
@@ -172,9 +170,7 @@ class UndeclaredEffectError(GraphexecError, TypeError):
     """A node asked for an effect that its annotation does not declare. It was not carried out."""
 
     def __init__(self, node: str, effect: object, declared: Sequence[str]) -> None:
-        self.node = node
-        self.effect = effect
-        self.declared = tuple(declared)
+        self.node, self.effect, self.declared = node, effect, tuple(declared)
         text = (
             f"{node} asked for {an(type(effect).__name__)}, which its annotation does not declare; it was not carried "
             f"out; ask for one of {', '.join(self.declared)}, or add the effect to Asks[...]"
@@ -199,10 +195,7 @@ class UndeclaredCountError(GraphexecError, TypeError):
     """A node asked for more or fewer effects than it declares. The run does not leave the node, or carries out none."""
 
     def __init__(self, node: str, asked: int, least: int, most: int | None) -> None:
-        self.node = node
-        self.asked = asked
-        self.least = least
-        self.most = most
+        self.node, self.asked, self.least, self.most = node, asked, least, most
         declared = f"exactly {least}" if least == most else f"{least} to {most}"
         super().__init__(
             f"{node} asked for {asked} effects in one visit but declares {declared}; ask for that many, or write "
@@ -235,9 +228,7 @@ class ParseError(GraphexecError, ValueError):
     """
 
     def __init__(self, text: str, *, observation: str | None = None, llm_output: str = "", prose: bool = False) -> None:
-        self.observation = observation
-        self.llm_output = llm_output
-        self.prose = prose
+        self.observation, self.llm_output, self.prose = observation, llm_output, prose
         super().__init__(text)
 
 
@@ -311,8 +302,7 @@ class ContextOverflowError(ModelError):
         prompt_tokens: int | None = None,
         context_tokens: int | None = None,
     ) -> None:
-        self.prompt_tokens = prompt_tokens
-        self.context_tokens = context_tokens
+        self.prompt_tokens, self.context_tokens = prompt_tokens, context_tokens
         super().__init__(text, status=status)
 
 
@@ -357,9 +347,7 @@ class ReplyLimitError(ModelError):
     def __init__(
         self, text: str, *, status: int | None = None, limit: str = "", allowed: int = 0, seen: int = 0
     ) -> None:
-        self.limit = limit
-        self.allowed = allowed
-        self.seen = seen
+        self.limit, self.allowed, self.seen = limit, allowed, seen
         super().__init__(text, status=status)
 
 

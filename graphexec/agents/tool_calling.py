@@ -16,7 +16,7 @@ from graphexec.agents.conversation import make_message
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_text_reader
-from graphexec.agents.reading.text_parsing import make_empty_error, strip_fence
+from graphexec.agents.reading.text_parsing import reject_empty, strip_fence
 from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
 from graphexec.agents.tool_choice import validate_tool_choice
@@ -146,8 +146,7 @@ def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
     if not reply.tool_calls:
         reply = read_textual_calls(reply, tools)
     if not reply.tool_calls:
-        if not reply.content.strip():
-            raise make_empty_error(reply)
+        reject_empty(reply)
         return AgentFinish({"output": reply.content}, reply.content)
     # `reply.message` written out, to save a call at each step.
     message = AssistantMessage(reply.content, reply.tool_calls, reply.reasoning)
