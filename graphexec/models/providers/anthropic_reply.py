@@ -132,7 +132,7 @@ class AnthropicStream(BlockDraft):
             case "content_block_delta":
                 yield from self._extend(index, delta)
             case "content_block_stop":
-                yield from self._end(index, members_of(event.content_block))
+                yield from self._end(index, self.objects(event.content_block, "content_block"))
             case "message_delta":
                 self._stopped = True
                 self._count(members_of(event.usage))
@@ -189,24 +189,24 @@ class AnthropicStream(BlockDraft):
         block = self._find(index)
         for name, kind in _PIECES.items():
             piece = self.string(delta.get(name), f"delta.{name}")
-            if block is None and piece and kind != "call":
-                # The event that begins the block is missing, but says nothing that is needed.
+            if piece and (block is None or block.kind not in {kind, "other"} or (block.ended and kind == "call")):
+                # The event that begins the block is missing; only that of a call says what is needed.
+                if kind == "call":
+                    raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
                 block = self.begin_block(kind, {"type": name})
                 if index is not None:
                     self._indexed[index] = block
-            if block is None and piece:
-                raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
-            if block is not None and name in delta and block.kind == kind:
+            if block is not None and block.kind == kind and name in delta:
                 yield from self.add_piece(block, piece)
         if block is not None and block.kind == "reasoning" and "signature" in delta:
             self.merge(block, {"signature": self.string(delta["signature"], "delta.signature")})
 
-    def _end(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
+    def _end(self, index: int | None, blocks: list[JSON]) -> Iterator[ReplyDelta]:
         block = self._find(index)
         if block is None:
             raise invalid_reply(self.endpoint, "ended a block that had not begun")
         block.ended = True
-        if block.kind != "other":
+        for members in blocks if block.kind != "other" else ():
             self.merge(block, members)
         yield from self.show_rest([block])
 

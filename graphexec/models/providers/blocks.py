@@ -40,6 +40,10 @@ class Block:
     sent: int = 0
     ended: bool = False
 
+    def fits(self, kind: Kind) -> bool:
+        """Return whether a piece of this kind may belong to it; a commentary is reasoning that is sent as text."""
+        return self.kind == kind or (self.kind == "reasoning" and kind == "text")
+
     @property
     def streamed(self) -> list[str]:
         """The streamed parts."""
@@ -177,6 +181,10 @@ class BlockDraft(Draft):
         text = cut.take("".join(texts))
         text += cut.rest()
         kept = [call for place, call in calls if not cut.done or place <= len(text)]
+        # Gateways repeat a call.
+        kept = list(
+            {(call.id or position, call.name, *call.arguments): call for position, call in enumerate(kept)}.values()
+        )
         used = {call.id for call in kept}
         for position, call in enumerate(kept):
             # The result of the call must refer to it.

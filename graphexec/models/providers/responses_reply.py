@@ -54,6 +54,7 @@ class _Event(Wire):
     item_id: Any = None
     summary_index: Any = None
     content_index: Any = None
+    sequence_number: Any = None
     # The members of an error; some servers use only these.
     code: Any = None
     message: Any = None
@@ -95,6 +96,8 @@ class ResponsesStream(BlockDraft):
 
     # The blocks by the server's index or id of the item. llama.cpp's server has only ids, and gateways change the ids.
     _known: dict[int | str, Block] = field(default_factory=dict[int | str, Block], init=False)
+    # The last event, which a gateway may send again.
+    _last: str = field(default="", init=False)
     # The part of the reasoning of which the last piece was streamed.
     _part: tuple[int, int] | None = field(default=None, init=False)
 
@@ -107,6 +110,9 @@ class ResponsesStream(BlockDraft):
                 yield from self._finish("completed", {})
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
+        if data == self._last and number(event.sequence_number):
+            return
+        self._last = data
         self.check_error(event.error)
         name = event.type.removeprefix("response.")
         kind: Kind | None = next((kind for start, kind in _ABOUT.items() if name.startswith(start)), None)
@@ -131,15 +137,20 @@ class ResponsesStream(BlockDraft):
         status = word(response.get("status")) or status
         if status == "failed":
             raise invalid_reply(self.endpoint, "reports that it failed, without a message")
-        left, place = [*self.blocks], 0
+        left, final = [*self.blocks], list[Block]()
         for index, item in enumerate(self.objects(response.get("output"), "output")):
             block = self._match(item, index, left)
             if block is None:
-                block = self.begin_block(self._kind_of(item), {}, place)
+                block = self.begin_block(self._kind_of(item), {})
             else:
                 left.remove(block)
             self._merge_item(block, item, f"output.{index}")
-            place = self.blocks.index(block) + 1
+            final.append(block)
+        # What the final response leaves out stays behind the block before it.
+        for block in left:
+            place = self.blocks.index(block)
+            final.insert(final.index(self.blocks[place - 1]) + 1 if place else 0, block)
+        self.blocks = final
         if not any(map(self.text_of, self._of_kind("text"))) and (text := word(response.get("output_text"))):
             self.begin_block("text", {"content": [{"type": "output_text", "text": text}]})
         if status in {"queued", "in_progress"} and not self.blocks:
@@ -169,7 +180,7 @@ class ResponsesStream(BlockDraft):
         return [block for block in self.blocks if block.kind == kind]
 
     def _take_item(self, event: _Event, item: JSON) -> Iterator[ReplyDelta]:
-        block = self._find(event, item)
+        block = self._find(event, item, _KINDS.get(self.string(item.get("type"), "item.type"), "other"))
         if block is None or (event.type.endswith("added") and not self._continues(block, item)):
             block = self.begin_block(self._kind_of(item), {})
         self._register(block, event, item)
@@ -181,10 +192,10 @@ class ResponsesStream(BlockDraft):
 
     def _take_piece(self, event: _Event, kind: Kind) -> Iterator[ReplyDelta]:
         """Add a piece to the block that an event is about, or what its pieces make together."""
-        block = self._find(event, {})
+        block = self._find(event, {}, kind)
         if block is None:
             block = self.begin_block(kind, {})
-            self._register(block, event, {})
+        self._register(block, event, {})
         part = number(event.summary_index) or number(event.content_index) or 0
         whole = event.text or event.refusal or ""
         if "refusal" in event.type:
@@ -201,16 +212,25 @@ class ResponsesStream(BlockDraft):
                 self._part = id(block), part
             yield from self.add_piece(block, event.delta, part)
 
-    def _find(self, event: _Event, item: JSON) -> Block | None:
-        """Return the block that an event is about; without an id or an index it is the last one."""
-        names = (word(event.item_id) or word(item.get("id")), number(event.output_index))
-        found = next((self._known[name] for name in names if name in self._known), None)
-        if found is not None or names != ("", None):
-            return found
-        return self.blocks[-1] if self.blocks and not event.type.endswith("added") else None
+    def _find(self, event: _Event, item: JSON, kind: Kind) -> Block | None:
+        """Return the block that an event is about: by an id, by the index, or the last one that has not ended."""
+        ids = [name for name in (word(event.item_id), word(item.get("id")), word(item.get("call_id"))) if name]
+        known = next((self._known[name] for name in ids if name in self._known), None)
+        index = number(event.output_index)
+        if known is not None or event.type.endswith("added"):
+            return known or self._known.get(-1 if index is None else index)
+        if index is not None:
+            block = self._known.get(index)
+            # The same index for another item has another id.
+            return block if block is not None and block.fits(kind) and not (block.ended and ids) else None
+        left = [block for block in self.blocks if block.fits(kind) and not block.ended]
+        if event.output_index is None and ids:
+            left = [block for block in left if "id" not in block.members]
+        return left[-1] if left else None
 
     def _register(self, block: Block, event: _Event, item: JSON) -> None:
-        for name in (number(event.output_index), word(event.item_id) or None, word(item.get("id")) or None):
+        names = (word(event.item_id), word(item.get("id")), word(item.get("call_id")))
+        for name in (number(event.output_index), *filter(None, names)):
             if name is not None:
                 self.keep(name if isinstance(name, str) and name not in self._known else None)
                 self._known[name] = block
@@ -241,7 +261,7 @@ class ResponsesStream(BlockDraft):
     def _merge_item(self, block: Block, item: JSON, place: str) -> None:
         """Merge an item; a member beside the answer that is of another type is as good as none."""
         if "type" in item:
-            block.kind = self._kind_of(item)
+            block.kind = self._kind_of({**item, "phase": word(item.get("phase")) or block.members.get("phase")})
         found = {name: one for name, one in item.items() if name not in _WORDS or isinstance(one, str)}
         for name in ("summary", "content"):
             if name in item and block.kind == "text":
