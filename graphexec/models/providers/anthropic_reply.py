@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-from pydantic import Field
 
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import JSON, Wire, arguments_text, invalid_reply, read
+from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
 from graphexec.models.providers.blocks import (
     Block,
     BlockDraft,
@@ -23,6 +20,7 @@ from graphexec.models.providers.blocks import (
     is_object,
     members_of,
     number,
+    parse,
     word,
 )
 
@@ -43,29 +41,7 @@ _KINDS: dict[str, Kind] = {"text": "text", "tool_use": "call", **dict.fromkeys(T
 _PIECES: dict[str, Kind] = {"text": "text", "thinking": "reasoning", "partial_json": "call"}
 # `input_tokens` does not include the tokens that were written to or read from the API's cache.
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-
-
-class _Event(Wire):
-    type: str = ""
-    delta: JSON | None = None
-    # Any: members beside the answer, and objects that are read member by member.
-    index: Any = None
-    message: Any = None
-    content_block: Any = None
-    usage: Any = None
-    error: Any = None
-    # Bedrock's counts, in the last event.
-    metrics: Any = Field(default=None, alias="amazon-bedrock-invocationMetrics")
-
-
-class _Message(Wire):
-    # Any: as above.
-    content: Any = None
-    model: Any = None
-    stop_reason: Any = None
-    stop_details: Any = None
-    usage: Any = None
-    error: Any = None
+_METRICS = ("inputTokenCount", "cacheWriteInputTokenCount", "cacheReadInputTokenCount", "outputTokenCount")
 
 
 def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> ModelReply:
@@ -73,12 +49,12 @@ def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> M
 
     Raises `InvalidReplyError` if the body does not follow the protocol.
     """
-    message = read(body, _Message, endpoint)
+    message = parse(body, endpoint)
     draft = AnthropicStream(endpoint, stops)
-    draft.check_error(message.error)
-    if message.content is None:
+    draft.check_error(message.get("error"))
+    if message.get("content") is None:
         raise invalid_reply(endpoint, "sent a reply without content")
-    for _ in draft.take_message(message.model_dump()):
+    for _ in draft.take_message({"stop_reason": None, **message}):
         # The deltas are not needed.
         pass
     return draft.reply()
@@ -120,27 +96,30 @@ class AnthropicStream(BlockDraft):
             # Gateways may end any stream with it.
             yield from self.take_message({})
             return
-        event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
-        self.check_error(event.error)
-        delta, index = event.delta or {}, number(event.index)
-        match event.type:
-            case "message_start":
-                yield from self._merge_message(members_of(event.message))
-            case "content_block_start":
-                for block in self.objects(event.content_block, "content_block"):
-                    yield from self._begin(index, block)
+        event = parse(data.encode("utf-8", "replace"), self.endpoint)
+        self.check_error(event.get("error"))
+        index = number(event.get("index"))
+        delta = next(iter(self.objects(event.get("delta"), "delta")), JSON())
+        match self.string(event.get("type"), "type"):
             case "content_block_delta":
                 yield from self._extend(index, delta)
+            case "message_start":
+                yield from self._merge_message(members_of(event.get("message")))
+            case "content_block_start":
+                for block in self.objects(event.get("content_block"), "content_block"):
+                    yield from self._begin(index, block)
             case "content_block_stop":
-                yield from self._end(index, self.objects(event.content_block, "content_block"))
+                yield from self._end(index, self.objects(event.get("content_block"), "content_block"))
             case "message_delta":
                 self._stopped = True
-                self._count(members_of(event.usage))
+                self._count(members_of(event.get("usage")))
                 yield from self._finish(delta)
             case "message_stop":
-                self._count(_rename_counts(members_of(event.metrics)))
-                yield from self.take_message(members_of(event.message))
-            case "" if event.message or event.content_block or delta:
+                # Bedrock's counts, in the last event.
+                metrics = members_of(event.get("amazon-bedrock-invocationMetrics"))
+                self._count({name: metrics.get(other) for name, other in zip(_COUNTS, _METRICS, strict=True)})
+                yield from self.take_message(members_of(event.get("message")))
+            case "" if delta or event.keys() & {"message", "content_block"}:
                 raise invalid_reply(self.endpoint, "sent an event without a type")
             case _:
                 # Pings, and event types that may be added to the API.
@@ -249,12 +228,6 @@ class AnthropicStream(BlockDraft):
             return {"type": kind, "data": word(block.members.get("data"))}
         signature = {"signature": block.members["signature"]} if "signature" in block.members else {}
         return {"type": kind, "thinking": self.text_of(block), **signature}
-
-
-def _rename_counts(metrics: JSON) -> JSON:
-    """Return Bedrock's counts under the names of the API."""
-    names = ("inputTokenCount", "cacheWriteInputTokenCount", "cacheReadInputTokenCount", "outputTokenCount")
-    return dict(zip(_COUNTS, map(metrics.get, names), strict=True))
 
 
 def _is_same(block: Block, kind: Kind, members: JSON) -> bool:

@@ -86,16 +86,13 @@ def ordered_parts(message: AssistantMessage, provider: str, types: Collection[st
 
     Reasoning is sent back beside calls, to the provider that wrote it, as its objects of these types; never at the end.
     """
-    parts: list[str | JSON | ToolCall] = []
-    for part in message.parts:
-        if isinstance(part, Reasoning):
-            data = parse_arguments(part.data) if message.tool_calls and part.provider == provider else {}
-            if data.get("type") in types:
-                parts.append(data)
-        elif isinstance(part, str) and parts and isinstance(parts[-1], str):
-            parts[-1] += part
-        else:
-            parts.append(part)
+    returned = {
+        thought: data
+        for thought in (message.reasoning if message.tool_calls else ())
+        if thought.provider == provider and (data := parse_arguments(thought.data)).get("type") in types
+    }
+    known = replace(message, reasoning=tuple([thought for thought in message.reasoning if thought in returned]))
+    parts = [returned[part] if isinstance(part, Reasoning) else part for part in known.parts]
     while parts and isinstance(parts[-1], dict):
         parts.pop()
     return parts

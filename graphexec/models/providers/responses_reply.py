@@ -13,7 +13,7 @@ from graphexec.messages import ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import JSON, Wire, arguments_text, invalid_reply, read
+from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
 from graphexec.models.providers.blocks import (
     Block,
     BlockDraft,
@@ -22,6 +22,7 @@ from graphexec.models.providers.blocks import (
     is_object,
     members_of,
     number,
+    parse,
     word,
 )
 
@@ -40,49 +41,17 @@ _ABOUT: dict[str, Kind] = {"output_text": "text", "refusal": "text", "reasoning"
 _ENDINGS = ("completed", "incomplete", "failed", "cancelled", "done")
 
 
-class _Event(Wire):
-    type: str = ""
-    item: JSON | None = None
-    response: JSON | None = None
-    delta: str | None = None
-    text: str | None = None
-    refusal: str | None = None
-    # Any: an object or a string; and members beside the answer.
-    arguments: Any = None
-    name: Any = None
-    output_index: Any = None
-    item_id: Any = None
-    summary_index: Any = None
-    content_index: Any = None
-    sequence_number: Any = None
-    # The members of an error; some servers use only these.
-    code: Any = None
-    message: Any = None
-    error: Any = None
-
-
-class _Response(Wire):
-    # Any: members are read one by one.
-    output: Any = None
-    output_text: Any = None
-    status: Any = None
-    incomplete_details: Any = None
-    model: Any = None
-    usage: Any = None
-    error: Any = None
-
-
 def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> ModelReply:
     """Decode the body of a response with status 200; the text is cut before the first of the `stops`.
 
     Raises `InvalidReplyError` if the body does not follow the protocol, and another `ModelError` if it reports one.
     """
-    response = read(body, _Response, endpoint)
+    response = parse(body, endpoint)
     draft = ResponsesStream(endpoint, stops)
-    for _ in draft.close(response.model_dump()):
+    for _ in draft.close(response):
         # The deltas are not needed.
         pass
-    if response.output is None and not draft.blocks:
+    if response.get("output") is None and not draft.blocks:
         raise invalid_reply(endpoint, "sent a reply without output")
     return draft.reply()
 
@@ -109,23 +78,25 @@ class ResponsesStream(BlockDraft):
             if self.blocks and all(block.ended for block in self.blocks):
                 yield from self._finish("completed", {})
             return
-        event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
-        if data == self._last and number(event.sequence_number):
+        event = parse(data.encode("utf-8", "replace"), self.endpoint)
+        if data == self._last and number(event.get("sequence_number")):
             return
         self._last = data
-        self.check_error(event.error)
-        name = event.type.removeprefix("response.")
-        kind: Kind | None = next((kind for start, kind in _ABOUT.items() if name.startswith(start)), None)
-        if name == "error":
-            report = ErrorReport(word(event.message) or "without a message", word(event.code))
+        self.check_error(event.get("error"))
+        name = self.string(event.get("type"), "type").removeprefix("response.")
+        kind: Kind | None = next((_ABOUT[start] for start in _ABOUT if name.startswith(start)), None)
+        if kind is not None:
+            yield from self._take_piece(event, name, kind)
+        elif name.startswith("output_item."):
+            for item in self.objects(event.get("item"), "item"):
+                yield from self._take_item(event, name, item)
+        elif name in _ENDINGS:
+            for response in self.objects(event.get("response"), "response"):
+                yield from self.close(response, name)
+        elif name == "error":
+            report = ErrorReport(word(event.get("message")) or "without a message", word(event.get("code")))
             raise error_in_body(self.endpoint, report)
-        if event.item is not None:
-            yield from self._take_item(event, event.item)
-        elif event.response is not None and name in _ENDINGS:
-            yield from self.close(event.response, name)
-        elif kind is not None:
-            yield from self._take_piece(event, kind)
-        elif not name and (event.delta or event.arguments or event.response):
+        elif not name and event.keys() & {"delta", "item", "response"}:
             raise invalid_reply(self.endpoint, "sent an event without a type")
 
     def close(self, response: JSON, status: str = "completed") -> Iterator[ReplyDelta]:
@@ -179,60 +150,63 @@ class ResponsesStream(BlockDraft):
     def _of_kind(self, kind: Kind) -> list[Block]:
         return [block for block in self.blocks if block.kind == kind]
 
-    def _take_item(self, event: _Event, item: JSON) -> Iterator[ReplyDelta]:
-        block = self._find(event, item, _KINDS.get(self.string(item.get("type"), "item.type"), "other"))
-        if block is None or (event.type.endswith("added") and not self._continues(block, item)):
+    def _take_item(self, event: JSON, name: str, item: JSON) -> Iterator[ReplyDelta]:
+        begins = name.endswith("added")
+        kind = _KINDS.get(self.string(item.get("type"), "item.type"), "other")
+        block = self._find(event, item, kind, begins=begins)
+        if block is None or (begins and not self._continues(block, item)):
             block = self.begin_block(self._kind_of(item), {})
         self._register(block, event, item)
         self._merge_item(block, item, "item")
         yield from self.announce(block)
-        if event.type.endswith("done"):
+        if not begins:
             block.ended = True
             yield from self.show_rest([block])
 
-    def _take_piece(self, event: _Event, kind: Kind) -> Iterator[ReplyDelta]:
+    def _take_piece(self, event: JSON, name: str, kind: Kind) -> Iterator[ReplyDelta]:
         """Add a piece to the block that an event is about, or what its pieces make together."""
-        block = self._find(event, {}, kind)
+        block = self._known.get(word(event.get("item_id"))) or self._find(event, {}, kind)
         if block is None:
             block = self.begin_block(kind, {})
-        self._register(block, event, {})
-        part = number(event.summary_index) or number(event.content_index) or 0
-        whole = event.text or event.refusal or ""
-        if "refusal" in event.type:
+            self._register(block, event, {})
+        part = number(event.get("summary_index")) or number(event.get("content_index")) or 0
+        piece = self.string(event.get("delta"), "delta")
+        whole = self.string(event.get("text"), "text") or self.string(event.get("refusal"), "refusal")
+        if name.startswith("refusal"):
             block.members["refused"] = True
-        if event.type.endswith("done") and kind == "call":
-            self._merge_item(block, {"arguments": event.arguments, "name": event.name}, "event")
-        elif event.type.endswith("done") and whole and block.kind != "other":
+        if name.endswith("done") and kind == "call":
+            self._merge_item(block, {"arguments": event.get("arguments"), "name": event.get("name")}, "event")
+        elif name.endswith("done") and whole and block.kind != "other":
             self.keep(whole[sum(map(len, block.pieces.get(part, ()))) :])
             block.pieces[part] = [whole]
-        elif event.delta:
+        elif piece:
             if block.kind == "reasoning":
                 if self._part not in {None, (id(block), part)}:
                     yield ReplyDelta(reasoning=_BREAK)
                 self._part = id(block), part
-            yield from self.add_piece(block, event.delta, part)
+            yield from self.add_piece(block, piece, part)
 
-    def _find(self, event: _Event, item: JSON, kind: Kind) -> Block | None:
+    def _find(self, event: JSON, item: JSON, kind: Kind, *, begins: bool = False) -> Block | None:
         """Return the block that an event is about: by an id, by the index, or the last one that has not ended."""
-        ids = [name for name in (word(event.item_id), word(item.get("id")), word(item.get("call_id"))) if name]
-        known = next((self._known[name] for name in ids if name in self._known), None)
-        index = number(event.output_index)
-        if known is not None or event.type.endswith("added"):
+        ids = [one for one in map(word, (event.get("item_id"), item.get("id"), item.get("call_id"))) if one]
+        known = next((self._known[one] for one in ids if one in self._known), None)
+        index = number(event.get("output_index"))
+        if known is not None or begins:
             return known or self._known.get(-1 if index is None else index)
         if index is not None:
             block = self._known.get(index)
             # The same index for another item has another id.
             return block if block is not None and block.fits(kind) and not (block.ended and ids) else None
         left = [block for block in self.blocks if block.fits(kind) and not block.ended]
-        if event.output_index is None and ids:
+        if event.get("output_index") is None and ids:
             left = [block for block in left if "id" not in block.members]
         return left[-1] if left else None
 
-    def _register(self, block: Block, event: _Event, item: JSON) -> None:
-        names = (word(event.item_id), word(item.get("id")), word(item.get("call_id")))
-        for name in (number(event.output_index), *filter(None, names)):
-            if name is not None:
-                self.keep(name if isinstance(name, str) and name not in self._known else None)
+    def _register(self, block: Block, event: JSON, item: JSON) -> None:
+        index = number(event.get("output_index"))
+        for name in (index, *map(word, (event.get("item_id"), item.get("id"), item.get("call_id")))):
+            if name is not None and name != "" and self._known.get(name) is not block:
+                self.keep(name if isinstance(name, str) else None)
                 self._known[name] = block
 
     def _kind_of(self, item: JSON) -> Kind:
