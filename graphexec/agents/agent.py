@@ -34,6 +34,7 @@ from graphexec.messages import (
     Model,
     ModelReply,
     ModelRequest,
+    ToolMessage,
     UserMessage,
     separate_reasoning,
 )
@@ -245,7 +246,8 @@ def conclude_request(request: ModelRequest) -> ModelRequest:
 def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with a request for the final answer at the end."""
     *before, last = messages
-    if isinstance(last, UserMessage):
+    if isinstance(last, UserMessage | ToolMessage):
+        # Some servers refuse a message of the user's after results.
         return (*before, dataclasses.replace(last, content=f"{last.content}\n\n{FINAL_REQUEST}"))
     return (*before, last, UserMessage(FINAL_REQUEST))
 

@@ -9,6 +9,7 @@ from graphexec._arguments import STRING, validate
 from graphexec.actions import AgentStep, Steps
 from graphexec.agents.images import IMAGES, observation_images
 from graphexec.errors import InputError, format_value
+from graphexec.kernel.meters import is_whole
 from graphexec.messages import (
     AssistantMessage,
     Image,
@@ -30,9 +31,18 @@ def observation_turns(observe: Callable[[AgentStep], str]) -> TurnMaker:
         for position in range(first, len(steps)):
             step = steps[position]
             answer = UserMessage(observe(step), observation_images(step))
-            yield MessageTurn(position + 1, (AssistantMessage(step.action.log), answer))
+            yield MessageTurn(position + 1, (make_message(step), answer))
 
     return make_turns
+
+
+# In place of a text that most providers refuse, where the roles must take turns.
+NO_TEXT = "(no text)"
+
+
+def make_message(step: AgentStep) -> AssistantMessage:
+    """Return what the model wrote in a step as a message, which is never blank."""
+    return AssistantMessage(step.action.log if step.action.log.strip() else NO_TEXT)
 
 
 def history_keys(history: str, variables: Sequence[str]) -> tuple[str, ...]:
@@ -60,6 +70,14 @@ def history_messages(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator
                     "agent's template"
                 )
             yield from messages
+
+
+def join_system(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages with all instructions in the system message that they begin with: many models take one."""
+    first, *others = messages
+    texts = [one.content for one in (first, *others) if isinstance(one, SystemMessage)]
+    rest = [one for one in others if not isinstance(one, SystemMessage)]
+    return (first if len(texts) == 1 else SystemMessage("\n\n".join(filter(None, texts))), *rest)
 
 
 def read_history(inputs: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
@@ -116,8 +134,9 @@ def _parse_reasoning(given: Any) -> Reasoning:
             return given
         case {"text": str(text), **others}:
             data, provider = others.get("data", ""), others.get("provider", "")
-            if isinstance(data, str) and isinstance(provider, str):
-                return Reasoning(text, data, provider)
+            after_text, after_calls = others.get("after_text", 0), others.get("after_calls", 0)
+            if isinstance(data, str) and isinstance(provider, str) and is_whole(after_text) and is_whole(after_calls):
+                return Reasoning(text, data, provider, after_text, after_calls)
         case _:
             pass
     raise ValueError("not a part of reasoning")

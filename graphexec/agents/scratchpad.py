@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import AgentStep, Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
-from graphexec.agents.conversation import history_keys, history_messages, read_history
+from graphexec.agents.conversation import history_keys, history_messages, join_system, read_history
 from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
 from graphexec.agents.reading.answers import AnswerReader
@@ -187,7 +187,7 @@ def make_instructed_agent(  # noqa: PLR0913
             run, images = number_images(run, images)
         system = constant or SystemMessage(instructions.render(run))
         asked = UserMessage(question.render(run), images)
-        return (system, *examples, *history_messages(run.inputs, before), asked)
+        return join_system([system, *examples, *history_messages(run.inputs, before), asked])
 
     def request(run: Run) -> ChatRequest:
         messages: Sequence[Message]

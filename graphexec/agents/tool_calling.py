@@ -12,10 +12,11 @@ from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
 from graphexec.agents.agent import Agent, RuleName, remakeable, validate_rules
+from graphexec.agents.conversation import make_message
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_text_reader
-from graphexec.agents.reading.text_parsing import strip_fence
+from graphexec.agents.reading.text_parsing import reject_empty, strip_fence
 from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
 from graphexec.agents.tool_choice import validate_tool_choice
@@ -111,11 +112,11 @@ def step_turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
         if step.action.message is None or not answered:
             position += 1
             answer = UserMessage(observation_text(step), observation_images(step))
-            yield MessageTurn(position, (AssistantMessage(step.action.log), answer))
+            yield MessageTurn(position, (make_message(step), answer))
             continue
         message = step.action.message
         closed = len(answered) == len(message.tool_calls)
-        reply = message if closed else replace(message, tool_calls=tuple([call for call, _ in answered]))
+        reply = message if closed else message.with_calls([call for call, _ in answered])
         results = [ToolMessage(call.id, observation_text(one), observation_images(one)) for call, one in answered]
         position += len(answered)
         yield MessageTurn(position, (reply, *results), closed)
@@ -138,20 +139,14 @@ def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentSt
 def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
     """Parse the tool calls, native ones or calls to known `tools` that the text consists of, or the text as the answer.
 
-    Raises `ParseError` if a call's arguments are not JSON, for a call in the text that cannot be read, and for
-    reasoning without an answer.
+    Raises `ParseError` if a call's arguments are not JSON, for a call in the text that cannot be read, and for a reply
+    with neither text nor calls.
     """
     reply = separate_reasoning(reply)
     if not reply.tool_calls:
         reply = read_textual_calls(reply, tools)
     if not reply.tool_calls:
-        if reply.reasoning and not reply.content.strip():
-            cut = reply.finish_reason == "length"
-            why = "it was cut at the token limit; allow longer replies with max_tokens" if cut else "ask again"
-            observation = "You gave neither an answer nor a tool call. Answer now, or call a tool."
-            raise ParseError(
-                f"the reply has reasoning, but neither an answer nor a call: {why}", observation=observation
-            )
+        reject_empty(reply)
         return AgentFinish({"output": reply.content}, reply.content)
     # `reply.message` written out, to save a call at each step.
     message = AssistantMessage(reply.content, reply.tool_calls, reply.reasoning)

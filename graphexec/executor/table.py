@@ -15,6 +15,7 @@ from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Ref
 from graphexec.agents import Agent, Decision
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.ahead import READ_AHEAD, read_reply
+from graphexec.agents.reading.text_parsing import reject_empty
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.kernel.effects import Asks, ask_all
@@ -288,12 +289,12 @@ _UnfrozenActed = unfrozen(Acted)
 
 
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
-    # Without rules no other node has read it.
     if agent.rules:
         decision = read_once(agent, replied.run, replied.reply)
     else:
         decision = read_reply(agent.read, replied.reply) if READ_AHEAD else agent.read(replied.reply)
     if type(decision) is not tuple and isinstance(decision, AgentFinish):
+        reject_empty(replied.reply)
         # A copy with the run: the agent's own object stays unchanged.
         return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)
     if not decision:

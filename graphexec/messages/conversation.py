@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from graphexec.messages.images import Image
@@ -41,22 +41,49 @@ class Reasoning:
     """A part of the reasoning that a model writes before its answer.
 
     `text` is what the provider shows of it, perhaps nothing. `data` is the part as JSON of the `provider`, the only one
-    that can read it; it is sent back where the provider needs it.
+    that can read it; it is sent back where the provider needs it. Its place in the message is after so many characters
+    of the text, `after_text`, and so many calls, `after_calls`.
     """
 
     text: str
     data: str = ""
     provider: str = ""
+    after_text: int = 0
+    after_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """The model's text, the tools that it requests to call, and its reasoning before both."""
+    """The model's text, the tools that it requests to call, and its reasoning."""
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: tuple[Reasoning, ...] = ()
     role: Literal["assistant"] = field(default="assistant", init=False, repr=False)
+
+    @property
+    def parts(self) -> Iterator[str | Reasoning | ToolCall]:
+        """The pieces of the text, the parts of the reasoning and the calls, in the order in which they were written."""
+        text = calls = 0
+        for thought in self.reasoning:
+            text, begun = max(text, thought.after_text), text
+            yield from filter(None, [self.content[begun:text]])
+            calls, begun = max(calls, thought.after_calls), calls
+            yield from self.tool_calls[begun:calls]
+            yield thought
+        yield from filter(None, [self.content[text:]])
+        yield from self.tool_calls[calls:]
+
+    def with_calls(self, calls: Sequence[ToolCall]) -> AssistantMessage:
+        """Return the message with some of its calls, between the same parts."""
+        thoughts: list[Reasoning] = []
+        left = list(calls)
+        for part in self.parts:
+            if isinstance(part, Reasoning):
+                thoughts.append(replace(part, after_calls=len(calls) - len(left)))
+            elif left and part == left[0]:
+                left.pop(0)
+        return replace(self, tool_calls=tuple(calls), reasoning=tuple(thoughts))
 
 
 @dataclass(frozen=True, slots=True)

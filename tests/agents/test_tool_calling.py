@@ -12,7 +12,7 @@ from graphexec import Agent, AgentAction, AgentExecutor, AgentFinish, AgentStep,
 from graphexec.actions import Steps
 from graphexec.agents import create_structured_agent, create_tool_calling_agent
 from graphexec.agents.tool_calling import read, step_turns
-from graphexec.errors import InputError
+from graphexec.errors import InputError, InvalidCallError
 from graphexec.executor.result import Ending
 from graphexec.messages.turns import Conversation
 from graphexec.models import ScriptedModel
@@ -121,7 +121,7 @@ def test_only_complete_arguments_are_read(arguments: str, tool_input: dict[str, 
     assert "cut at the token limit" in str(raised.value.observation)
 
 
-@cases("content", ["42", "", "☃ \n"])
+@cases("content", ["42", "☃ \n"])
 def test_reply_without_calls_is_the_answer(content: str) -> None:
     decision = read(gm.ModelReply(content))
     assert isinstance(decision, AgentFinish)
@@ -139,13 +139,54 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     assert sent == [gm.AssistantMessage("I look it up."), gm.UserMessage('{"found":1}')]
 
 
-@cases(("finish", "why"), [("length", "cut at the token limit; allow longer"), ("stop", "ask again")])
-def test_reasoning_alone_is_no_answer(finish: Any, why: str) -> None:
-    thoughts = gm.ModelReply(" ", finish_reason=finish, reasoning=(gm.Reasoning("Hm."),))
-    with pytest.raises(ParseError, match=f"has reasoning, but neither an answer nor a call: .*{why}"):
-        read(thoughts)
-    outcome, _ = run(thoughts, "done", handle_parsing_errors=True)
+@cases(
+    ("finish", "why"),
+    [
+        ("length", "cut at the token limit; allow longer"),
+        ("stop", "ask again"),
+        ("other", "ask again"),
+        ("invalid_call", "could not read the call"),
+    ],
+)
+@cases("reasoning", [(), (gm.Reasoning("Hm."),)])
+def test_empty_reply_is_no_answer(finish: Any, why: str, reasoning: tuple[gm.Reasoning, ...]) -> None:
+    empty = gm.ModelReply(" ", finish_reason=finish, reasoning=reasoning)
+    has = "reasoning, but neither" if reasoning else "neither"
+    with pytest.raises(ParseError, match=f"has {has} an answer nor a call: .*{why}"):
+        read(empty)
+    outcome, requests = run(empty, "done", handle_parsing_errors=True)
     assert outcome.outcome.output == "done"
+    assert all(message.content.strip() for message in requests[-1])
+
+
+class Refused(ScriptedModel):
+    """A model whose provider cannot read its first call."""
+
+    def complete(self, request: gm.ModelRequest, *, timeout: float | None = None) -> gm.ModelReply:
+        if not self.requests:
+            self.requests.append(request)
+            raise InvalidCallError("tiny could not read the model's tool call", status=400)
+        return super().complete(request, timeout=timeout)
+
+
+def test_call_that_the_provider_cannot_read_is_fed_back() -> None:
+    model = Refused([call("echo", text="1"), "done"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
+    result = executor.run("q")
+    assert (result.output, result.spent["model_calls"]) == ("done", 3)
+    assert "could not be read" in str(messages(model.requests[1])[-1].content)
+
+
+def test_instructions_are_one_message() -> None:
+    model = ScriptedModel(["done"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo], system="Be good."), tools=[echo])
+    earlier = [gm.SystemMessage("Summary: hi"), gm.UserMessage("1"), gm.AssistantMessage("2"), gm.SystemMessage("Go")]
+    executor.run({"input": "q", "chat_history": earlier})
+    assert messages(model.requests[0]) == [
+        gm.SystemMessage("Be good.\n\nSummary: hi\n\nGo"),
+        *earlier[1:3],
+        gm.UserMessage("q"),
+    ]
 
 
 @cases("choice", ["required", "echo"])

@@ -91,8 +91,7 @@ def test_last_request_of_a_stopped_run_forbids_calls() -> None:
         messages.SystemMessage("Help."),
         messages.UserMessage("say hi"),
         messages.AssistantMessage("", (call("echo", text="hi"),)),
-        messages.ToolMessage("c1", "hi"),
-        messages.UserMessage(FINAL_REQUEST),
+        messages.ToolMessage("c1", f"hi\n\n{FINAL_REQUEST}"),
     ]
 
 

@@ -17,6 +17,7 @@ from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.anthropic import ANTHROPIC
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import close_schema, encode, headers, route
+from graphexec.models.providers.histories import fitting_conversation
 from tests.models.actors import HELLO
 from tests.models.test_wire import encode_body as encode_for_openai
 from tests.parameters import cases
@@ -195,6 +196,7 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
     # A user message at the end, so that no text of the assistant is trimmed.
     listed.append(UserMessage("go"))
     encoded_turns = turns(*listed)
+    listed = [*fitting_conversation(ChatRequest(listed))]
     assert all(one["role"] != other["role"] for one, other in pairwise(encoded_turns))
     for role in ("user", "assistant"):
         blocks = [read_back(block) for turn in encoded_turns if turn["role"] == role for block in turn["content"]]
@@ -209,7 +211,6 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
     [
         *((reason, "stop") for reason in ("end_turn", "stop_sequence")),
         *((reason, "length") for reason in ("max_tokens", "model_context_window_exceeded")),
-        ("tool_use", "tool_calls"),
         *((reason, "other") for reason in ("pause_turn", "what there will be")),
     ],
 )
@@ -219,13 +220,21 @@ def test_each_stop_reason_has_its_finish_reason(reason: str, finish: messages.Fi
     assert decode(body, PEER) == ModelReply("", finish_reason=finish)
 
 
-def test_optional_members_have_defaults_and_refusals_an_explanation() -> None:
+def test_refusal_is_an_error_with_its_explanation() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
-    refused = json.dumps({"content": [], "stop_reason": "refusal", "stop_details": details}).encode()
-    assert decode(refused, PEER) == ModelReply("No poisons.", finish_reason="other")
-    assert decode_stream(ending("refusal", stop_details=details)).content == "No poisons."
+    refused = json.dumps({"content": [text("So")], "stop_reason": "refusal", "stop_details": details}).encode()
+    for read in (lambda: decode(refused, PEER), lambda: decode_stream(ending("refusal", stop_details=details))):
+        with pytest.raises(errors.RefusalError, match="No poisons"):
+            read()
+
+
+def test_optional_members_have_defaults_and_calls_are_not_lost() -> None:
     body = b'{"content": [{"type": "tool_use", "name": "now"}, {"type": "tool_use", "name": "a", "input": "{"}]}'
     assert decode(body, PEER).tool_calls == (ToolCall("call_0", "now", "{}"), ToolCall("call_1", "a", "{"))
+    # Arguments, the end of a block, or the announcement of a call whose beginning is missing.
+    for events in ([input_delta(0, "{}")], [{"type": "content_block_stop", "index": 1}], [ending("tool_use")]):
+        with pytest.raises(errors.InvalidReplyError):
+            decode_stream(*events)
 
 
 @cases(

@@ -258,10 +258,11 @@ class TestAnthropic:
         reply = anthropic_reply.decode(json.dumps(body).encode(), LOCAL)
         assert texts_of(reply) == ["", ""]
         assert sent_back(send_again("anthropic", reply))["content"] == blocks
-        # A piece for an unknown block is ignored.
+        # A piece whose block has no beginning is kept.
         delta = {"type": "thinking_delta", "thinking": "Hm."}
         event = {"type": "content_block_delta", "index": 7, "delta": delta}
-        assert list(anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))) == []
+        pieces = anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))
+        assert [piece.reasoning for piece in pieces] == ["Hm."]
 
 
 REASONING = {"type": "reasoning", "id": "rs_1"}

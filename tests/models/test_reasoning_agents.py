@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, Done, Reported, agents, tool
+from graphexec import Agent, AgentExecutor, Done, ParseError, Reported, agents, tool
 from graphexec.executor.result import RunResult, make_result
 from graphexec.messages import ToolCall, Usage
 from graphexec.models import OptionRefused
@@ -162,6 +162,24 @@ def test_streamed_answer_has_no_reasoning(kind: Kind, protocol: Protocol) -> Non
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [kind.tool]), tools=[kind.tool])
     assert "".join(executor.stream_answer(dict(kind.inputs))) == "done"
+
+
+@pytest.mark.medium
+@cases("protocol", REFUSED)
+@cases("kind", KINDS.values())
+def test_empty_reply_is_fed_back_in_every_agent(kind: Kind, protocol: Protocol) -> None:
+    server = PickyServer(protocol, ["", " ", kind.call, kind.answer])
+    agent = kind.create(server.model(), [kind.tool])
+    result = AgentExecutor(agent=agent, tools=[kind.tool], handle_parsing_errors=True).run(dict(kind.inputs))
+    assert (result.output, result.spent["model_calls"]) == ("done", 4)
+    for body in server.bodies:
+        for message in body["input" if protocol == "responses" else "messages"]:
+            assert message.get("role") != "assistant" or message["content"] or message.get("tool_calls")
+            assert message.get("content") not in ("", " ")
+    agent = kind.create(PickyServer(protocol, [""]).model(), [kind.tool])
+    executor = AgentExecutor(agent=agent, tools=[kind.tool])
+    with pytest.raises(ParseError):
+        executor.run(dict(kind.inputs))
 
 
 def test_refusals_are_events_of_the_run() -> None:

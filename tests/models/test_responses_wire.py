@@ -13,6 +13,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRepl
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
+from graphexec.models.providers.histories import fitting_conversation
 from graphexec.models.providers.openai_responses import encode, route
 from graphexec.models.providers.responses_reply import ResponsesStream, decode
 from tests.models.actors import HELLO
@@ -122,7 +123,7 @@ def contents_of(message: Message) -> list[object]:
         case UserMessage(content):
             return [("user", content)]
         case AssistantMessage(content, calls):
-            return [*([("assistant", content)] if content or not calls else []), *calls]
+            return [*([("assistant", content)] if content.strip() else []), *calls]
         case messages.ToolMessage(call_id, content):
             return [(call_id, content)]
 
@@ -131,7 +132,7 @@ def contents_of(message: Message) -> list[object]:
 def test_messages_are_sent_in_order(listed: list[Message]) -> None:
     body = encode_body(ChatRequest(listed))
     sent = [part for item in body["input"] for part in read_back(item)]
-    assert sent == [part for one in listed for part in contents_of(one)]
+    assert sent == [part for one in fitting_conversation(ChatRequest(listed)) for part in contents_of(one)]
     system = [one.content for one in listed if isinstance(one, messages.SystemMessage) and one.content.strip()]
     assert body.get("instructions", "") == "\n\n".join(system)
 
@@ -142,7 +143,8 @@ def test_messages_are_sent_in_order(listed: list[Message]) -> None:
         ("completed", None, "stop"),
         ("incomplete", "max_output_tokens", "length"),
         ("incomplete", "content_filter", "other"),
-        *((status, None, "other") for status in ("incomplete", "cancelled")),
+        ("incomplete", None, "length"),
+        ("cancelled", None, "other"),
     ],
 )
 def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: messages.FinishReason) -> None:
@@ -150,10 +152,20 @@ def test_each_status_has_its_finish_reason(status: str, reason: str | None, fini
     assert whole(message("a"), status=status, incomplete_details=details).finish_reason == finish
     _, reply = decode_stream(say("a"), end(status, "incomplete", incomplete_details=details))
     assert reply == ModelReply("a", finish_reason=finish)
-    # A refusal is text.
-    _, reply = decode_stream({"type": "response.refusal.delta", "delta": "I cannot"}, end())
+
+
+def test_refusal_is_an_error_with_its_words() -> None:
     refused = {"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}
-    assert reply.content == whole(refused).content == "I cannot"
+    delta = {"type": "response.refusal.delta", "delta": "I cannot"}
+    filtered: dict[str, Any] = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+    for read, reason in (
+        (lambda: whole(refused), "I cannot"),
+        (lambda: decode_stream(delta, end()), "I cannot"),
+        (lambda: whole(**filtered), "content_filter"),
+        (lambda: decode_stream(end(**filtered)), "content_filter"),
+    ):
+        with pytest.raises(errors.RefusalError, match=reason):
+            read()
 
 
 def test_truncated_arguments_are_unchanged() -> None:

@@ -78,6 +78,9 @@ def _retypes(shape: Shape) -> Iterator[Mutation]:
         if not marker or "\n" in text:
             continue
         for path, value in _paths(_parse(event)):
+            if {"input", "arguments"} & {*path[:-1]}:
+                # Another argument is another call.
+                continue
             names = frozenset(part for part in path if isinstance(part, str))
             lost = {"usage"} if "usage" in names or "usage" in json.dumps(value) else set[str]()
             if names & {"id", "call_id", "item_id"}:

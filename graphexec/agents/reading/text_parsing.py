@@ -19,12 +19,27 @@ from graphexec.agents.reading.labels import (
     read_text_after,
 )
 from graphexec.errors import ParseError
-from graphexec.messages import ModelReply
+from graphexec.messages import ModelReply, separate_reasoning
 
 MISSING_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
 MISSING_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
 BOTH = "Parsing LLM output produced both a final answer and a parse-able action"
 SEVERAL = "Decide on one action at a time, with one 'Action:' and one 'Action Input:'."
+
+
+def reject_empty(reply: object) -> None:
+    """Raise `ParseError` for a model's reply with neither text nor calls: it is no answer."""
+    if not isinstance(reply, ModelReply) or reply.tool_calls or separate_reasoning(reply).content.strip():
+        return
+    why = "ask again"
+    observation = "You gave neither an answer nor a tool call. Answer now, or call a tool."
+    if reply.finish_reason == "length":
+        why = "it was cut at the token limit; allow longer replies with max_tokens"
+    elif reply.finish_reason == "invalid_call":
+        why = "the provider could not read the call that the model wrote; ask again"
+        observation = "Your tool call could not be read. Call the tool again, with valid JSON as its arguments."
+    has = "reasoning, but neither" if reply.reasoning else "neither"
+    raise ParseError(f"the reply has {has} an answer nor a call: {why}", observation=observation)
 
 
 class LabelledAction(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.agents.reading.ahead import Read, read_ahead
 from graphexec.effects import AttemptModel, CallModel, ModelEffect, ModelFailure
-from graphexec.errors import MissingAPIKeyError, ModelError, TurnTimeoutError
+from graphexec.errors import InvalidCallError, MissingAPIKeyError, ModelError, TurnTimeoutError
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
@@ -30,7 +30,8 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
     """Return a handler that answers a `ModelEffect`, such as `CallModel`, with a model.
 
     A model with `instant = True` is called without a thread or a task. A long reply of another one is read by `read`
-    within the call, if the run has a deadline, and in an async run in a thread.
+    within the call, if the run has a deadline, and in an async run in a thread. With `read`, an `InvalidCallError` is a
+    reply that cannot be read.
     """
     # Any: a protocol with both methods would exclude models that cannot stream.
     stream: Any = getattr(model, "stream", None)
@@ -54,6 +55,10 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
                 raise
             # The turn would come after the run's deadline, so the deadline cuts the call now.
             return Cut()
+        except InvalidCallError:
+            if read is None:
+                raise
+            reply = ModelReply("", finish_reason="invalid_call")
         checked = check_reply(reply, name)
         if read is None or (io.blocking and left is None):
             return checked

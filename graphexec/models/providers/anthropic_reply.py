@@ -5,16 +5,24 @@ Source: Anthropic's API reference. Unknown blocks and events are ignored, as it 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, Usage
-from graphexec.models.http.dialect import Draft
+from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
+from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import Parts, TokenCount, Wire, arguments_text, invalid_reply, read
+from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
+from graphexec.models.providers.blocks import (
+    Block,
+    BlockDraft,
+    Kind,
+    best_arguments,
+    is_object,
+    members_of,
+    number,
+    parse,
+    word,
+)
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -23,66 +31,17 @@ _FINISH_REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
 }
-
+# The second ones are Bedrock's.
+_REFUSALS = {"refusal", "content_filtered", "guardrail_intervened"}
 
 # The blocks of reasoning; a `redacted_thinking` block has only encrypted data.
 THINKING = ("thinking", "redacted_thinking")
-
-
-class _Usage(Wire):
-    # `input_tokens` does not include the tokens that were written to or read from the API's cache.
-    input_tokens: TokenCount | None = None
-    cache_creation_input_tokens: TokenCount | None = None
-    cache_read_input_tokens: TokenCount | None = None
-    output_tokens: TokenCount | None = None
-
-
-class _Block(Wire):
-    type: str = ""
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    data: str | None = None
-    id: str | None = None
-    name: str | None = None
-    # Some servers send a string instead of the object.
-    # Any: an object's values are arbitrary JSON.
-    input: dict[str, Any] | str | None = None
-
-
-class _Details(Wire):
-    explanation: str | None = None
-
-
-class _Message(Wire):
-    content: Parts[_Block] | None = None
-    model: str | None = None
-    stop_reason: str | None = None
-    # The reason if the API's own filter stopped the model: the only text of such a reply.
-    stop_details: _Details | None = None
-    usage: _Usage | None = None
-    # Any: errors have any shape, even with status 200.
-    error: Any = None
-
-
-class _Delta(Wire):
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    partial_json: str | None = None
-    stop_reason: str | None = None
-    stop_details: _Details | None = None
-
-
-class _Event(Wire):
-    type: str = ""
-    index: int = 0
-    message: _Message | None = None
-    content_block: _Block | None = None
-    delta: _Delta = _Delta()
-    usage: _Usage | None = None
-    # Any: errors have any shape.
-    error: Any = None
+_KINDS: dict[str, Kind] = {"text": "text", "tool_use": "call", **dict.fromkeys(THINKING, "reasoning")}
+# The members of a block, or of a delta, that are streamed in pieces.
+_PIECES: dict[str, Kind] = {"text": "text", "thinking": "reasoning", "partial_json": "call"}
+# `input_tokens` does not include the tokens that were written to or read from the API's cache.
+_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_METRICS = ("inputTokenCount", "cacheWriteInputTokenCount", "cacheReadInputTokenCount", "outputTokenCount")
 
 
 def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> ModelReply:
@@ -90,131 +49,186 @@ def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> M
 
     Raises `InvalidReplyError` if the body does not follow the protocol.
     """
-    message = read(body, _Message, endpoint)
-    if message.error is not None:
-        raise error_in_body(endpoint, ErrorReport.from_json({"error": message.error}))
-    if message.content is None:
-        raise invalid_reply(endpoint, "sent a reply without content")
+    message = parse(body, endpoint)
     draft = AnthropicStream(endpoint, stops)
-    for _ in draft.take_message(message):
+    draft.check_error(message.get("error"))
+    if message.get("content") is None:
+        raise invalid_reply(endpoint, "sent a reply without content")
+    for _ in draft.take_message({"stop_reason": None, **message}):
         # The deltas are not needed.
         pass
     return draft.reply()
 
 
 @dataclass(slots=True)
-class AnthropicStream(Draft):
+class AnthropicStream(BlockDraft):
     """The draft of a streamed reply. `take` the data of each event, then call `reply`.
 
-    It is complete when the stop reason has been received, which comes with the usage.
+    It is complete with the stop reason, which comes with the usage; if that is null, at the end of the message.
     """
 
     # After message_stop, all events are ignored.
     _done: bool = field(default=False, init=False)
-    # The position of each call and the input at its beginning, by the server's index.
-    _begun: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]], init=False)
-    # The blocks of reasoning, by the server's index: the pieces of each member.
-    _thinking: dict[int, dict[str, list[str]]] = field(default_factory=dict[int, dict[str, list[str]]], init=False)
-    # The counts of later events replace those of earlier ones.
+    # Whether the stop reason has been received, even if it is null.
+    _stopped: bool = field(default=False, init=False)
+    # The blocks by the server's index.
+    _indexed: dict[int, Block] = field(default_factory=dict[int, Block], init=False)
+    # The highest counts: those of later events include the earlier ones.
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
-    def take_message(self, message: _Message) -> Iterator[ReplyDelta]:
-        """Add a whole message and yield its deltas."""
-        for index, block in enumerate(message.content or ()):
-            yield from self._begin(index, block)
-            yield from self._end(index)
-        self.model = message.model or ""
-        self._count(message.usage)
-        yield from self._finish(message.stop_reason or "", message.stop_details)
+    @property
+    def complete(self) -> bool:
+        """True if no part of the reply is missing."""
+        return self.finish is not None or (self._done and self._stopped)
+
+    def take_message(self, message: JSON) -> Iterator[ReplyDelta]:
+        """Add a whole message, or one at the end of a stream, and yield the deltas that were not streamed."""
+        self._done = True
+        self._stopped = self._stopped or "stop_reason" in message
+        yield from self._merge_message(message)
+        yield from self._finish(message)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Add one event and yield its deltas."""
         if self._done or not data:
             return
-        event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
-        if event.error is not None:
-            raise error_in_body(self.endpoint, ErrorReport.from_json({"error": event.error}))
-        match event.type:
-            case "message_start" if event.message is not None:
-                self.model = event.message.model or ""
-                self._count(event.message.usage)
-            case "content_block_start" if event.content_block is not None:
-                yield from self._begin(event.index, event.content_block)
+        if data.strip() == "[DONE]":
+            # Gateways may end any stream with it.
+            yield from self.take_message({})
+            return
+        event = parse(data.encode("utf-8", "replace"), self.endpoint)
+        self.check_error(event.get("error"))
+        index = number(event.get("index"))
+        delta = next(iter(self.objects(event.get("delta"), "delta")), JSON())
+        match self.string(event.get("type"), "type"):
             case "content_block_delta":
-                yield from self.add_text(event.delta.text)
-                yield from self._think(event.index, event.delta.thinking, event.delta.signature)
-                yield from self._extend(event.index, event.delta.partial_json)
+                yield from self._extend(index, delta)
+            case "message_start":
+                yield from self._merge_message(members_of(event.get("message")))
+            case "content_block_start":
+                for block in self.objects(event.get("content_block"), "content_block"):
+                    yield from self._begin(index, block)
             case "content_block_stop":
-                yield from self._end(event.index)
+                yield from self._end(index, self.objects(event.get("content_block"), "content_block"))
             case "message_delta":
-                self._count(event.usage)
-                yield from self._finish(event.delta.stop_reason, event.delta.stop_details)
+                self._stopped = True
+                self._count(members_of(event.get("usage")))
+                yield from self._finish(delta)
             case "message_stop":
-                self._done = True
+                # Bedrock's counts, in the last event.
+                metrics = members_of(event.get("amazon-bedrock-invocationMetrics"))
+                self._count({name: metrics.get(other) for name, other in zip(_COUNTS, _METRICS, strict=True)})
+                yield from self.take_message(members_of(event.get("message")))
+            case "" if delta or event.keys() & {"message", "content_block"}:
+                raise invalid_reply(self.endpoint, "sent an event without a type")
             case _:
                 # Pings, and event types that may be added to the API.
                 pass
 
-    def _begin(self, index: int, block: _Block) -> Iterator[ReplyDelta]:
-        if block.type == "text":
-            yield from self.add_text(block.text)
-        if block.type in THINKING:
-            self.keep(block.data)
-            self._thinking[index] = {"type": [block.type]} | ({"data": [block.data]} if block.data else {})
-            yield from self._think(index, block.thinking, block.signature)
-        # A server that supports stop strings would not have sent a call after one.
-        if block.type == "tool_use" and not self.cut.done:
-            begins_with = _input(block)
-            self.keep(begins_with)
-            self._begun[index] = (len(self.calls), begins_with)
-            yield from self.add_call(block.id, block.name)
+    def _merge_message(self, message: JSON) -> Iterator[ReplyDelta]:
+        """Add what a message says; some gateways begin with text, or end with the whole message."""
+        content = message.get("content")
+        blocks = {"type": "text", "text": content} if isinstance(content, str) else content
+        for index, block in enumerate(self.objects(blocks, "content")):
+            known = self._indexed.get(index)
+            if known is not None and known.kind == _KINDS.get(word(block.get("type"))):
+                self.merge(known, block)
+            else:
+                yield from self._begin(index, block)
+        self.model = word(message.get("model")) or self.model
+        self._count(members_of(message.get("usage")))
 
-    def _think(self, index: int, text: str | None, signature: str | None) -> Iterator[ReplyDelta]:
-        block = self._thinking.get(index)
+    def _begin(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
+        """Begin a block; an event that is sent again begins none."""
+        kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
+        block = self._indexed.get(index) if index is not None else None
+        if block is None or block.ended or block.pieces or not _is_same(block, kind, members):
+            streamed = {
+                name: self.string(members.get(name), f"content.{index}.{name}")
+                for name in ("text", "thinking")
+                if members.get(name)
+            }
+            block = self.begin_block(
+                kind, {name: one for name, one in members.items() if name not in streamed} if kind != "other" else {}
+            )
+            for piece in streamed.values():
+                yield from self.add_piece(block, piece)
+        if index is not None:
+            self._indexed[index] = block
+        yield from self.announce(block)
+
+    def _find(self, index: int | None) -> Block | None:
+        """Return the block of an index; an index that cannot be read, or was not, means the last block."""
+        if index is not None and index in self._indexed:
+            return self._indexed[index]
+        last = self.blocks[-1] if self.blocks else None
+        return last if index is None or (last is not None and last not in self._indexed.values()) else None
+
+    def _extend(self, index: int | None, delta: JSON) -> Iterator[ReplyDelta]:
+        block = self._find(index)
+        for name, kind in _PIECES.items():
+            piece = self.string(delta.get(name), f"delta.{name}")
+            if piece and (block is None or block.kind not in {kind, "other"} or (block.ended and kind == "call")):
+                # The event that begins the block is missing; only that of a call says what is needed.
+                if kind == "call":
+                    raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
+                block = self.begin_block(kind, {"type": name})
+                if index is not None:
+                    self._indexed[index] = block
+            if block is not None and block.kind == kind and name in delta:
+                yield from self.add_piece(block, piece)
+        if block is not None and block.kind == "reasoning" and "signature" in delta:
+            self.merge(block, {"signature": self.string(delta["signature"], "delta.signature")})
+
+    def _end(self, index: int | None, blocks: list[JSON]) -> Iterator[ReplyDelta]:
+        block = self._find(index)
         if block is None:
-            return
-        for name, piece in (("thinking", text), ("signature", signature)):
-            # Even an empty text is a part of the block, which is sent back unchanged.
-            if piece is not None and block["type"] == ["thinking"]:
-                self.keep(piece)
-                block.setdefault(name, []).append(piece)
-        if text:
-            yield ReplyDelta(reasoning=text)
+            raise invalid_reply(self.endpoint, "ended a block that had not begun")
+        block.ended = True
+        for members in blocks if block.kind != "other" else ():
+            self.merge(block, members)
+        yield from self.show_rest([block])
 
-    def reasoning(self) -> tuple[Reasoning, ...]:
-        """Return the blocks of reasoning, with the data that is sent back beside the reply's calls."""
-        provider = self.endpoint.provider_name
-        written = [block for _, block in sorted(self._thinking.items())]
-        blocks = [{name: "".join(pieces) for name, pieces in block.items()} for block in written]
-        return tuple(Reasoning(block.get("thinking", ""), json.dumps(block), provider) for block in blocks)
+    def _count(self, usage: JSON) -> None:
+        found = {name: number(usage.get(name)) or 0 for name in _COUNTS}
+        self._counts = {name: max(one, self._counts.get(name, 0)) for name, one in found.items()}
+        written = self._counts["output_tokens"]
+        self.usage = Usage(sum(self._counts.values()) - written, written, self._counts["cache_read_input_tokens"])
 
-    def _extend(self, index: int, arguments: str | None) -> Iterator[ReplyDelta]:
-        if index in self._begun:
-            yield from self.add_arguments(self._begun[index][0], arguments)
-
-    def _end(self, index: int) -> Iterator[ReplyDelta]:
-        if index in self._begun:
-            position, begun_with = self._begun[index]
-            if not self.calls[position].arguments:
-                # Counted when the block began.
-                self.calls[position].arguments.append(begun_with)
-                yield ReplyDelta(index=position, arguments=begun_with)
-
-    def _count(self, usage: _Usage | None) -> None:
-        if usage is not None:
-            self._counts |= usage.model_dump(exclude_none=True)
-        written = self._counts.get("output_tokens", 0)
-        cached = self._counts.get("cache_read_input_tokens", 0)
-        self.usage = Usage(sum(self._counts.values()) - written, written, cached)
-
-    def _finish(self, reason: str | None, details: _Details | None) -> Iterator[ReplyDelta]:
-        if reason is not None:
+    def _finish(self, end: JSON) -> Iterator[ReplyDelta]:
+        """Read the stop reason and its details."""
+        reason = self.string(end.get("stop_reason"), "stop_reason")
+        if reason:
             self.finish = _FINISH_REASONS.get(reason, "other")
-        if not self.texts and details is not None:
-            # The API's own filter rejected the text; this explanation replaces it.
-            yield from self.add_text(details.explanation)
-        yield from self.end_text()
+        if reason in _REFUSALS:
+            self.refusal = word(members_of(end.get("stop_details")).get("explanation"))
+        if self.complete:
+            called = any(block.kind == "call" for block in self.blocks)
+            if reason == "tool_use" and not called and not self.cut.done:
+                raise invalid_reply(self.endpoint, "announced a tool call, and sent none")
+            self.finish = self.finish or ("tool_calls" if called else "stop")
+            yield from self.end_blocks()
+
+    def text_of(self, block: Block) -> str:
+        """Return the text of a block of text or reasoning."""
+        name = "text" if block.kind == "text" else "thinking"
+        return self.string(block.members.get(name), name) or "".join(block.streamed)
+
+    def call_of(self, block: Block) -> PartialCall:
+        """Return a call; the arguments at its beginning count if nothing more complete follows."""
+        given = block.members.get("input")
+        begun = arguments_text(given) if is_object(given) else self.string(given, "input") or "{}"
+        arguments = best_arguments(begun, *block.streamed)
+        return PartialCall(word(block.members.get("id")), self.string(block.members.get("name"), "name"), [arguments])
+
+    def data_of(self, block: Block) -> JSON:
+        """Return a block of reasoning as the server sent it."""
+        kind = block.members["type"]
+        if kind == "redacted_thinking":
+            return {"type": kind, "data": word(block.members.get("data"))}
+        signature = {"signature": block.members["signature"]} if "signature" in block.members else {}
+        return {"type": kind, "thinking": self.text_of(block), **signature}
 
 
-def _input(block: _Block) -> str:
-    return arguments_text(block.input if block.input is not None else {})
+def _is_same(block: Block, kind: Kind, members: JSON) -> bool:
+    return block.kind == kind and all(block.members.get(name) == members.get(name) for name in ("id", "name", "data"))

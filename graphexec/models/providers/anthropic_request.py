@@ -28,7 +28,6 @@ from graphexec.models.http.json_bodies import (
     JSON,
     Encoded,
     chosen_mode,
-    conversation,
     encode_items,
     encode_once,
     encoded_list,
@@ -36,10 +35,10 @@ from graphexec.models.http.json_bodies import (
     instructions,
     merge_bodies,
     parse_arguments,
-    returned_reasoning,
     stop_strings,
 )
 from graphexec.models.providers.anthropic_reply import THINKING
+from graphexec.models.providers.histories import fitting_conversation, ordered_parts
 
 # The keywords that are copied. `close_schema` handles those that contain schemas.
 _KEPT = {"$ref", "type", "enum", "const", "title", "required"}
@@ -110,7 +109,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     Raises `BadRequestError` if a stop string is blank, if all messages but the system's are blank, and for a tool
     choice that the request does not offer.
     """
-    messages = conversation(request)
+    messages = fitting_conversation(request)
     turns = _encode_turns(messages, sampling.provider)
     if not turns:
         raise BadRequestError(
@@ -207,10 +206,9 @@ def _blocks(message: Message, provider: str) -> list[JSON]:
             return []
         case UserMessage(content, images):
             return [*map(_image, images), *_text(content)]
-        case AssistantMessage(content, calls):
-            # The API requires the thinking of a reply with calls, unchanged and before its other blocks.
-            thinking = [one for one in returned_reasoning(message, provider) if one.get("type") in THINKING]
-            return [*thinking, *_text(content), *(_call(call) for call in calls)]
+        case AssistantMessage():
+            # The API requires the thinking of a reply with calls, unchanged and in its place.
+            return [block for part in ordered_parts(message, provider, THINKING) for block in _part(part)]
         case ToolMessage(call_id, content, images):
             result: JSON = {"type": "tool_result", "tool_use_id": call_id}
             if images:
@@ -231,9 +229,15 @@ def _text(content: str) -> list[JSON]:
     return [{"type": "text", "text": content}] if content.strip() else []
 
 
-def _call(call: ToolCall) -> JSON:
-    # The API accepts only objects. The observation of the call repeats what the model wrote instead.
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": parse_arguments(call.arguments)}
+def _part(part: str | JSON | ToolCall) -> list[JSON]:
+    match part:
+        case str():
+            return _text(part)
+        case ToolCall(call_id, name, arguments):
+            # The API accepts only objects. The observation of the call repeats what the model wrote instead.
+            return [{"type": "tool_use", "id": call_id, "name": name, "input": parse_arguments(arguments)}]
+        case _:
+            return [part]
 
 
 def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:

@@ -24,18 +24,17 @@ from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     JSON,
     chosen_mode,
-    conversation,
     encode_messages,
     encode_once,
     forced_tool,
     instructions,
     merge_bodies,
-    returned_reasoning,
     stop_strings,
     valid_arguments,
 )
 from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
 from graphexec.models.http.remote import RemoteModel
+from graphexec.models.providers.histories import fitting_conversation, ordered_parts
 from graphexec.models.providers.responses_reply import ResponsesStream, decode
 
 
@@ -50,7 +49,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     A completion request becomes a single user message. Raises `BadRequestError` for a tool choice that the request does
     not offer.
     """
-    messages = conversation(request)
+    messages = fitting_conversation(request)
     body: JSON = {
         "model": sampling.model,
         "input": encode_messages(messages, sampling.provider, _items),
@@ -85,11 +84,10 @@ def _items_of(message: Message, provider: str) -> list[JSON]:
             return []
         case UserMessage(content, images):
             return [{"role": "user", "content": _content(content, images)}]
-        case AssistantMessage(content, calls):
-            thoughts = [one for one in returned_reasoning(message, provider) if one.get("type") == "reasoning"]
-            text: JSON = {"type": "output_text", "text": content}
-            spoken: JSON = {"type": "message", "role": "assistant", "content": [text]}
-            return [*thoughts, *([spoken] if content or not calls else []), *map(_call, calls)]
+        case AssistantMessage():
+            # The API requires each item of reasoning before the item that followed it.
+            parts = ordered_parts(message, provider, {"reasoning"})
+            return [_part(part) for part in parts if not isinstance(part, str) or part.strip()]
         case ToolMessage(call_id, content, images):
             return [{"type": "function_call_output", "call_id": call_id, "output": _content(content, images)}]
 
@@ -106,9 +104,15 @@ def _content(content: str, images: Sequence[Image]) -> str | list[JSON]:
     return [*parts, {"type": "input_text", "text": content}] if content else parts
 
 
-def _call(call: ToolCall) -> JSON:
-    members = {"call_id": call.id, "name": call.name, "arguments": valid_arguments(call.arguments)}
-    return {"type": "function_call"} | members
+def _part(part: str | JSON | ToolCall) -> JSON:
+    match part:
+        case str():
+            return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": part}]}
+        case ToolCall(call_id, name, arguments):
+            members = {"call_id": call_id, "name": name, "arguments": valid_arguments(arguments)}
+            return {"type": "function_call"} | members
+        case _:
+            return part
 
 
 def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:

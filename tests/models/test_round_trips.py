@@ -1,0 +1,192 @@
+"""Histories of any provider's replies through the request writer of any other: ids, names, order and pairing."""
+
+import json
+import re
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec.agents.conversation import parse_messages
+from graphexec.kernel.serialization import format_json, load_as, parse_json, to_json_data
+from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, Reasoning, ToolMessage, UserMessage
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.json_bodies import write
+from graphexec.models.providers import (
+    anthropic_reply,
+    anthropic_request,
+    openai_compatible,
+    openai_reply,
+    openai_responses,
+    responses_reply,
+)
+from tests.parameters import cases, examples
+
+PEER = Endpoint("tiny", "https://models.example/v1")
+APIS = ["anthropic", "responses", "chat"]
+FITS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Part(NamedTuple):
+    """A part of a reply: its kind, and its text or its id and name."""
+
+    kind: str
+    text: str = ""
+    name: str = ""
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).filter(str.strip)
+ODD = ["call_0", "functions.weather:0", "functions_weather:0", "call_0_2", "x" * 65, "x" * 66]
+IDS = st.sampled_from(ODD) | st.text(min_size=1, max_size=6)
+NAMES = st.sampled_from(["weather", "weather<|channel|>commentary", "a b", "n" * 80])
+PARTS = st.builds(Part, st.sampled_from(["text", "reasoning"]), TEXTS) | st.builds(Part, st.just("call"), IDS, NAMES)
+# What a provider writes: a text or a call at the end.
+REPLIES = st.lists(PARTS, min_size=1, max_size=5).map(lambda parts: [*parts, Part("text", "So.")])
+HISTORIES = st.lists(st.tuples(st.sampled_from(APIS), REPLIES), min_size=1, max_size=4)
+
+
+def read_reply(api: str, parts: list[Part]) -> ModelReply:
+    """Return the reply that a provider's bytes are read as."""
+    match api:
+        case "anthropic":
+            body: Any = {"content": [anthropic_block(part) for part in parts], "stop_reason": "end_turn"}
+            return anthropic_reply.decode(json.dumps(body).encode(), PEER)
+        case "responses":
+            body = {"output": [responses_item(number, part) for number, part in enumerate(parts)]}
+            return responses_reply.decode(json.dumps(body).encode(), PEER)
+        case _:
+            calls = [
+                {"id": part.text, "function": {"name": part.name, "arguments": "{}"}}
+                for part in parts
+                if part.kind == "call"
+            ]
+            text, thoughts = (
+                "".join([one.text for one in parts if one.kind == kind]) for kind in ("text", "reasoning")
+            )
+            body = {"choices": [{"message": {"content": text, "reasoning_content": thoughts, "tool_calls": calls}}]}
+            return openai_reply.decode(json.dumps(body).encode(), PEER, chat=True)
+
+
+def anthropic_block(part: Part) -> dict[str, Any]:
+    match part.kind:
+        case "text":
+            return {"type": "text", "text": part.text}
+        case "reasoning":
+            return {"type": "thinking", "thinking": part.text, "signature": "s"}
+        case _:
+            return {"type": "tool_use", "id": part.text, "name": part.name, "input": {}}
+
+
+def responses_item(number: int, part: Part) -> dict[str, Any]:
+    match part.kind:
+        case "text":
+            return {"type": "message", "content": [{"type": "output_text", "text": part.text}]}
+        case "reasoning":
+            return {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": part.text}
+        case _:
+            return {"type": "function_call", "call_id": part.text, "name": part.name, "arguments": "{}"}
+
+
+def send(api: str, messages: list[Message]) -> list[list[Part]]:
+    """Return the parts of each turn of the assistant in a request, with the results behind it as parts `result`."""
+    encode = {"anthropic": anthropic_request, "responses": openai_responses, "chat": openai_compatible}[api].encode
+    sampling = Sampling("tiny", max_tokens=9, provider=PEER.provider_name)
+    body = json.loads(write(encode(ChatRequest(messages), sampling, stream=False)))
+    found: list[list[Part]] = []
+    for item in body["input" if api == "responses" else "messages"]:
+        for part in (
+            chat_parts(item) if api == "chat" else map(to_part, item["content"] if api == "anthropic" else [item])
+        ):
+            if part.kind == "user":
+                found.append([])
+            else:
+                found[-1].append(part)
+    return found
+
+
+def to_part(item: dict[str, Any]) -> Part:
+    match item:
+        case {"type": "tool_use", "id": call_id, "name": name} | {
+            "type": "function_call",
+            "call_id": call_id,
+            "name": name,
+        }:
+            return Part("call", call_id, name)
+        case {"type": "tool_result", "tool_use_id": call_id} | {"type": "function_call_output", "call_id": call_id}:
+            return Part("result", call_id)
+        case {"type": "thinking", "thinking": text} | {"type": "reasoning", "encrypted_content": text}:
+            return Part("reasoning", text)
+        case {"role": "user"} | {"text": "go on"}:
+            return Part("user")
+        case {"type": "text", "text": text} | {"type": "message", "content": [{"text": text}]}:
+            return Part("text", text)
+        case _:
+            raise AssertionError(item)
+
+
+def chat_parts(item: dict[str, Any]) -> list[Part]:
+    if item["role"] != "assistant":
+        return [Part("user")] if item["role"] == "user" else [Part("result", item["tool_call_id"])]
+    text = [Part("text", item["content"])] if item["content"] else []
+    return [*text, *(Part("call", call["id"], call["function"]["name"]) for call in item.get("tool_calls", ()))]
+
+
+def expected(source: str, target: str, parts: list[Part]) -> list[str]:
+    """Return the kinds of the parts in the order in which a protocol is sent them."""
+    called = any(part.kind == "call" for part in parts)
+    if target == "chat" or source == "chat":
+        return ["text", *["call"] * sum(part.kind == "call" for part in parts)]
+    kinds = [part.kind for part in parts if part.kind != "reasoning" or (called and source == target)]
+    # Without reasoning between them, the texts come before the calls.
+    runs: list[list[str]] = [[]]
+    for kind in kinds:
+        runs += [[kind], []] if kind == "reasoning" else []
+        runs[-1] += [] if kind == "reasoning" else [kind]
+    joined = [kind for run in runs for kind in sorted(run, key=["reasoning", "text", "call"].index)]
+    return [kind for number, kind in enumerate(joined) if kind != "text" or joined[number - 1 : number] != ["text"]]
+
+
+@pytest.mark.medium
+@settings(max_examples=examples(100))
+@cases("target", APIS)
+@given(HISTORIES)
+def test_history_of_any_provider_is_sent_to_any_other(target: str, history: list[tuple[str, list[Part]]]) -> None:
+    messages: list[Message] = []
+    for source, parts in history:
+        reply = read_reply(source, parts)
+        results = [ToolMessage(call.id, f"{place}") for place, call in enumerate(reply.tool_calls)]
+        messages += [UserMessage("go on"), reply.message, *results]
+        # Records keep the reply, and the order of its parts.
+        assert load_as(ModelReply, parse_json(format_json(to_json_data(reply)))) == reply
+    turns = send(target, messages)
+    assert len(turns) == len(history)
+    calls = [part for turn in turns for part in turn if part.kind == "call"]
+    for turn, (source, parts) in zip(turns, history, strict=True):
+        called = [part.text for part in turn if part.kind == "call"]
+        assert called == [part.text for part in turn if part.kind == "result"]
+        assert [part.kind for part in turn][: -len(called) or None] == expected(source, target, parts)
+    if target != "chat":
+        # Its own tests are in the corpus.
+        assert all(FITS.fullmatch(part.text) and FITS.fullmatch(part.name) for part in calls)
+        assert len({part.text for part in calls}) == len(calls)
+
+
+def test_ids_stay_the_same_while_a_conversation_grows() -> None:
+    history: list[Message] = []
+    sent: list[list[str]] = []
+    for call_id in ("a:b", "a_b", "a:b", "call_0", "call_0"):
+        reply = read_reply("anthropic", [Part("call", call_id, "weather")])
+        history += [UserMessage("go on"), reply.message, ToolMessage(call_id, "")]
+        sent.append([part.text for turn in send("anthropic", history) for part in turn if part.kind == "call"])
+    assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(sent))
+    assert sent[-1] == ["a_b", "a_b_2", "a_b_3", "call_0", "call_0_2"]
+
+
+def test_old_records_have_their_reasoning_first() -> None:
+    old = {"role": "assistant", "content": "So.", "tool_calls": [], "reasoning": [{"text": "Hm.", "data": ""}]}
+    assert parse_messages([old]) == (AssistantMessage("So.", (), (Reasoning("Hm."),)),)
+    placed = Reasoning("Hm.", after_text=1, after_calls=0)
+    assert list(AssistantMessage("So.", (), (placed,)).parts) == ["S", placed, "o."]
