@@ -2,10 +2,12 @@
 
 import itertools
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import pytest
 
+import graphexec as gx
 from graphexec.effects import agent_limits
 from graphexec.kernel import END, Limits
 from graphexec.verify.proof.bounds import bounds_of
@@ -143,6 +145,24 @@ def test_remedy_ends_every_loop_of_the_core() -> None:
     flow = flow_with(way("b", "a"), way("a", "b"), stopped, way("c", "b"), end("b"))
     finding = only_finding(flow, Limits(iterations=None, restarts=1))
     assert matches(finding.remedy, "meter b: @metered(~) above its @charged, and route its Halted out of the loop")
+
+
+@final
+@dataclass(frozen=True)
+class Unresolved:
+    left: "Nowhere"  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+
+
+@gx.node
+def go_on(one: Unresolved) -> Unresolved | gx.StoppedResponse:
+    return one
+
+
+def test_value_whose_annotations_cannot_be_resolved_has_no_measure() -> None:
+    machine = gx.graph(gx.edges(go_on, gx.on(Unresolved, go_on) | gx.on(gx.StoppedResponse, gx.END)), start=go_on)
+    text = str(machine.verify())
+    assert "@metered(when_spent=Stopped) above its @node" in text
+    assert "decreases" not in text
 
 
 ANOTHER = 'a budget that nothing resets: @metered(when_spent=ToEND, budget=Budget("rounds", 10))'

@@ -214,6 +214,17 @@ def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
         bare(kind)
 
 
+def test_run_is_resumed_with_other_limits() -> None:
+    """At its beginning with more, whose longest run it then has; and with fewer than it has spent."""
+    few, more = agent_limits(iterations=1, tool_calls=1), agent_limits(iterations=3, tool_calls=2)
+    longest = explore_table(AGENT_EXECUTOR, more).longest
+    for limits, others in ((few, more), (more, few)):
+        proof = verify(AGENT_EXECUTOR, others).proof
+        assert proof is not None
+        found = explore_table(AGENT_EXECUTOR, limits, resumed=(others, proof))
+        assert (found.endless, found.longest) == (None, longest)
+
+
 @cases("restarts", [0, 1, 3])
 def test_crash_costs_at_most_one_repeated_call(restarts: int) -> None:
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, restarts=restarts))
