@@ -487,7 +487,10 @@ def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cu
     elif "JSON" not in kind and "structured" not in kind:
         answer = answer.strip()
     whole = whole_answer(make, reply)
-    assert whole is not None
+    if whole is None:
+        # A reply without a text and without calls is no answer.
+        assert reply == ""
+        return
     assert answer.startswith(whole)
     assert whole == answer or is_unread(answer.removeprefix(whole), kind)
     streamed = stream_text(make, reply, cuts)

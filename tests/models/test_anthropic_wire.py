@@ -223,7 +223,11 @@ def test_each_stop_reason_has_its_finish_reason(reason: str, finish: messages.Fi
 def test_refusal_is_an_error_with_its_explanation() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
     refused = json.dumps({"content": [text("So")], "stop_reason": "refusal", "stop_details": details}).encode()
-    for read in (lambda: decode(refused, PEER), lambda: decode_stream(ending("refusal", stop_details=details))):
+    readers: list[Callable[[], object]] = [
+        lambda: decode(refused, PEER),
+        lambda: decode_stream(ending("refusal", stop_details=details)),
+    ]
+    for read in readers:
         with pytest.raises(errors.RefusalError, match="No poisons"):
             read()
 

@@ -96,7 +96,7 @@ FAILURES: dict[str, actors.Answer] = {
     "HTML": answer(500, f"<html>{KEY}</html>", "text/html"),
     "empty": answer(200, ""),
     "other JSON": answer(200, f'["{KEY}"]'),
-    "wrong types": answer(200, f'{{"choices": "{KEY}", "content": "{KEY}", "output": "{KEY}"}}'),
+    "wrong types": answer(200, f'{{"choices": "{KEY}", "content": ["{KEY}"], "output": "{KEY}"}}'),
     "error in a stream": answer(200, f"data: {ECHO}\n\n", EVENTS),
     "event that is not JSON": answer(200, f"data: {KEY}\n\n", EVENTS),
     "Anthropic's error": answer(200, f'event: error\ndata: {{"type": "error", {ECHO[1:]}\n\n', EVENTS),

@@ -232,7 +232,7 @@ seen: list[str] = []
 @gx.node
 def remembering(acted: Acted) -> Acted | gx.AgentFinish:
     seen.append("so")
-    return acted if len(seen) % 3 else gx.AgentFinish({"output": len(seen)})
+    return acted if len(seen) % 2 else gx.AgentFinish({"output": len(seen)})
 
 
 @pytest.mark.medium

@@ -74,8 +74,7 @@ class OpenAIModel(BridgedModel):
         async for chunk in iterate_client(io, *forms):
             for delta in draft.take(_to_json(chunk)):
                 yield delta
-        for delta in draft.take("[DONE]"):
-            yield delta
+        # The client hides the marker of the end, so that a stream without a reason for it may have been cut.
         yield draft.reply()
 
     def _prepare(self, request: ModelRequest, timeout: float | None, *, stream: bool) -> Callable[[], Any]:
