@@ -1,6 +1,7 @@
 """The bytes of Anthropic's protocol, requests and replies, without a server."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
