@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 
 Test: TypeAlias = Callable[..., None]
 
@@ -16,6 +16,13 @@ QUICK, GATE = 5, 30
 
 # The longest description of a case that is shown.
 _LONGEST = 300
+
+
+def thorough(test: Test, number: int, *drawn: Any, gate: int = 300) -> Test:
+    """Return the slow test of a property that tries so many examples, of these strategies."""
+    # Any: `given` adds the attribute.
+    inner: Any = vars(test)["hypothesis"].inner_test
+    return pytest.mark.slow(settings(max_examples=examples(number, gate), deadline=None)(given(*drawn)(inner)))
 
 
 # Any: a parameter may have any values.
