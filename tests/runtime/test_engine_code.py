@@ -194,11 +194,7 @@ def test_a_visit_is_no_host() -> None:
 
     def observe(event: Any) -> None:
         if event.call.effect is None:
-<<<<<<< HEAD
             with pytest.raises(InputError, match=r"host is .*; give a call of a tool"):
-=======
-            with pytest.raises(InputError, match=r"host is .*; give the call of a tool"):
->>>>>>> trim
                 executor.run("q", host=event.call)
             told.append(type(event).__name__)
 
