@@ -20,9 +20,11 @@ _LONGEST = 300
 
 def thorough(test: Test, number: int, *drawn: Any, gate: int = 300) -> Test:
     """Return the slow test of a property that tries so many examples, of these strategies."""
-    # Any: `given` adds the attribute.
+    # Any: `given` adds the attribute, and changes the signature.
     inner: Any = vars(test)["hypothesis"].inner_test
-    return pytest.mark.slow(settings(max_examples=examples(number, gate), deadline=None)(given(*drawn)(inner)))
+    tried: Any = given(*drawn)
+    slow: Test = pytest.mark.slow(settings(max_examples=examples(number, gate), deadline=None)(tried(inner)))
+    return slow
 
 
 # Any: a parameter may have any values.
