@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from types import FrameType
@@ -159,6 +160,14 @@ def _collected_garbage() -> Iterator[None]:  # pyright: ignore[reportUnusedFunct
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """An event that blocked calls wait for; it is set when the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 
 Test: TypeAlias = Callable[..., None]
 
@@ -16,6 +16,15 @@ QUICK, GATE = 5, 30
 
 # The longest description of a case that is shown.
 _LONGEST = 300
+
+
+def thorough(test: Test, number: int, *drawn: Any, gate: int = 300) -> Test:
+    """Return the slow test of a property that tries so many examples, of these strategies."""
+    # Any: `given` adds the attribute, and changes the signature.
+    inner: Any = vars(test)["hypothesis"].inner_test
+    tried: Any = given(*drawn)
+    slow: Test = pytest.mark.slow(settings(max_examples=examples(number, gate), deadline=None)(tried(inner)))
+    return slow
 
 
 # Any: a parameter may have any values.

@@ -12,6 +12,7 @@ from graphexec.cli.targets import tools_at
 from tests.cli.conversations import serving
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import Terminal, command, refused
+from tests.kernel.machines import error_message
 from tests.parameters import cases
 
 MINE = """
@@ -324,9 +325,7 @@ WRONG = {
 
 @cases("reference", WRONG)
 def test_reference_without_tools_gets_the_remedy(reference: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        tools_at(reference)
-    assert str(caught.value) == f"{reference} {WRONG[reference]}"
+    assert error_message(UsageError, tools_at, reference) == f"{reference} {WRONG[reference]}"
 
 
 @cases("reference", ["plain_functions.weather", "plain_functions.weather:x"])

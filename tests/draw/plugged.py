@@ -1,14 +1,14 @@
 """Machines with pieces, for pictures: nodes that only have classes, on the seats that the classes have."""
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from graphexec import AgentExecutor, AgentFinish, Effect, Graph, StoppedResponse
 from graphexec.effects import AskHuman, CallModel
 from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready
 from graphexec.kernel.node import Node
 from graphexec.nodes import Piece
+from tests.kernel.machines import value
 
 # A node of a piece: its name, the class that it takes, those that it returns, and the effects that it requests.
 Part = tuple[str, type, tuple[type, ...], tuple[type[Effect[Any]], ...]]
@@ -23,8 +23,7 @@ def part(name: str, takes: type, *outcomes: type, asks: type[Effect[Any]] | None
     return name, takes, tuple(dict.fromkeys((*outcomes, LimitReached))), (asks,)
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Judged:
     """The class of a piece's own, between its two nodes."""
 

@@ -3,8 +3,8 @@
 import json
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, final
+from dataclasses import field, replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ from graphexec.models import ScriptedModel
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
 from tests.draw.debugged import record as record_turns
 from tests.draw.recorded import records_of_version_1
-from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped
+from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped, machine_of, value
 from tests.parameters import cases
 
 
@@ -211,9 +211,7 @@ def test_an_interrupt_in_a_loop_without_requests_ends_the_records(last: int) -> 
             signal.raise_signal(signal.SIGINT)
         return Left(left.steps - 1) if left.steps else Landed()
 
-    loop = gx.graph(
-        gx.edges(countdown, gx.on(Left, countdown) | gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)), start=countdown
-    )
+    loop = machine_of(countdown)
     with pytest.raises(KeyboardInterrupt) as caught:
         loop.run(Left(4), limits=gx.Limits(iterations=9))
     visits = 4 - last
@@ -241,8 +239,7 @@ def test_run_without_an_end_and_fields_without_values() -> None:
     ]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Unfinished:
     known: int
     unknown: int = field(init=False)

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from graphexec import END, Graph, Limits
 from graphexec.draw.formats.svg import png, svg
@@ -24,7 +24,7 @@ from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, pictu
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import BAD, EVERY_LOOK, HOSTILE, MACHINES, ring, with_marks, with_run
-from tests.parameters import cases, examples
+from tests.parameters import cases, thorough
 from tests.verify.machines import graphs
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -146,11 +146,9 @@ def test_edges_of_a_random_machine_connect(machine: Graph[Any, Any]) -> None:
     holds(machine, svg(picture_of(machine)))
 
 
-@pytest.mark.slow
-@settings(max_examples=examples(200, 40))
-@given(machine=graphs(most_nodes=5))
-def test_edges_of_many_random_machines_connect(machine: Graph[Any, Any]) -> None:
-    holds(machine, svg(picture_of(machine)))
+test_edges_of_many_random_machines_connect = thorough(
+    test_edges_of_a_random_machine_connect, 200, graphs(most_nodes=5), gate=40
+)
 
 
 @pytest.mark.medium

@@ -8,7 +8,7 @@ from typing import Any
 
 import pydot
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec import END, Graph
@@ -23,7 +23,7 @@ from graphexec.verify import verify
 from tests.draw import machines
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
-from tests.parameters import cases, examples
+from tests.parameters import cases, thorough
 from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -117,11 +117,7 @@ def test_random_machines_can_be_read_back(picture: Picture) -> None:
     can_be_read_back(picture)
 
 
-@pytest.mark.slow
-@settings(max_examples=examples(200, 40))
-@given(pictures())
-def test_two_hundred_random_machines_can_be_read_back(picture: Picture) -> None:
-    can_be_read_back(picture)
+test_many_random_machines_can_be_read_back = thorough(test_random_machines_can_be_read_back, 200, pictures(), gate=40)
 
 
 @given(st.lists(TEXTS, max_size=3), st.lists(TEXTS))

@@ -250,13 +250,18 @@ def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> A
     return asyncio.run(collect()) if way.startswith("a") else list(running)
 
 
+def snapshot_in(error: BaseException) -> Snapshot:
+    """Return the snapshot of the run that raised this error."""
+    snapshot = snapshot_of(error)
+    assert snapshot is not None
+    return snapshot
+
+
 def snapshot_after(error: type[BaseException], run: Callable[[], object], match: str | None = None) -> Snapshot:
     """Return the snapshot of a run that raises this error."""
     with pytest.raises(error, match=match) as raised:
         run()
-    snapshot = snapshot_of(raised.value)
-    assert snapshot is not None
-    return snapshot
+    return snapshot_in(raised.value)
 
 
 # Ways to run an executor, for tests in which they make no difference.

@@ -26,6 +26,7 @@ from graphexec.testing import agent_scripts
 from graphexec.testing.failures import Readable
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import AgentScript, Call, ScriptedError, ScriptedTurn, TurnKind
+from tests.executor.actors import snapshot_in
 from tests.stopwatch import eventually
 
 AgentKind: TypeAlias = Literal["function", "async function", "tool calling", "react", "structured"]
@@ -302,8 +303,7 @@ class World:
     def _resume_after(self, error: Exception) -> gx.Snapshot | None:
         if not isinstance(error, CrashError):
             return None
-        snapshot = gx.snapshot_of(error)
-        assert snapshot is not None
+        snapshot = snapshot_in(error)
         self.trails[snapshot.run_id].restarts += 1
         return gx.Snapshot.from_json(snapshot.to_json(), self.executors[0].graph).restarted()
 

@@ -20,6 +20,7 @@ from graphexec._arguments import FLAG, MODEL, NAME, PATH, SECONDS, STRING, TIMEO
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec.errors import InputError, SignatureError, ToolDefinitionError, format_value
 from graphexec.models import ScriptedModel
+from tests.kernel.machines import error_message
 from tests.parameters import cases
 
 numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 10**400))
@@ -64,10 +65,8 @@ def test_any_value_is_formatted_on_one_short_line(value: object) -> None:
 
 def test_all_invalid_arguments_are_reported_at_once() -> None:
     wrong = ("size", 2.5, whole(1)), ("name", "a", STRING), ("when", None, SECONDS)
-    with pytest.raises(InputError) as raised:
-        validate("box", *wrong)
     text = "box has size=2.5; give a whole number, 1 or more; box has when=None; give seconds, 0 or more"
-    assert str(raised.value) == text
+    assert error_message(InputError, validate, "box", *wrong) == text
     with pytest.raises(ToolDefinitionError, match=r"^size is 2\.5; give a whole number, 1 or more$"):
         validate("", wrong[0], error=ToolDefinitionError)
     validate("box", wrong[1])
@@ -84,10 +83,8 @@ class HalfAModel:
 
 def test_missing_method_of_a_model_is_named() -> None:
     for kind, remedy in ((MODEL, ""), (optional(MODEL), ", or None for none")):
-        with pytest.raises(InputError) as raised:
-            validate("", ("the model", HalfAModel(), kind))
         text = f"the model is <half>, which has no acomplete; give {MODEL.words}"
-        assert str(raised.value) == f"{text}{remedy}"
+        assert error_message(InputError, validate, "", ("the model", HalfAModel(), kind)) == f"{text}{remedy}"
     assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
 
 
@@ -98,9 +95,8 @@ def test_several_values_become_a_tuple(several: Any) -> None:
 
 @cases("wrong", ["ab", b"ab", None, 3, ["a", 3]])
 def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
-    with pytest.raises(InputError) as raised:
-        arguments.validate_each("stop", wrong, str, "strings")
-    assert str(raised.value) == f"stop is {wrong!r}; give a list of strings"
+    message = error_message(InputError, arguments.validate_each, "stop", wrong, str, "strings")
+    assert message == f"stop is {wrong!r}; give a list of strings"
 
 
 # ---- calls that do not fit, and missing attributes
@@ -238,11 +234,9 @@ MISSING_NAMES = [
 @cases(("package", "name", "remedy"), MISSING_NAMES)
 def test_package_explains_missing_name(package: str, name: str, remedy: str) -> None:
     module = f"graphexec.{package}".rstrip(".")
-    with pytest.raises(ImportError) as raised:
-        exec(f"from {module} import {name}")
-    with pytest.raises(AttributeError) as missing:
-        getattr(sys.modules[module], name)
-    assert str(raised.value) == str(missing.value) == f"{module} has no {name}; {remedy}"
+    imported = error_message(ImportError, exec, f"from {module} import {name}")
+    missing = error_message(AttributeError, getattr, sys.modules[module], name)
+    assert imported == missing == f"{module} has no {name}; {remedy}"
 
 
 MISSING_MODULES = [

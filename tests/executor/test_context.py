@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, final, runtime_checkable
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 import pytest
 
@@ -16,6 +16,7 @@ import graphexec as gx
 from graphexec import draw, kernel, runtime
 from tests.executor import actors
 from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, make_executor, run_by, scripted
+from tests.kernel.machines import value
 from tests.parameters import cases
 
 # Seconds that a test waits for something that must happen immediately.
@@ -73,20 +74,17 @@ def test_every_way_to_run_takes_it(way: str) -> None:
     assert ("bye ada" in repr(returned)) == (not way.endswith("answer"))
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Start:
     pass
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Seen:
     names: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Stopped:
     at: Seen
     limit: gx.Exhausted
@@ -319,8 +317,7 @@ def test_context_is_in_no_snapshot_or_exception(run: Running) -> None:
     executor = make_greeter(fail)
     with pytest.raises(OSError, match=r"hello|bye") as raised:
         run(executor, context=ADA)
-    snapshot = gx.snapshot_of(raised.value)
-    assert snapshot is not None
+    snapshot = actors.snapshot_in(raised.value)
     for text in (snapshot.to_json(), repr(snapshot), "\n".join(raised.value.__notes__)):
         assert SECRET not in text
     # The caller who resumes the run passes it again.

@@ -1,9 +1,8 @@
 """Habits from other libraries: what users type, and what they read, which names the remedy; or it works."""
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from graphexec.memory import BufferMemory, WindowMemory
 from graphexec.messages import ChatRequest, Image
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ScriptedModel
 from tests.executor.actors import echo, fail
+from tests.kernel.machines import value
 from tests.parameters import cases
 
 MAKE = "create_agent(model, tools) makes an agent and its executor"
@@ -166,8 +166,7 @@ def plain(text: str) -> str:
     return text
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Out:
     x: int
 

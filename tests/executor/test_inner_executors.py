@@ -22,7 +22,7 @@ from graphexec.memory import BufferMemory
 from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, make_executor, scripted
-from tests.parameters import cases, examples
+from tests.parameters import cases, examples, thorough
 
 
 def make_inner(*replies: Any, **options: Any) -> gx.AgentExecutor:
@@ -483,8 +483,10 @@ def test_resumed_runs_reserve_what_they_have_left(run: Running) -> None:
 # ---- in general
 
 
-def check_counts(data: st.DataObject) -> None:
-    """Check that random runs count what they ask, within the proved bound."""
+@pytest.mark.medium
+@settings(max_examples=examples(40), deadline=None)
+@given(st.data())
+def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
     small = st.integers(1, 3)
     asked = itertools.count()
     failing = data.draw(st.sets(st.integers(0, 12)), label="failing calls")
@@ -510,15 +512,4 @@ def check_counts(data: st.DataObject) -> None:
         assert len(result.output) == count
 
 
-@pytest.mark.medium
-@settings(max_examples=examples(40), deadline=None)
-@given(st.data())
-def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
-    check_counts(data)
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(300), deadline=None)
-@given(st.data())
-def test_many_runs_count_what_they_ask(data: st.DataObject) -> None:
-    check_counts(data)
+test_many_runs_count_what_they_ask = thorough(test_runs_count_what_they_ask_within_the_bound, 300, st.data())

@@ -15,9 +15,9 @@ from graphexec.effects import CallModel
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall
 from graphexec.messages.replies import LONG, VERY_LONG
 from graphexec.models import ScriptedModel
+from tests.executor.actors import snapshot_in
 from tests.parameters import cases
 from tests.runtime.actors import LONG as SECONDS
-from tests.runtime.actors import snapshot_in
 
 TEXT = "x" * (LONG + 1)
 

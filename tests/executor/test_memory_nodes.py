@@ -16,10 +16,10 @@ from graphexec.executor import LimitReached, Ready, limit_reached, parse, stoppe
 from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory, SummaryFailed, SummaryMemory, SummaryRequested
 from tests.drivers import FakeClock
+from tests.executor import actors
 from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.executor.test_observers import Failing
 from tests.parameters import cases
-from tests.semantics.endings import paused_at
 
 RunExecutor = Callable[..., Any]
 HOW = cases("run", [run_sync, run_async])
@@ -201,7 +201,7 @@ def test_missing_loaded_input_is_reported(run: RunExecutor) -> None:
     executor = gx.AgentExecutor(agent=agent, tools=[], memory=Forgetful())
     with pytest.raises(errors.InputError, match="the inputs lack chat_history") as caught:
         run(executor, "q")
-    assert paused_at(caught.value).node == "load_memory"
+    assert actors.snapshot_in(caught.value).node == "load_memory"
 
 
 def test_loaded_value_must_be_a_dict() -> None:
@@ -365,7 +365,7 @@ def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseEx
     executor = make_executor(memory := Diary(saving=fail))
     with pytest.raises(error) as caught:
         run(executor, "q")
-    snapshot = paused_at(caught.value)
+    snapshot = actors.snapshot_in(caught.value)
     assert (snapshot.node, getattr(snapshot.value, "output", None)) == ("save_memory", "done")
     assert journal_of(caught.value) is not None
     stored = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
@@ -393,7 +393,7 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
         asyncio.run(cancelled())
     assert memory.saved == []
     held[0] = 0
-    assert asyncio.run(executor.arun(paused_at(caught.value))).output == "done"
+    assert asyncio.run(executor.arun(actors.snapshot_in(caught.value))).output == "done"
     assert (len(memory.loaded), memory.saved) == (1, [SAVED])
 
 
@@ -417,7 +417,7 @@ def test_ctrl_c_during_a_save_loses_no_answer() -> None:
 
     with pytest.raises(KeyboardInterrupt) as caught:
         asyncio.run(interrupted())
-    assert paused_at(caught.value).node == "save_memory"
+    assert actors.snapshot_in(caught.value).node == "save_memory"
 
 
 def test_exception_of_another_run_is_ignored() -> None:
@@ -552,7 +552,7 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, []), tools=[], memory=memory)
     with pytest.raises(ServerError) as caught:
         executor.run("Who am I?")
-    snapshot = paused_at(caught.value)
+    snapshot = actors.snapshot_in(caught.value)
     again = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
     assert executor.run(again).output == "Ada."
     first, second = model.requests

@@ -4,9 +4,8 @@ import asyncio
 import dataclasses
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from tests.executor.actors import answer, echo, fail, scripted, search, snapshot_after
 from tests.executor.test_surgery import APPROVED
+from tests.kernel.machines import check_refusal, error_message, value
 from tests.parameters import cases
 
 CREATE: dict[str, Callable[..., gx.Agent]] = {
@@ -89,10 +89,9 @@ def test_invalid_options_are_refused(create: Callable[..., gx.Agent]) -> None:
     assert options
     for option in options:
         values, message = OPTIONS[option]
-        for value in values:
-            with pytest.raises(InputError) as raised:
-                create(ScriptedModel([]), tools_for(create), **{option: value})
-            assert str(raised.value) == message.format(value)
+        for wrong in values:
+            found = error_message(InputError, create, ScriptedModel([]), tools_for(create), **{option: wrong})
+            assert found == message.format(wrong)
 
 
 @EACH
@@ -213,8 +212,7 @@ ACTION: Any = AgentAction
 FINISH: Any = AgentFinish
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Verdict:
     text: str
 
@@ -257,10 +255,7 @@ MISTAKES: list[tuple[Callable[[], object], str, str]] = [
 
 @cases(("make", "fact", "remedy"), MISTAKES)
 def test_mistake_is_refused_with_the_remedy(make: Any, fact: str, remedy: str) -> None:
-    with pytest.raises(InputError) as raised:
-        make()
-    assert fact in str(raised.value)
-    assert remedy in str(raised.value)
+    check_refusal(InputError, [fact, remedy], make)
 
 
 class Awaited:
@@ -308,11 +303,10 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
 
 @cases(("options", "fact", "remedy"), EXECUTOR_OPTIONS)
 def test_invalid_option_is_refused_by_name(options: dict[str, Any], fact: str, remedy: str) -> None:
-    with pytest.raises(InputError) as raised:
-        executor(**options)
     (name,) = options
-    assert str(raised.value).startswith(f"{name} {fact}")
-    assert remedy in str(raised.value)
+    message = error_message(InputError, executor, **options)
+    assert message.startswith(f"{name} {fact}")
+    assert remedy in message
 
 
 @cases(
@@ -394,10 +388,9 @@ DIFFERENT: list[tuple[list[Any], list[Any], str]] = [
 
 @cases(("known", "given", "difference"), DIFFERENT)
 def test_different_tools_are_refused(known: list[Any], given: list[Any], difference: str) -> None:
-    with pytest.raises(InputError) as caught:
-        gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), known), tools=given)
-    remedy = "pass the same list to both"
-    assert str(caught.value) == f"the agent and the executor have different tools: {difference}; {remedy}"
+    agent = gx.create_react_agent(ScriptedModel([]), known)
+    message = f"the agent and the executor have different tools: {difference}; pass the same list to both"
+    assert error_message(InputError, gx.AgentExecutor, agent=agent, tools=given) == message
 
 
 def test_same_parameters_are_the_same_tool() -> None:

@@ -289,10 +289,8 @@ in_every_way = cases(("way", "options"), [("run", {}), ("arun", {}), ("stream", 
 @cases("value", INVALID_TOKENS)
 def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: str, options: Any) -> None:
     executor = make_react(Hostile(replies({field: value}), before=2), max_tokens=10)
-    with pytest.raises(ModelError, match=f"the model Hostile returned a reply with {field}=.*; pass a whole") as caught:
-        run_by(way, executor, "go", **options)
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    message = f"the model Hostile returned a reply with {field}=.*; pass a whole"
+    snapshot = snapshot_after(ModelError, lambda: run_by(way, executor, "go", **options), message)
     assert (snapshot.spent["model_calls"], snapshot.spent["prompt_tokens"]) == (3, 4)
     # Resumed with another model, the run keeps its steps.
     other = make_react(models.ScriptedModel(["Final Answer: done"]), max_tokens=10)

@@ -16,9 +16,10 @@ from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, a
 from graphexec.executor import Ready, parse
 from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
+from tests.executor import actors
 from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.parameters import cases
-from tests.semantics.endings import cancel_run, paused_at, raising
+from tests.semantics.endings import cancel_run, raising
 
 # Seconds of a deadline that is not reached.
 LONG = 20.0
@@ -75,8 +76,7 @@ def test_marked_observer_ends_the_run(way: str) -> None:
     assert kinds(observer.seen) == [Entered, Asked, Failed]
     if "batch" not in way:
         # The run may be resumed from there.
-        snapshot = snapshot_of(caught.value)
-        assert snapshot is not None
+        snapshot = actors.snapshot_in(caught.value)
         assert (snapshot.node, snapshot.spent["model_calls"]) == ("plan", 1)
         assert make_executor().run(snapshot).reason == "finished"
 
@@ -137,7 +137,7 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
     with pytest.raises(KeyboardInterrupt) as caught:
         run(executor)
     assert kinds(seen) == [*WHOLE[: WHOLE.index(kind)], Failed]
-    snapshot = paused_at(caught.value)
+    snapshot = actors.snapshot_in(caught.value)
     assert run(executor, gx.Snapshot.from_json(snapshot.to_json(), executor.graph)).output == "done"
     assert decisions == [0, 1]
 
@@ -162,7 +162,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     )
     with pytest.raises(KeyboardInterrupt) as caught:
         run_by("astream" if stream else "arun", executor)
-    snapshot = paused_at(caught.value)
+    snapshot = actors.snapshot_in(caught.value)
     assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
     assert [event.error for event in seen if isinstance(event, Failed)] == [caught.value]
     # asyncio logs no task whose exception was never retrieved.

@@ -12,6 +12,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.executor import actors
 from tests.executor.actors import act, answer, echo, observations, run_executor, statuses
+from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.semantics.endings import A, B, C, run_agent, run_turns
 
@@ -44,8 +45,7 @@ def test_false_raises_a_parse_error_with_a_remedy(kind: str) -> None:
         with pytest.raises(gx.ParseError) as raised:
             run(executor_of(make, ScriptedModel([garbage]), policy=False))
         assert "handle_parsing_errors=True" in str(raised.value)
-        kept = gx.snapshot_of(raised.value)
-        assert kept is not None
+        kept = actors.snapshot_in(raised.value)
         assert (kept.node, kept.spent["model_calls"]) == ("parse", 1)
     with pytest.raises(gx.ParseError):
         run_executor(lambda: executor_of(make, ScriptedModel([garbage]), policy=False))
@@ -124,9 +124,8 @@ def test_invalid_decision_is_an_agent_error(run: Run, returned: Any, says: str) 
         return returned
 
     for agent in (confused, confused_async):
-        with pytest.raises(AgentError) as raised:
-            run(gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True))
-        assert str(raised.value).startswith(f"the agent {agent.__name__} {says}")
+        executor = gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True)
+        assert error_message(AgentError, run, executor).startswith(f"the agent {agent.__name__} {says}")
 
 
 def test_parse_error_in_a_tool_is_its_failure() -> None:
@@ -218,9 +217,8 @@ def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> 
     ],
 )
 def test_invalid_chunks_are_agent_errors(run: Any, agent: Any, chunks: Any, says: str) -> None:
-    with pytest.raises(AgentError) as raised:
-        run(gx.AgentExecutor(agent=agent(*chunks), tools=[echo], handle_parsing_errors=True))
-    assert str(raised.value).startswith(f"the agent decide {says}")
+    executor = gx.AgentExecutor(agent=agent(*chunks), tools=[echo], handle_parsing_errors=True)
+    assert error_message(AgentError, run, executor).startswith(f"the agent decide {says}")
 
 
 @BOTH

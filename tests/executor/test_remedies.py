@@ -5,10 +5,9 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -24,6 +23,8 @@ from graphexec.messages import ChatRequest, UserMessage
 from graphexec.nodes import approve_tools, output_type
 from graphexec.runtime.handlers import RunOptions
 from graphexec.tools import tool_from_schema
+from tests.executor.actors import echo
+from tests.kernel.machines import value
 from tests.parameters import cases
 
 TABLES: dict[str, dict[str, str]] = {
@@ -50,19 +51,12 @@ def without_calls(text: str) -> str:
     return text
 
 
-@gx.tool
-def echo(text: str) -> str:
-    """Return the text."""
-    return text
-
-
 def function(value: object = "") -> str:
     """Return nothing."""
     return ""
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Outcome:
     size: int
 

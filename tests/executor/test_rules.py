@@ -26,9 +26,9 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
 from graphexec.tools import AnyTool
-from tests.executor.actors import call, echo, fail, run_executor, statuses
+from tests.executor.actors import call, echo, fail, run_executor, snapshot_in, statuses
 from tests.parameters import cases
-from tests.semantics.endings import noting_tool, paused_at
+from tests.semantics.endings import noting_tool
 
 # What the synthesised examples use, and what they do not.
 DUMMY, OTHER = "Tartu", "Oslo"
@@ -644,7 +644,7 @@ def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
         return
     with pytest.raises(ModelError) as raised:
         scene.run()
-    taken = paused_at(raised.value)
+    taken = snapshot_in(raised.value)
     stored = Snapshot.from_json(taken.to_json(), scene.executor.graph)
     assert stored.node == ("answer_repeats" if position == 2 else "plan")
     assert scene.executor.run(stored).output == "rain"

@@ -253,9 +253,7 @@ def test_original_executor_is_unchanged() -> None:
 @pytest.mark.medium
 @HOW
 @cases("kind", ["def", "async def"])
-def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None:
-    released = threading.Event()
-
+def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str, released: threading.Event) -> None:
     def silent(asked: gx.AskHuman) -> str:
         released.wait(20)
         return "yes"
@@ -266,7 +264,6 @@ def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None
 
     handlers: Any = {gx.AskHuman: silent if kind == "def" else silent_async}
     result = run(executor_of(A, change=add_approval, handlers=handlers, max_execution_time=0.3))
-    released.set()
     assert result.reason == "seconds"
     assert result.spent["tool_calls"] == 0
 
@@ -312,9 +309,7 @@ def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
 
 @pytest.mark.medium
 @HOW
-def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
-    released = threading.Event()
-
+def test_blocking_users_node_is_cut_at_the_deadline(run: Run, released: threading.Event) -> None:
     @gx.charged(when_spent=limit_reached)
     @gx.opaque
     def audit(acted: Acted) -> Acted:
@@ -322,7 +317,6 @@ def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
         return acted
 
     result = run(executor_of(A, change=behind_parse(gx.edges(audit, DISPATCHED)), max_execution_time=0.3))
-    released.set()
     assert result.reason == "seconds"
 
 

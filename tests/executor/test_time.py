@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -49,13 +49,6 @@ def time_run(executor: gx.AgentExecutor, how: str, released: threading.Event) ->
     with Stopwatch() as watch:
         result = executor.run("q")
     return result, watch
-
-
-@pytest.fixture
-def released() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 HOW = pytest.mark.parametrize("how", ["sync", "async"])

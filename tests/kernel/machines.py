@@ -85,11 +85,19 @@ class Halted:
     limit: Exhausted
 
 
-def machine_of(one: Any) -> Graph[Any, Any]:
-    """Return the graph of one node: an outcome that the node takes leads back to it, and any other ends the run."""
-    routes: list[Any] = [on(outcome, one if outcome in one.takes else END) for outcome in one.outcomes]
+def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Budget]] | None = None) -> Graph[Any, Any]:
+    """Return the graph of these nodes: an outcome leads to the node that takes it, and any other ends the run.
+
+    `resets` has the budgets that the edges of an outcome reset.
+    """
     table: Any = edges
-    machine: Graph[Any, Any] = graph(table(one, functools.reduce(lambda some, more: some | more, routes)), start=one)
+    nodes = {kind: one for one in (first, *others) for kind in one.takes}
+    assert len(nodes) == sum(len(one.takes) for one in (first, *others)), "no two nodes take one class"
+    rows: list[Any] = []
+    for one in (first, *others):
+        routes = [on(kind, nodes.get(kind, END), resets=(resets or {}).get(kind, ())) for kind in one.outcomes]
+        rows.append(table(one, functools.reduce(lambda some, more: some | more, routes)))
+    machine: Graph[Any, Any] = graph(functools.reduce(lambda some, more: some | more, rows), start=first)
     return machine
 
 
@@ -112,9 +120,7 @@ def tock(at: Tock) -> Tick:
     return Tick(at.count)
 
 
-CLOCK: Graph[Tick, Stopped] = graph(
-    edges(tick, on(Tock, tock) | on(Stopped, END)) | edges(tock, on(Tick, tick)), start=tick
-)
+CLOCK: Graph[Tick, Stopped] = machine_of(tick, tock)
 
 
 # ---- a diamond: two paths from one node to another, no loop, no effects
@@ -166,13 +172,7 @@ def join(total: Sum) -> Total:
     return Total(f"{total.way} to {total.value}")
 
 
-DIAMOND: Graph[Number, Total] = graph(
-    edges(split, on(Even, halve) | on(Odd, triple))
-    | edges(halve, on(Sum, join))
-    | edges(triple, on(Sum, join))
-    | edges(join, on(Total, END)),
-    start=split,
-)
+DIAMOND: Graph[Number, Total] = machine_of(split, halve, triple, join)
 
 
 # ---- a self-loop: one metered node that leads to itself
@@ -324,10 +324,7 @@ def come_back(underway: Underway) -> Home:
     return Home((*underway.stops, "back"))
 
 
-ERRAND: Graph[Errand, Home | Stopped] = graph(
-    edges(leave, on(Underway, come_back) | on(Stopped, END)) | edges(come_back, on(Home, END) | on(Stopped, END)),
-    start=leave,
-)
+ERRAND: Graph[Errand, Home | Stopped] = machine_of(leave, come_back)
 
 
 # ---- a node that asks until the answer is "yes"

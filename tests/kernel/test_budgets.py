@@ -61,14 +61,7 @@ revise = gx.metered(when_spent=m.Halted, budget=REVISIONS)(repair)
 
 def book(costly: Any = revise, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
     """Return a machine that writes books; `costly` repairs a text."""
-    row: Any = gx.edges
-    machine: gx.Graph[Chapters, Book | m.Halted] = gx.graph(
-        gx.edges(write, gx.on(Text, read))
-        | gx.edges(read, gx.on(Poor, costly) | gx.on(Chapters, write, resets=resets) | gx.on(Book, gx.END))
-        | row(costly, gx.on(Text, read) | gx.on(m.Halted, gx.END)),
-        start=write,
-    )
-    return machine
+    return m.machine_of(write, read, costly, resets={Chapters: resets})
 
 
 PATIENCE = gx.Budget("patience", 3)
@@ -85,12 +78,7 @@ def book_with_budgets(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> 
 
 def book_with_costly_chapters(budget: gx.Budget) -> gx.Graph[Chapters, Book | m.Halted]:
     costly = gx.metered(when_spent=m.Halted, budget=budget)(write)
-    return gx.graph(
-        gx.edges(costly, gx.on(Text, read) | gx.on(m.Halted, gx.END))
-        | gx.edges(read, gx.on(Poor, revise) | gx.on(Chapters, costly) | gx.on(Book, gx.END))
-        | gx.edges(revise, gx.on(Text, read) | gx.on(m.Halted, gx.END)),
-        start=costly,
-    )
+    return m.machine_of(costly, read, revise)
 
 
 # Each chapter resets the revisions.

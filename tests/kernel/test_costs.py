@@ -24,7 +24,7 @@ from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.explorer.stepping import Stepping, Waiting
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
-from tests.executor.actors import echo
+from tests.executor.actors import echo, snapshot_after
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics, machine_of
 from tests.parameters import cases
 from tests.verify.traces import proof_of, trace_of
@@ -56,10 +56,8 @@ def test_invalid_cost_is_refused(cost: Any) -> None:
 
 
 def test_cost_is_counted_and_never_decreases() -> None:
-    with pytest.raises(InvalidReplyError) as caught:
-        run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=5), 1.0, -10.0))
-    snapshot = gx.snapshot_of(caught.value)
-    assert snapshot is not None
+    context = context_with_costs(agent_limits(model_calls=3, cost=5), 1.0, -10.0)
+    snapshot = snapshot_after(InvalidReplyError, lambda: run(PROMPTS, Prompt(), context))
     assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
     done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0))
     assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)

@@ -11,7 +11,7 @@ from graphexec.errors import NodeError
 from graphexec.kernel import Entered, Limits, MeasureError, Snapshot, snapshot_of
 from graphexec.kernel.events import Journal, journal_of
 from graphexec.kernel.stepping import replay
-from tests.kernel.machines import value
+from tests.kernel.machines import machine_of, value
 from tests.parameters import cases
 
 
@@ -44,11 +44,7 @@ def start_over(again: Again) -> Script:
     return Script(again.measures)
 
 
-FOLLOWING = gx.graph(
-    gx.edges(follow, gx.on(Script, follow) | gx.on(Again, start_over, resets=[follow.measure]) | gx.on(Over, gx.END))
-    | gx.edges(start_over, gx.on(Script, follow)),
-    start=follow,
-)
+FOLLOWING = machine_of(follow, start_over, resets={Again: [follow.measure]})
 measures = st.one_of(st.integers(-2, 9), st.none(), st.sampled_from([2.0, True, "3", 10**30]))
 
 
@@ -105,7 +101,7 @@ def ask_next(todo: Todo) -> gx.Asks[gx.AskHuman, Todo | Over]:
     return Todo(todo.rest[1:] if reply == "on" else todo.rest) if todo.rest else Over()
 
 
-ASKING = gx.graph(gx.edges(ask_next, gx.on(Todo, ask_next) | gx.on(Over, gx.END)), start=ask_next)
+ASKING = machine_of(ask_next)
 
 
 def replying(text: str) -> Any:
@@ -137,7 +133,7 @@ def test_proved_machine_runs_without_limits_and_replays() -> None:
 
 def test_used_up_limit_comes_before_the_measure() -> None:
     counted = gx.metered(when_spent=leave)(ask_next)
-    machine = gx.graph(gx.edges(counted, gx.on(Todo, counted) | gx.on(Over, gx.END)), start=counted)
+    machine = machine_of(counted)
     assert isinstance(machine.run(Todo(("a",)), handlers=AGAIN, limits=Limits(iterations=1)).outcome, Over)
     assert str(machine.verify(Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"  # type: ignore[union-attr]
 

@@ -93,11 +93,7 @@ def survey(name: str = "look", *, own: tuple[gx.Budget, ...] = (ROUNDS,), child:
 
 
 def office(each: gx.Node[Job, Any]) -> gx.Graph[Job, Minutes]:
-    table: Any = gx.edges(each, gx.on(Minutes, gx.END) | gx.on(Unknown, file_unknown)) | gx.edges(
-        file_unknown, gx.on(Minutes, gx.END)
-    )
-    machine: gx.Graph[Job, Minutes] = gx.graph(table, start=each)
-    return machine
+    return machine_of(each, file_unknown)
 
 
 def minutes_of(machine: gx.Graph[Job, Minutes], *subjects: str) -> tuple[str, ...]:
@@ -187,8 +183,7 @@ class TestFrame:
 
     def test_enter_alone_saves_nothing(self) -> None:
         one: Any = gx.embed(INQUIRY, "one", enter=take_first)
-        table: Any = gx.edges(one, gx.on(Known, gx.END) | gx.on(Unknown, gx.END) | gx.on(Minutes, gx.END))
-        machine: gx.Graph[Job, Any] = gx.graph(table, start=one)
+        machine: gx.Graph[Job, Any] = machine_of(one)
         assert run_machine(machine, Job(("elms",)), reporter()).outcome == Known("re: elms")
         assert pauses_of(machine, Job(("elms",)))[0].frames == {}
 
@@ -237,8 +232,7 @@ class TestEach:
         verify_termination(office(survey()), start=Job(("a", "b")), replies={Question: ["so"]}, examples=20)
 
 
-# Any: a table's own types are not known, as `first` may lead anywhere.
-def two_surveys(first: gx.Node[Job, Any]) -> Any:
+def two_surveys(first: gx.Node[Job, Any]) -> gx.Graph[Job, Any]:
     """Return a machine that enters a survey twice: its outer loop repeats the subjects once."""
 
     @gx.metered(when_spent=stop_again, budget=gx.Budget("again", 1))
@@ -246,13 +240,8 @@ def two_surveys(first: gx.Node[Job, Any]) -> Any:
     def again(minutes: Minutes) -> Job:
         return Job(("a", "b"))
 
-    table: Any = (
-        gx.edges(first, gx.on(Minutes, again) | gx.on(Unknown, file_unknown))
-        | gx.edges(again, gx.on(Job, first) | gx.on(Filed, gx.END))
-        | gx.edges(file_unknown, gx.on(Minutes, again))
-    )
     # The last minutes are those of the second survey.
-    return gx.graph(table, start=first)
+    return machine_of(first, again, file_unknown)
 
 
 def stop_again(minutes: Minutes, limit: gx.Exhausted) -> Filed:
@@ -307,9 +296,7 @@ def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:
     team: Any = gx.embed(
         inner, "team", own=[lists, rounds], enter=take_list, leave=collect, each=lists, when_spent=stop
     )
-    table: Any = gx.edges(team, gx.on(Minutes, gx.END))
-    machine: gx.Graph[Agenda, Minutes] = gx.graph(table, start=team)
-    return machine
+    return machine_of(team)
 
 
 subjects = st.lists(st.sampled_from("abcde"), min_size=0, max_size=4).map(tuple)

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, Effect, Exhausted, Limits, Meter, Snapshot, Spent, ask, snapshot_of
+from graphexec import Asks, Effect, Exhausted, Limits, Meter, Snapshot, Spent, ask
 from graphexec.errors import InputError, LimitsError, SnapshotError, format_integer
 from graphexec.kernel import charged, node
 from graphexec.kernel.meters import add_counts
 from graphexec.kernel.serialization import format_json, parse_json
+from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -61,10 +62,8 @@ INVALID = [-1, 0.5, 1.0, math.nan, math.inf, -math.inf, True, False, "1", b"1", 
 
 @cases("amount", INVALID)
 def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
-    with pytest.raises(InputError, match=r"weigh asked for Weigh, .*; return a whole number of coins") as caught:
-        run_scales((amount, 0.0))
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
+    message = r"weigh asked for Weigh, .*; return a whole number of coins"
+    snapshot = snapshot_after(InputError, lambda: run_scales((amount, 0.0)), message)
     resumed = SCALES.run(snapshot, handlers={Weigh: lambda effect: (0, 0)}, limits=Limits({COINS: 50}))
     assert resumed.spent[COINS] == 1 + 10
 

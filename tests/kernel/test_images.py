@@ -25,6 +25,7 @@ from graphexec.messages import (
 )
 from graphexec.messages.images import image_from_json
 from graphexec.tools.formatting import split_observation
+from tests.kernel.machines import error_message
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
 from tests.parameters import cases
 
@@ -118,9 +119,7 @@ INVALID_URLS: dict[Any, str] = {
 
 @cases("url", INVALID_URLS)
 def test_invalid_url_is_an_input_error(url: Any) -> None:
-    with pytest.raises(InputError) as raised:
-        Image(url)
-    assert INVALID_URLS[url] in str(raised.value)
+    assert INVALID_URLS[url] in error_message(InputError, Image, url)
     assert image_from_json({"kind": "graphexec.image", "url": url}) is None
 
 

@@ -7,16 +7,16 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Done, Reported, RunResult, create_react_agent, snapshot_of, tool
+from graphexec import AgentExecutor, Done, Reported, RunResult, create_react_agent, tool
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.effects import Decided, ToolResult, Unreadable
 from graphexec.kernel import Journal, replay
 from graphexec.kernel.events import CompactReply, MemberReply
 from graphexec.models import ScriptedModel
+from tests.executor.actors import snapshot_after
 from tests.parameters import cases
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
@@ -78,11 +78,7 @@ def test_every_driver_keeps_the_same_journal() -> None:
 
 def test_journal_of_a_resumed_or_cut_run() -> None:
     failing = AgentExecutor(agent=create_react_agent(ScriptedModel([CALL]), [look_up]), tools=[look_up])
-    with pytest.raises(AssertionError) as caught:
-        failing.run("?")
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
-    result = executor([FINISH]).run(snapshot)
+    result = executor([FINISH]).run(snapshot_after(AssertionError, lambda: failing.run("?")))
     assert repr(result.journal) == "<journal of 1 replies from plan on>"
     assert replayed_outcome(result) == result.ending
     ticks = iter([0.0, 0.0, 0.0, 0.0, 9.0, *[9.0] * 100])

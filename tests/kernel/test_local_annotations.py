@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graphexec import END, Asks, Effect, Exhausted, ask, charged, edges, graph, metered, node, on, opaque
+from graphexec import Asks, Effect, Exhausted, ask, charged, metered, node, opaque
 from graphexec.kernel import bind
 from graphexec.runtime import make_run_context
 from tests.drivers import LIVE
-from tests.kernel.machines import run_machine, value
+from tests.kernel.machines import machine_of, run_machine, value
 
 
 def test_local_classes_are_resolved() -> None:
@@ -49,10 +49,7 @@ def test_local_classes_are_resolved() -> None:
     def dry(painted: Painted) -> Dry:
         return Dry(painted.colour)
 
-    machine = graph(
-        edges(paint, on(Painted, dry) | on(OutOfPaint, END)) | edges(dry, on(Dry, END) | on(OutOfPaint, END)),
-        start=paint,
-    )
+    machine = machine_of(paint, dry)
     assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": (Brush,)})
     bound = bind(machine, Brush(4))
     context = make_run_context({Colour: lambda colour: f"red for {colour.of}"})

@@ -3,16 +3,14 @@
 import math
 from typing import Any
 
-import pytest
-
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import LimitsError
-from graphexec.kernel.snapshot import snapshot_of
 from graphexec.messages import Usage
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.runtime.runner import run
 from tests.drivers import Script, run_script
+from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -78,10 +76,8 @@ def test_failed_or_stopped_node_has_paid() -> None:
     def failing(call: CallTool) -> ToolResult:
         raise OSError("the line is dead")
 
-    with pytest.raises(OSError, match="the line is dead") as caught:
-        run(m.SURVEY, m.Topics(("a", "b")), make_run_context({CallTool: failing}))
-    snapshot = snapshot_of(caught.value)
-    assert snapshot is not None
+    context = make_run_context({CallTool: failing})
+    snapshot = snapshot_after(OSError, lambda: run(m.SURVEY, m.Topics(("a", "b")), context), "the line is dead")
     assert snapshot.spent["tool_calls"] == 2
 
 

@@ -78,13 +78,7 @@ def apologise(failed: Failed) -> m.Total:
 
 def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, m.Total]:
     """Return a loop over tasks; the child solves each one."""
-    machine: gx.Graph[Task, m.Total] = gx.graph(
-        loosely(solve, gx.on(Solved, deliver, resets=resets) | gx.on(Failed, apologise, resets=resets))
-        | gx.edges(deliver, gx.on(Task, solve) | gx.on(m.Total, gx.END))
-        | gx.edges(apologise, gx.on(m.Total, gx.END)),
-        start=solve,
-    )
-    return machine
+    return m.machine_of(solve, deliver, apologise, resets={Solved: resets, Failed: resets})
 
 
 @gx.node
@@ -127,12 +121,7 @@ def begin_again(solved: Solved) -> Task | m.Total:
 def choose_next() -> gx.Graph[Task, Any]:
     """Return two graphs that lead to each other."""
     choose: Any = gx.embed(m.machine_of(begin_again), "choose")
-    return gx.graph(
-        loosely(SOLVE, gx.on(Solved, choose) | gx.on(Failed, apologise))
-        | loosely(choose, gx.on(Task, SOLVE) | gx.on(m.Total, gx.END))
-        | gx.edges(apologise, gx.on(m.Total, gx.END)),
-        start=SOLVE,
-    )
+    return m.machine_of(SOLVE, choose, apologise)
 
 
 @gx.node
@@ -163,9 +152,7 @@ def once(task: Task) -> Solved:
 
 
 def leave_with_resets() -> gx.Graph[Task, m.Total]:
-    child: gx.Graph[Task, Any] = gx.graph(
-        loosely(once, gx.on(Solved, gx.END, resets=[TRIES, SHARED]) | gx.on(Failed, gx.END, resets=[TRIES])), start=once
-    )
+    child = m.machine_of(once, resets={Solved: [TRIES, SHARED], Failed: [TRIES]})
     return office(gx.embed(child, "inner", own=[TRIES]), resets=[SHARED])
 
 

@@ -5,8 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
@@ -17,7 +16,7 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
 from tests.kernel.machines import value
-from tests.parameters import examples
+from tests.parameters import thorough
 
 
 @value
@@ -177,7 +176,8 @@ LIMITS = st.builds(
 CHOICES = st.lists(st.integers(0, 2), max_size=12).map(tuple)
 
 
-def check_a_run(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> None:
+@given(machines(), LIMITS, CHOICES)
+def test_run_ends_within_its_bound(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> None:
     table, plans = machine
     calls: list[str] = []
 
@@ -213,22 +213,13 @@ def check_a_run(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> Non
     assert reported_tokens(spent) == 3 * spent["model_calls"]
 
 
+test_many_runs_end_within_their_bounds = thorough(test_run_ends_within_its_bound, 1500, machines(), LIMITS, CHOICES)
+
+
 def _of_visit(events: tuple[Any, ...], visit: int) -> list[Any]:
     entries = [position for position, event in enumerate(events) if isinstance(event, Entered)]
     ends = [*entries[1:], len(events)]
     return list(events[entries[visit] : ends[visit]])
-
-
-@given(machines(), LIMITS, CHOICES)
-def test_run_ends_within_its_bound(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> None:
-    check_a_run(machine, limits, choices)
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(1500))
-@given(machines(), LIMITS, CHOICES)
-def test_many_runs_end_within_their_bounds(machine: Drawn, limits: Limits, choices: tuple[int, ...]) -> None:
-    check_a_run(machine, limits, choices)
 
 
 @given(machines(), LIMITS, CHOICES, st.integers(0, 50), st.sampled_from(LIVE))

@@ -62,11 +62,7 @@ def conclude(stopped: m.Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
 
 
 # It calls the model until a limit stops it, then makes four reserved calls.
-LAST_WORDS: gx.Graph[m.Prompt, Summary | m.Halted] = gx.graph(
-    gx.edges(prompt, gx.on(m.Prompt, prompt) | gx.on(m.Stopped, conclude))
-    | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(m.Halted, gx.END)),
-    start=prompt,
-)
+LAST_WORDS: gx.Graph[m.Prompt, Summary | m.Halted] = m.machine_of(prompt, conclude)
 
 
 def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
@@ -183,9 +179,8 @@ SOON = gx.replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 @pytest.mark.medium
 @cases("drive", LIVE)
 @cases("hanging", ["sum up", "a mail"])
-def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
+def test_grace_follows_a_cut_call(drive: Driver, hanging: str, released: threading.Event) -> None:
     """The deadline cuts a hanging call; a reserved call follows, and is cut after its grace."""
-    released = threading.Event()
 
     def answer(call: CallModel) -> ModelReply:
         if call.request in (CompletionRequest("call 0"), CompletionRequest(hanging)):
@@ -198,11 +193,8 @@ def test_grace_follows_a_cut_call(drive: Driver, hanging: str) -> None:
         return ToolResult("sent")
 
     made = make_run_context({CallModel: answer, CallTool: send}, limits=gx.Limits(seconds=0.05))
-    try:
-        with Stopwatch() as watch:
-            done = drive(Script(SOON, m.Prompt(), made))
-    finally:
-        released.set()
+    with Stopwatch() as watch:
+        done = drive(Script(SOON, m.Prompt(), made))
     assert 0.65 <= watch.elapsed < watch.extend(3)
     assert 0.65 <= done.spent.seconds < watch.extend(3)
     if hanging == "sum up":
@@ -262,11 +254,7 @@ def test_invalid_grace_is_refused(grace: Any) -> None:
 
 def test_zero_grace_reserves_only_the_calls() -> None:
     without_time = reserved(when_spent=m.Halted, grace=0)(WORDS)
-    machine = gx.graph(
-        gx.edges(prompt, gx.on(m.Prompt, prompt) | gx.on(m.Stopped, without_time))
-        | gx.edges(without_time, gx.on(Summary, gx.END) | gx.on(m.Halted, gx.END)),
-        start=prompt,
-    )
+    machine = m.machine_of(prompt, without_time)
     assert isinstance(m.run_machine(machine, m.Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
     result = run_script(lambda: Script(machine, m.Prompt(), slow(FakeClock(), 6.0)))
     late = gx.Exhausted("seconds", 10, 12.0)
@@ -319,11 +307,7 @@ def test_bound_is_the_smaller_limit_plus_one(iterations: int, calls: int | None)
 def test_time_bound_includes_grace_and_cancellation() -> None:
     bound = proof(GENERATING_AGENT_EXECUTOR, gx.Limits(seconds=4)).bounds.seconds
     assert (bound.form, bound.number) == ("seconds + 10.05", 14.05)
-    machine = gx.graph(
-        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, conclude))
-        | gx.edges(conclude, gx.on(Summary, gx.END) | gx.on(m.Halted, gx.END)),
-        start=perhaps,
-    )
+    machine = m.machine_of(perhaps, conclude)
     assert proof(machine, gx.Limits(seconds=4)).bounds.seconds.number == 6.05
 
 
@@ -338,11 +322,7 @@ def test_reserved_calls_alone_bound_no_loop() -> None:
     machine = m.machine_of(again)
     assert machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3)).status == "refuted"
     assert explore_table(machine, agent_limits(model_calls=3)).endless is not None
-    machine = gx.graph(
-        gx.edges(perhaps, gx.on(Summary, gx.END) | gx.on(m.Stopped, first))
-        | gx.edges(first, gx.on(m.Prompt, perhaps) | gx.on(m.Halted, gx.END)),
-        start=first,
-    )
+    machine = m.machine_of(first, perhaps)
     limits = agent_limits(tokens=1)
     (finding,) = machine.verify(limits).findings
     assert finding.code == "GX009"

@@ -22,7 +22,7 @@ from graphexec.verify import UnprovedError, check
 from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, caller_of, echo
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, examples
+from tests.parameters import cases, examples, thorough
 
 
 def call(*tasks: str, call_id: str = "c1") -> ToolCall:
@@ -157,8 +157,11 @@ def test_mistakes_are_refused(mistake: Callable[[], object], error: type[Excepti
         mistake()
 
 
-def check_calls(data: st.DataObject) -> None:
-    """Check that calls are counted, and within the bound: tasks fail and stop in the middle, and the limits are low."""
+@pytest.mark.medium
+@settings(max_examples=examples(30), deadline=None)
+@given(st.data())
+def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
+    """Tasks fail and stop in the middle, and the limits are low."""
     count, lock = [0], threading.Lock()
     failing = data.draw(st.sets(st.integers(1, 15)), label="failing calls")
 
@@ -181,15 +184,4 @@ def check_calls(data: st.DataObject) -> None:
     assert result.spent["model_calls"] <= (proof_of(outer).bounds.model_calls.number or 0)
 
 
-@pytest.mark.medium
-@settings(max_examples=examples(30), deadline=None)
-@given(st.data())
-def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
-    check_calls(data)
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(300), deadline=None)
-@given(st.data())
-def test_calls_of_many_runs_are_counted(data: st.DataObject) -> None:
-    check_calls(data)
+test_calls_of_many_runs_are_counted = thorough(test_calls_are_counted_within_the_bound, 300, st.data())

@@ -1,8 +1,7 @@
 """Pieces sit on every edge of their class, in the order of the list, and can be taken out again."""
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from graphexec.nodes import HOMES, Piece, critic
 from graphexec.testing import scripted_tool
 from graphexec.verify import UnprovedError
 from tests.executor import actors
+from tests.kernel.machines import value
 from tests.parameters import cases
 
 
@@ -116,8 +116,7 @@ class TestSeats:
         assert ("judge", "Short", "again") in edges_of(executor)
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Short:
     finish: gx.AgentFinish
 

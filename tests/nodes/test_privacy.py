@@ -18,7 +18,7 @@ from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes.privacy.patterns import PATTERNS
 from tests.executor.actors import caller_of, messages
 from tests.nodes.shelf import run_in_pieces
-from tests.parameters import cases, examples
+from tests.parameters import cases, examples, thorough
 
 EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"
 PLANTED = (EMAIL, "bob.b@x.org", CARD, IBAN, PHONE, "sk-abcdefghijklmnopqrstuvwx")
@@ -240,8 +240,15 @@ class TestPatterns:
             redact_pii(patterns)
 
 
-def check_text(text: str) -> None:
-    """Assert that no request holds a match, and that an answer of the same text is restored exactly."""
+# An empty reply is no answer.
+PARTS = st.lists(st.sampled_from([*PLANTED, "[EMAIL_1]", " ", "x", "1", "-", "@", "[", "_1]"]), max_size=8)
+TEXTS = PARTS.map("".join).filter(str.strip)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(TEXTS)
+def test_hidden_text_is_restored(text: str) -> None:
+    """No request holds a match, and an answer of the same text is restored exactly."""
     echo: list[str] = []
 
     def reply(request: Any) -> str:
@@ -252,18 +259,4 @@ def check_text(text: str) -> None:
     assert not [kind for kind, find in PATTERNS.items() if [*find(echo[0])]]
 
 
-TEXTS = st.lists(st.sampled_from([*PLANTED, "[EMAIL_1]", " ", "x", "1", "-", "@", "[", "_1]"]), max_size=8).map("".join)
-
-
-# An empty reply is no answer.
-@given(TEXTS.filter(str.strip))
-@settings(max_examples=examples(40), deadline=None)
-def test_hidden_text_is_restored(text: str) -> None:
-    check_text(text)
-
-
-@pytest.mark.slow
-@given(TEXTS)
-@settings(max_examples=examples(300), deadline=None)
-def test_many_hidden_texts_are_restored(text: str) -> None:
-    check_text(text)
+test_many_hidden_texts_are_restored = thorough(test_hidden_text_is_restored, 300, TEXTS)

@@ -36,13 +36,6 @@ def tool_named(name: str, function: Callable[..., Any], **options: Any) -> AnyTo
     return made
 
 
-def snapshot_in(error: BaseException) -> gx.Snapshot:
-    """Return the snapshot of the run that raised this error."""
-    snapshot = gx.snapshot_of(error)
-    assert snapshot is not None
-    return snapshot
-
-
 def in_thread(work: Callable[[], Any]) -> Any:
     """Call a function in a bare thread."""
     results: list[Any] = []

@@ -103,12 +103,14 @@ class Sending:
     def __init__(self, number: int = 0, seconds: float = 0.0) -> None:
         self.number = number
         self.seconds = seconds
+        # Kept: Python may call it once more after it has been taken away, and has no reference to it then.
+        self._profile = self._count
 
     def arm(self) -> None:
         """Begin to count."""
         signal.setitimer(signal.ITIMER_REAL, self.seconds)
         if self.number:
-            sys.setprofile(self._count)
+            sys.setprofile(self._profile)
 
     def disarm(self) -> None:
         """Send nothing more."""

@@ -16,9 +16,9 @@ from graphexec.draw import recording_of
 from graphexec.errors import AbandonedError, ParseError
 from graphexec.kernel.events import journal_of
 from graphexec.runtime.threads import count_abandoned
-from tests.executor.actors import Running, run_async
+from tests.executor.actors import Running, run_async, snapshot_in
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, cancel_when, snapshot_in, tool_named
+from tests.runtime.actors import HOW, LONG, cancel_when, tool_named
 from tests.stopwatch import eventually
 
 

@@ -18,7 +18,7 @@ from graphexec.runtime import RunOptions, arun, current_call, make_run_context, 
 from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor import actors
 from tests.executor.actors import act, call, run_by, snapshot_after
-from tests.kernel.machines import Halted, reload, value
+from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, ignore, tool_named
 
@@ -68,12 +68,7 @@ def act_freely(given: Replied, here: gx.CallContext) -> Finished:  # type: ignor
     return Finished((*given.ids, str(here.id), str(current_call())))
 
 
-MACHINE: gx.Graph[Start, Finished | Halted] = gx.graph(
-    gx.edges(pure, gx.on(Begun, asking))
-    | gx.edges(asking, gx.on(Replied, act_freely) | gx.on(Halted, gx.END))
-    | gx.edges(act_freely, gx.on(Finished, gx.END) | gx.on(Halted, gx.END)),
-    start=pure,
-)
+MACHINE: gx.Graph[Start, Finished | Halted] = machine_of(pure, asking, act_freely)
 IDS = ("r/1.0", "r/1.0", "r/1.0", "r/2.0", "r/2.1", "r/3.0", "<call r/3.0 of act_freely>")
 
 

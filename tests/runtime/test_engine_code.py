@@ -14,13 +14,13 @@ from pydantic import BaseModel, field_validator
 
 import graphexec as gx
 from graphexec.errors import InputError, NestedRunError
-from graphexec.kernel import advance, begin, replay
 from graphexec.models import ScriptedModel
-from graphexec.runtime import RunContext, arun, astream, calls, make_run_context, run, stream, threads
-from tests.executor.actors import Caller, caller_of, echo
-from tests.kernel.machines import value
+from graphexec.runtime import RunContext, calls, make_run_context, threads
+from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
+from tests.executor.actors import Caller, caller_of, echo, replayed, run_by
+from tests.kernel.machines import machine_of, value
 from tests.parameters import cases
-from tests.runtime.actors import LONG
+from tests.runtime.actors import LONG, tool_named
 
 PAGES = gx.Meter("pages")
 
@@ -80,10 +80,7 @@ def fetch(read: Read) -> gx.Asks[Fetch, Over | Read]:
     return Read()
 
 
-MACHINE = gx.graph(
-    gx.edges(work, gx.on(Todo, work) | gx.on(Read, fetch)) | gx.edges(fetch, gx.on(Read, fetch) | gx.on(Over, gx.END)),
-    start=work,
-)
+MACHINE = machine_of(work, fetch)
 PLACES = (
     "a pure node",
     "a decreasing measure",
@@ -115,26 +112,6 @@ def inner() -> tuple[gx.AgentExecutor, Caller]:
     return caller_of(model, echo), model
 
 
-async def collect(events: Any) -> list[Any]:
-    return [event async for event in events]
-
-
-def step_by_hand(machine: Any, given: Any, context: RunContext) -> Any:
-    snapshot = begin(machine, given)
-    while not isinstance(pending := advance(machine, snapshot, context.limits), gx.Done):
-        snapshot = pending.reply(1)
-    return pending
-
-
-WAYS: dict[str, Callable[..., Any]] = {
-    "run": run,
-    "arun": lambda *args: asyncio.run(arun(*args)),
-    "stream": lambda *args: list(stream(*args))[-1],
-    "astream": lambda *args: asyncio.run(collect(astream(*args)))[-1],
-    "advance": step_by_hand,
-}
-
-
 def in_copied_context(work: Callable[[], Any]) -> None:
     """Call a function in a thread that has a copy of the context variables; raise what it raises."""
     raised: list[BaseException] = []
@@ -152,10 +129,10 @@ def in_copied_context(work: Callable[[], Any]) -> None:
         raise raised[0]
 
 
-@cases("way", WAYS)
+@cases("drive", ALL_DRIVERS)
 @cases("place", PLACES)
 @cases("how", ["here", "in a thread"])
-def test_code_in_no_call_cannot_start_a_run(way: str, place: str, how: str) -> None:
+def test_code_in_no_call_cannot_start_a_run(drive: Driver, place: str, how: str) -> None:
     executor, model = inner()
 
     def start() -> object:
@@ -164,7 +141,7 @@ def test_code_in_no_call_cannot_start_a_run(way: str, place: str, how: str) -> N
     tries.clear()
     refused.clear()
     tries[place] = start if how == "here" else lambda: in_copied_context(start)
-    done = WAYS[way](MACHINE, Todo(1), context())
+    done = drive(Script(MACHINE, Todo(1), context())).done
     assert done.outcome == Over()
     assert model.calls == 0
     assert refused
@@ -172,46 +149,40 @@ def test_code_in_no_call_cannot_start_a_run(way: str, place: str, how: str) -> N
     assert executor.run("q").output == "hello"
 
 
-@cases("way", [way for way in WAYS if way != "advance"])
+@cases("drive", LIVE)
 @cases("place", ["a handler", "around a call"])
-def test_what_is_within_a_call_is_charged(way: str, place: str) -> None:
+def test_what_is_within_a_call_is_charged(drive: Driver, place: str) -> None:
     executor, model = inner()
     tries.clear()
     tries[place] = lambda: executor.run("q")
-    done = WAYS[way](MACHINE, Todo(1), context())
+    done = drive(Script(MACHINE, Todo(1), context())).done
     assert done.spent["model_calls"] == model.calls == 2 * 2
     # A replay calls the pure nodes again, and no handler.
-    *_, last = replay(done.journal)
-    assert isinstance(last, gx.Done)
-    assert last.spent == done.spent
+    assert replayed(done) == done.spent
+
+
+def refused_at_each(executor: gx.AgentExecutor, told: list[str]) -> Callable[[object], None]:
+    """Return an observer that cannot start a run of the executor at any event, and notes the events."""
+
+    def observe(event: object) -> None:
+        with pytest.raises(NestedRunError, match="observer cannot start a run"):
+            executor.run("q")
+        told.append(type(event).__name__)
+
+    return observe
 
 
 def observing(observe: Callable[[Any], object], **options: Any) -> gx.AgentExecutor:
     return caller_of(Caller(2, answers_after=1), echo, observers=[observe], **options)
 
 
-EXECUTOR_WAYS: dict[str, Callable[[gx.AgentExecutor], Any]] = {
-    "run": lambda executor: executor.run("q"),
-    "arun": lambda executor: asyncio.run(executor.arun("q")),
-    "stream": lambda executor: list(executor.stream("q"))[-1],
-    "stream with tokens": lambda executor: list(executor.stream("q", tokens=True))[-1],
-    "astream": lambda executor: asyncio.run(collect(executor.astream("q")))[-1],
-}
-
-
-@cases("way", EXECUTOR_WAYS)
+@cases(("way", "options"), [*((way, {}) for way in ("run", "arun", "stream", "astream")), ("stream", {"tokens": True})])
 @cases("width", [1, 8])
-def test_an_observer_cannot_start_a_run(way: str, width: int) -> None:
+def test_an_observer_cannot_start_a_run(way: str, options: dict[str, Any], width: int) -> None:
     """It is told so at every event, also at the end."""
     executor, model = inner()
     told: list[str] = []
-
-    def observe(event: Any) -> None:
-        with pytest.raises(NestedRunError, match="observer cannot start a run"):
-            executor.run("q")
-        told.append(type(event).__name__)
-
-    EXECUTOR_WAYS[way](observing(observe, tool_concurrency=width))
+    run_by(way, observing(refused_at_each(executor, told), tool_concurrency=width), **options)
     assert {"Entered", "Asked", "Answered", "Moved", "Done"} <= set(told)
     assert model.calls == 0
 
@@ -253,19 +224,14 @@ def test_a_validator_that_starts_a_run_ends_it() -> None:
 
 def test_an_observer_of_a_failure_cannot_start_a_run() -> None:
     executor, _ = inner()
-    told: list[object] = []
-
-    def observe(event: Any) -> None:
-        with pytest.raises(NestedRunError):
-            executor.run("q")
-        told.append(event)
+    told: list[str] = []
 
     def fail(text: str) -> str:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        caller_of(Caller(), gx.tool(name="fail", description="Fail.")(fail), observers=[observe]).run("q")
-    assert type(told[-1]).__name__ == "Failed"
+        caller_of(Caller(), tool_named("fail", fail), observers=[refused_at_each(executor, told)]).run("q")
+    assert told[-1] == "Failed"
     assert executor.run("q").output == "hello"
 
 

@@ -16,10 +16,10 @@ from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
 from tests.drivers import LIVE, Driver, Script
-from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, until
+from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, snapshot_in, until
 from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, ignore, snapshot_in, start_in_thread, tool_named
+from tests.runtime.actors import HOW, LONG, ignore, start_in_thread, tool_named
 
 SOON = 0.1
 
@@ -409,16 +409,12 @@ def statuses_of(way: str, tools: Sequence[AnyTool], **options: Any) -> dict[str,
 @pytest.mark.medium
 @every_way
 @cases("kind", ["def", "async def"])
-def test_the_deadline_cuts_only_open_members(way: str, kind: str) -> None:
-    released = threading.Event()
-
+def test_the_deadline_cuts_only_open_members(way: str, kind: str, released: threading.Event) -> None:
     async def hang() -> None:
         await until(released)
 
     slow = tool_named("slow", (lambda: released.wait(LONG)) if kind == "def" else hang)
-    statuses = statuses_of(way, [slow, tool_named("quick", lambda: "at once")])
-    released.set()
-    assert statuses == {"quick": "ok", "slow": "cut"}
+    assert statuses_of(way, [slow, tool_named("quick", lambda: "at once")]) == {"quick": "ok", "slow": "cut"}
 
 
 @pytest.mark.medium

@@ -16,9 +16,19 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope
-from tests.executor.actors import Running, act, answer, make_executor, run_async, run_sync, scripted, snapshot_after
+from tests.executor.actors import (
+    Running,
+    act,
+    answer,
+    make_executor,
+    run_async,
+    run_sync,
+    scripted,
+    snapshot_after,
+    snapshot_in,
+)
 from tests.parameters import examples
-from tests.runtime.actors import LONG, snapshot_in, start_in_thread, succeeds_in_fork, tool_named
+from tests.runtime.actors import LONG, start_in_thread, succeeds_in_fork, tool_named
 from tests.stopwatch import eventually
 
 # Seconds of the deadlines.

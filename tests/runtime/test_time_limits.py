@@ -30,11 +30,12 @@ from tests.executor.actors import (
     make_executor,
     run_sync,
     snapshot_after,
+    snapshot_in,
     until,
 )
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, snapshot_in, tool_named
+from tests.runtime.actors import HOW, LONG, tool_named
 from tests.stopwatch import Stopwatch, eventually
 
 # Seconds of the deadlines, before which the first calls of a run end on a busy machine, too.
@@ -124,13 +125,11 @@ class Hanging:
 @pytest.mark.medium
 @HOW
 @cases("where", ["load", "save"])
-def test_control_returns_from_a_memory(run: Running, where: str) -> None:
-    released = threading.Event()
+def test_control_returns_from_a_memory(run: Running, where: str, released: threading.Event) -> None:
     memory = Hanging(where, released)
     executor = make_executor(answer("the answer"), tools=[], memory=memory, max_execution_time=SECONDS)
     with Stopwatch() as watch:
         result = run(executor)
-    released.set()
     assert watch.elapsed < watch.extend(SECONDS + 1)
     assert (result.output == "the answer") is (where == "save")
     assert (result.reason == "seconds") is (where == "load")

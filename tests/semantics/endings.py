@@ -97,13 +97,6 @@ def run_blocked(run: Running, **options: Any) -> gx.RunResult:
     return result
 
 
-def paused_at(error: BaseException) -> gx.Snapshot:
-    """Return the snapshot of a run that has been ended by the error, and has to have one."""
-    snapshot = gx.snapshot_of(error)
-    assert snapshot is not None
-    return snapshot
-
-
 def finish_of(result: DriverResult[Ending]) -> gx.AgentFinish:
     """The answer of a run that has to have one."""
     assert isinstance(result.outcome, gx.AgentFinish)

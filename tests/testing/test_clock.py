@@ -133,14 +133,6 @@ def test_thread_call_takes_no_virtual_time() -> None:
     assert (clock.run(in_pool()), clock.seconds) == ("back", 0)
 
 
-@pytest.fixture
-def released() -> Iterator[threading.Event]:
-    """An event for which threads wait until the end of a test."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
 def test_hanging_thread_is_an_error(released: threading.Event) -> None:
     @tool
     def block() -> str:

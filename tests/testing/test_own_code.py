@@ -19,9 +19,10 @@ from graphexec.testing.own_code import watchdog
 from graphexec.testing.own_code.watchdog import HangError, Watchdog
 from graphexec.tools import AnyTool
 from graphexec.verify.explorer.oracle import Replies
+from tests.kernel.machines import machine_of
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch
-from tests.testing.test_properties import ENDS, Draft, Printed, TooMuch
+from tests.testing.test_properties import Draft, Printed, TooMuch
 
 
 @gx.tool
@@ -160,9 +161,8 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
             raise OverflowError("twelfth")
         return Draft(f"{draft.text}!") if len(draft.text) < 20 else Printed(draft.text)
 
-    rows = gx.edges(extend, gx.on(Draft, extend) | ENDS)
     with pytest.raises(AssertionError, match=r"extend raises OverflowError\('twelfth'\)"):
-        verify_termination(gx.graph(rows, start=extend), start=Draft(""), examples=5)
+        verify_termination(machine_of(extend), start=Draft(""), examples=5)
 
 
 @cases(

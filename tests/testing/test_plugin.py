@@ -102,16 +102,7 @@ def test_marked_function_becomes_tests(pytester: pytest.Pytester) -> None:
 
 
 CLOCK = """
-    from dataclasses import dataclass
-    from typing import final
-
-    @final
-    @dataclass(frozen=True)
-    class Tick: pass
-
-    @final
-    @dataclass(frozen=True)
-    class Tock: pass
+    from tests.kernel.machines import Tick, Tock
 
     @node
     def tick(at: Tick) -> Tick | Tock:

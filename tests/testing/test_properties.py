@@ -6,8 +6,7 @@ import re
 import traceback
 import unittest
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import hypothesis
 import pytest
@@ -23,7 +22,7 @@ from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
 from tests.executor.actors import echo
-from tests.kernel.machines import INSISTENT, Asking
+from tests.kernel.machines import INSISTENT, Asking, machine_of, value
 from tests.parameters import cases
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
@@ -79,7 +78,7 @@ def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str
     assert numbers == ((26, 12, calls) if kind == "structured" else (14, 3, calls))
 
 
-@dataclass(frozen=True)
+@value
 class Fetch(gx.Effect[str]):
     url: str
 
@@ -125,20 +124,17 @@ def test_machine_without_values_or_proof_is_refused() -> None:
         verify_termination(WRITER, start=Draft("so"), limits=gx.Limits(iterations=None))
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Draft:
     text: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Printed:
     text: str
 
 
-@final
-@dataclass(frozen=True)
+@value
 class TooMuch:
     draft: Draft
     limit: gx.Exhausted
@@ -156,9 +152,8 @@ def publish(draft: Draft) -> Printed:
     raise AssertionError("a real node does I/O")
 
 
-ENDS = gx.on(Printed, gx.END) | gx.on(TooMuch, gx.END)
-WRITER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(gx.edges(improve, gx.on(Draft, improve) | ENDS), start=improve)
-PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = gx.graph(gx.edges(publish, ENDS), start=publish)
+WRITER: gx.Graph[Draft, Printed | TooMuch] = machine_of(improve)
+PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = machine_of(publish)
 
 
 @pytest.mark.medium
@@ -249,10 +244,9 @@ def test_a_value_that_cannot_be_stored_is_found() -> None:
         answer = yield from gx.ask(gx.AskHuman("more?"))
         return draft if answer == "yes" else Printed("so")
 
-    rows = gx.edges(hold, gx.on(Draft, hold) | ENDS)
     file: Any = object()
     with pytest.raises(AssertionError, match="a run cannot be paused: the state at hold cannot be stored"):
-        verify_termination(gx.graph(rows, start=hold), start=Draft(file), examples=5)
+        verify_termination(machine_of(hold), start=Draft(file), examples=5)
 
 
 # ---- defects of the engine and of the drivers, each seeded, each found

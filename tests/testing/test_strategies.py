@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import find, given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, Graph, GraphexecError, Limits, ModelError
@@ -22,7 +22,7 @@ from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.executor.actors import echo
-from tests.parameters import cases, examples
+from tests.parameters import cases, thorough
 
 NEVER_BACK = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
 GARBAGE = ScriptedTurn("garbage", (), 2.5)
@@ -114,7 +114,8 @@ def test_a_machine_without_loops_is_proved_to_end(machine: Graph[object, object]
     assert verdict.proved or all(finding.code != "GX010" for finding in verdict.findings), str(verdict)
 
 
-def agreed(drawn: DrawnGraph) -> None:
+@given(drawn=drawn_graphs(most=3))
+def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
     within = agent_limits(iterations=2, model_calls=2, tool_calls=2, tokens=4)
     verdict = verify(drawn.graph, within)
     exploration = explore_table(drawn.graph, within)
@@ -129,16 +130,9 @@ def agreed(drawn: DrawnGraph) -> None:
         assert exploration.endless is not None, str(verdict)
 
 
-@given(drawn=drawn_graphs(most=3))
-def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
-    agreed(drawn)
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(3000))
-@given(drawn=drawn_graphs())
-def test_the_proof_and_the_engine_agree_on_many_machines(drawn: DrawnGraph) -> None:
-    agreed(drawn)
+test_proof_and_engine_agree_on_many_machines = thorough(
+    test_proof_and_engine_agree_on_random_machines, 3000, drawn_graphs()
+)
 
 
 @given(drawn=drawn_graphs(loops=False), choices=st.lists(st.integers(0, 3), max_size=8))

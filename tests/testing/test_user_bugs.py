@@ -21,9 +21,7 @@ PATIENCE = 0.4
 LONG_PATIENCE = 30
 
 PROGRAM = """
-import asyncio, dataclasses, functools, itertools, json, operator, threading, time
-from dataclasses import dataclass
-from typing import final
+import asyncio, dataclasses, itertools, json, threading, time
 
 import pytest
 from graphexec import *
@@ -33,13 +31,9 @@ from graphexec.executor import *
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, ModelReply, UserMessage
 from graphexec.testing import ScriptedModel
-
-visits = itertools.count(1)
-
-@tool
-def echo(text: str) -> str:
-    "Say it again."
-    return text
+from tests.executor.actors import echo
+from tests.kernel.machines import Halted, machine_of, value
+from tests.testing.test_properties import Draft, Printed
 
 def executor(*tools, agent=None, nodes=(), **settings):
     tools = tools or (echo,)
@@ -56,22 +50,6 @@ def executor(*tools, agent=None, nodes=(), **settings):
     return made
 
 # Machines without an agent; a function that makes one also sets the options of the marker.
-@final
-@dataclass(frozen=True)
-class Draft:
-    text: str
-
-@final
-@dataclass(frozen=True)
-class Printed:
-    text: str
-
-@final
-@dataclass(frozen=True)
-class Abandoned:
-    draft: object
-    limit: Exhausted
-
 class Lock(Effect[None]):
     pass
 
@@ -91,12 +69,7 @@ def looped(first, *others, **options):
 
 def started(first, value, *others, **options):
     OPTIONS.update(options, start=value)
-    rows, nodes = [], {kind: one for one in (first, *others) for kind in one.takes}
-    for one in (first, *others):
-        kinds = dict.fromkeys((*one.outcomes, Printed, Abandoned))
-        routes = [on(kind, nodes.get(kind, END)) for kind in kinds if kind in one.outcomes]
-        rows.append(edges(one, functools.reduce(operator.or_, routes)))
-    return graph(functools.reduce(operator.or_, rows), start=first)
+    return machine_of(first, *others)
 """
 
 # The bugs: the name of each with its machine, what the report says, and the code.
@@ -300,7 +273,7 @@ def stray(acted: Acted) -> Asks[AskHuman, Acted]:
 PLANTED = """
 ### a text that is no number: looped(rate, limits=Limits(iterations=3), **replying("0.5", "0.9"))
 #> rate raises ValueError("could not convert string to float: *test_mine.py:*
-@metered(when_spent=Abandoned, asks=1)
+@metered(when_spent=Halted, asks=1)
 @node
 def rate(draft: Draft) -> Asks[CallModel, Draft | Printed]:
     reply = yield from ask(say(draft.text))
@@ -308,7 +281,7 @@ def rate(draft: Draft) -> Asks[CallModel, Draft | Printed]:
 
 ### a number beyond the list: looped(choose, **replying("0", "1"))
 #> choose raises IndexError*test_mine.py:*
-@metered(when_spent=Abandoned, asks=1)
+@metered(when_spent=Halted, asks=1)
 @node
 def choose(draft: Draft) -> Asks[CallModel, Draft | Printed]:
     reply = yield from ask(say("0 or 1?"))
@@ -316,7 +289,7 @@ def choose(draft: Draft) -> Asks[CallModel, Draft | Printed]:
 
 ### JSON of another kind: looped(judge, **replying('{"verdict": "good"}', "so"))
 #> judge raises TypeError*test_mine.py:*
-@metered(when_spent=Abandoned, asks=1)
+@metered(when_spent=Halted, asks=1)
 @node
 def judge(draft: Draft) -> Asks[CallModel, Draft | Printed]:
     reply = yield from ask(say(draft.text))
@@ -328,7 +301,7 @@ def judge(draft: Draft) -> Asks[CallModel, Draft | Printed]:
 
 ### no return for some replies: looped(approve)
 #> approve raises UndeclaredOutcomeError*
-@metered(when_spent=Abandoned, asks=1)
+@metered(when_spent=Halted, asks=1)
 @node
 def approve(draft: Draft) -> Asks[AskHuman, Draft | Printed]:
     reply = yield from ask(AskHuman("ok?"))
@@ -339,7 +312,7 @@ def approve(draft: Draft) -> Asks[AskHuman, Draft | Printed]:
 
 ### ask until it is a number: looped(count, **replying("3"))
 #> count asks for CallModel 100 times in one visit*
-@metered(when_spent=Abandoned)
+@metered(when_spent=Halted)
 @node
 def count(draft: Draft) -> Asks[CallModel, Draft | Printed]:
     while not (reply := (yield from ask(say("How many?")))).content.isdigit():
@@ -347,8 +320,8 @@ def count(draft: Draft) -> Asks[CallModel, Draft | Printed]:
     return Printed(reply.content)
 
 ### an ask in finally: looped(work, **replying("so", locks=True))
-#> work asks for Unlock in a finally or an except after a limit has stopped it*node that takes Abandoned*
-@metered(when_spent=Abandoned, asks=(2, 3))
+#> work asks for Unlock in a finally or an except after a limit has stopped it*node that takes Halted*
+@metered(when_spent=Halted, asks=(2, 3))
 @node
 def work(draft: Draft) -> Asks[CallModel | Lock | Unlock, Draft | Printed]:
     yield from ask(Lock())
@@ -368,7 +341,7 @@ def stopped_response(reached: LimitReached) -> StoppedResponse:
 #> chat differs between runs: *asks for CallModel*
 history = []
 
-@metered(when_spent=Abandoned, asks=1)
+@metered(when_spent=Halted, asks=1)
 @node
 def chat(draft: Draft) -> Asks[CallModel, Draft | Printed]:
     history.append(draft.text)
@@ -379,7 +352,7 @@ def chat(draft: Draft) -> Asks[CallModel, Draft | Printed]:
 #> confirm differs between runs: *asks for AskHuman in the first run, but returns Printed in the second*
 answers = {}
 
-@metered(when_spent=Abandoned, asks=(0, 1))
+@metered(when_spent=Halted, asks=(0, 1))
 @node
 def confirm(draft: Draft) -> Asks[AskHuman, Draft | Printed]:
     if draft.text not in answers:
@@ -396,12 +369,11 @@ def number(finish: AgentFinish) -> AgentFinish:
 
 ### a list within a frozen value: started(collect, Items([]))
 #> collect differs between runs: *returns Printed*
-@final
-@dataclass(frozen=True)
+@value
 class Items:
     texts: list[str]
 
-@metered(when_spent=Abandoned, asks=1)
+@metered(when_spent=Halted, asks=1)
 @node
 def collect(items: Items) -> Asks[AskHuman, Printed]:
     items.texts.append((yield from ask(AskHuman("more?"))))
@@ -409,8 +381,7 @@ def collect(items: Items) -> Asks[AskHuman, Printed]:
 
 ### a value that JSON changes: looped(sort, collect)
 #> collect differs when it is resumed*KeyError(1)*
-@final
-@dataclass(frozen=True)
+@value
 class Places:
     names: object
 
@@ -418,7 +389,7 @@ class Places:
 def sort(draft: Draft) -> Places:
     return Places({1: draft.text})
 
-@charged(when_spent=Abandoned, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def collect(places: Places) -> Asks[AskHuman, Printed]:
     yield from ask(AskHuman("ok?"))

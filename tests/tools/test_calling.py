@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, Tool, snapshot_of, tool
+from graphexec import AgentExecutor, AgentFinish, Tool, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.calling import make_tool_handler
@@ -102,8 +102,7 @@ def test_on_error_raise_raises_the_tools_exception(
         run(executor)
     assert raised.value is error
     # The results of the paid calls are kept.
-    kept = snapshot_of(error)
-    assert kept is not None
+    kept = actors.snapshot_in(error)
     assert kept.node == "dispatch_tools"
     assert [step.observation for step in getattr(kept.value, "run").steps] == ["before"]  # noqa: B009 - any outcome
 
@@ -115,9 +114,7 @@ def test_return_direct_answers_after_a_single_call() -> None:
     assert actors.observations(result) == ["42"]
 
 
-def test_return_direct_ignores_a_timed_out_tool() -> None:
-    released = threading.Event()
-
+def test_return_direct_ignores_a_timed_out_tool(released: threading.Event) -> None:
     @tool(return_direct=True, timeout=0.02)
     def slow() -> str:
         """Wait."""
@@ -125,7 +122,6 @@ def test_return_direct_ignores_a_timed_out_tool() -> None:
         return "late"
 
     result = actors.make_executor(actors.act("slow"), actors.answer("by the agent"), tools=[slow]).run("q")
-    released.set()
     assert (result.output, result.reason) == ("by the agent", "finished")
 
 

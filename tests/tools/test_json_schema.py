@@ -214,6 +214,8 @@ DEPENDING: list[dict[str, Any]] = [
     {**of(b={"type": "string"}), "$ref": "#/$defs/Closed", "$defs": {"Closed": CLOSED}},
     {"allOf": [{**of(a={}), "unevaluatedProperties": False}, of(b={})]},
     {"allOf": [CLOSED, {"patternProperties": {"^b": {}}}]},
+    # The pattern is one of ECMA-262, which Python cannot read.
+    {**of(a={"pattern": r"^\p{L}+$"}), "unevaluatedProperties": False},
 ]
 
 
@@ -433,12 +435,6 @@ def test_keys_are_checked_in_bounded_time(schema: dict[str, Any], refused: bool)
     made = with_schema({"type": "object"} | schema)
     with pytest.raises(InvalidArgumentsError) if refused else contextlib.nullcontext():
         made.read({f"{LONG}!": 1})
-
-
-def test_unreadable_pattern_leaves_other_properties_closed() -> None:
-    made = with_schema({**of(a={"pattern": r"^\p{L}+$"}), "unevaluatedProperties": False})
-    with pytest.raises(InvalidArgumentsError, match="'b' was unexpected"):
-        made.read({"a": "x", "b": 1})
 
 
 def missing(city: str) -> str:

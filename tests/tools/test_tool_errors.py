@@ -109,9 +109,7 @@ def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any, error:
     assert [step.error for step in result.outcome.steps] == [name] * 3
 
 
-def test_timed_out_result_keeps_the_timeouts_class() -> None:
-    released = threading.Event()
-
+def test_timed_out_result_keeps_the_timeouts_class(released: threading.Event) -> None:
     @tool(timeout=0.01)
     def slow() -> str:
         """Wait."""
@@ -119,7 +117,6 @@ def test_timed_out_result_keeps_the_timeouts_class() -> None:
         return "late"
 
     result = call_tool(slow, {})
-    released.set()
     assert (result.status, result.error) == ("timed_out", "TimeoutError")
 
 

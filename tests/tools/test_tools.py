@@ -7,6 +7,8 @@ import datetime as dt
 import enum
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -30,6 +32,7 @@ from tests.executor.actors import (
     run_executor,
     statuses,
 )
+from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.tools.actors import HOW
 
@@ -167,9 +170,7 @@ def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: s
     ],
 )
 def test_invalid_argument_error_has_name_and_signature(called: AnyTool, given_input: Any, says: str) -> None:
-    with pytest.raises(InvalidArgumentsError) as raised:
-        called.read(given_input)
-    text = str(raised.value)
+    text = error_message(InvalidArgumentsError, called.read, given_input)
     assert text.startswith(f"{called.name} was not called: {says}"), text
     assert text.endswith(f"Call it as {called.signature}.")
 
@@ -300,34 +301,23 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@cases(("function", "says"), REFUSED)
-def test_invalid_function_is_rejected_with_the_remedy(function: Any, says: str) -> None:
+LISTS: list[Any] = [None, 3, "search", {"search": search}]
+TOOLS: list[tuple[list[Any], str]] = [
+    ([search.function], "search is not a tool; decorate the function with @tool"),
+    ([echo, tool(name="echo")(search.function)], "two tools are named echo; rename one"),
+]
+MISTAKES: list[tuple[Callable[[], object], str]] = [
+    *((partial(tool, function), says) for function, says in REFUSED),
+    *((partial(tool, **options), f"^{says}") for options, says in WRONG),
+    *((partial(tools_by_name, one), f"^tools is {re.escape(repr(one))}; give a list of tools") for one in LISTS),
+    *((partial(make_executor, answer(), tools=tools), says) for tools, says in TOOLS),
+]
+
+
+@cases(("make", "says"), MISTAKES)
+def test_mistake_is_rejected_with_the_remedy(make: Callable[[], object], says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
-        tool(function)
-
-
-@cases(("options", "says"), WRONG)
-def test_invalid_option_is_rejected_with_the_remedy(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=f"^{says}"):
-        tool(**options)
-
-
-@cases("wrong", [None, 3, "search", {"search": search}])
-def test_invalid_list_of_tools_is_rejected(wrong: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match=f"^tools is {re.escape(repr(wrong))}; give a list of tools"):
-        tools_by_name(wrong)
-
-
-@cases(
-    ("tools", "says"),
-    [
-        ([search.function], "search is not a tool; decorate the function with @tool"),
-        ([echo, tool(name="echo")(search.function)], "two tools are named echo; rename one"),
-    ],
-)
-def test_invalid_tool_and_duplicate_name_are_rejected(tools: Any, says: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=says):
-        make_executor(answer(), tools=tools)
+        make()
 
 
 @cases("error", [TypeError, ZeroDivisionError, KeyError])

@@ -22,7 +22,7 @@ from graphexec.executor import (
 from graphexec.kernel import ITERATIONS, rename
 from graphexec.messages import CompletionRequest
 from graphexec.verify.proof.flow import flow_of
-from tests.kernel.machines import value
+from tests.kernel.machines import machine_of, value
 
 # ---- rows of the agent's machine
 
@@ -61,14 +61,7 @@ careful = rename(careful_parse, "parse")
 
 def retrying(asker: Any) -> gx.Graph[Ready, Any]:
     """The agent's machine with `asker` on a cycle around `parse`."""
-    return gx.graph(
-        gx.edges(plan, gx.on(Replied, careful) | _STOP)
-        | gx.edges(careful, gx.on(Acted, dispatch_tools) | gx.on(Unclear, asker) | _FINISH)
-        | gx.edges(asker, gx.on(Replied, careful) | _STOP)
-        | _ACTING
-        | _STOPPING,
-        start=plan,
-    )
+    return machine_of(plan, careful, asker, dispatch_tools, check_return_direct, stopped_response)
 
 
 UNMETERED_RETRY = retrying(ask_again)
@@ -208,23 +201,16 @@ def give_up(stopped: gx.StoppedResponse) -> Over:
     return Over()
 
 
-def parent(child: Any, deliverer: Any, routes: Any) -> gx.Graph[Task, Any]:
+def parent(child: Any, deliverer: Any) -> gx.Graph[Task, Any]:
     """Return a machine that passes tasks to `child`, one after another."""
-    return gx.graph(
-        gx.edges(take_on, gx.on(Ready, child))
-        | gx.edges(child, gx.on(gx.AgentFinish, deliverer) | gx.on(gx.StoppedResponse, give_up))
-        | gx.edges(deliverer, routes)
-        | gx.edges(give_up, _OVER),
-        start=take_on,
-    )
+    return machine_of(take_on, child, deliverer, give_up)
 
 
 TASKS = gx.Budget("tasks", 3)
 counting_deliver = gx.metered(when_spent=Left, budget=TASKS)(deliver)
 OWN = [gx.Budget("iterations", 5)]
-_more = gx.on(Task, take_on) | _OVER
-ENDLESS_CHILD = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), deliver, _more)
-CHILD_COUNTED = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver, _more | gx.on(Left, gx.END))
+ENDLESS_CHILD = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), deliver)
+CHILD_COUNTED = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver)
 
 
 @gx.node
@@ -281,9 +267,9 @@ def unused(b: B) -> Over:
 # A type checker reports these, too.
 UNFINISHED: Any = _OVER
 UNHANDLED = gx.draft(gx.edges(look, gx.on(B, turn) | _OVER) | gx.edges(turn, UNFINISHED), start=look)
-HANDLED = gx.graph(gx.edges(turn, _OVER | gx.on(A, unheard)) | gx.edges(unheard, _OVER), start=turn)
+HANDLED = machine_of(turn, unheard)
 UNREACHABLE = gx.draft(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), start=unheard)
-REACHABLE = gx.graph(gx.edges(unheard, _OVER), start=unheard)
+REACHABLE = machine_of(unheard)
 
 
 @gx.metered(when_spent=Left)
@@ -305,9 +291,9 @@ def tock_or_stop(b: B) -> A | Over:
 tock_ending = rename(tock_or_stop, "tock")
 
 
-def ticking(other: Any, back: Any) -> gx.Graph[A, Any]:
-    return gx.graph(gx.edges(tick, gx.on(B, other) | gx.on(Left, gx.END)) | gx.edges(other, back), start=tick)
+def ticking(other: Any) -> gx.Graph[A, Any]:
+    return machine_of(tick, other)
 
 
-ONLY_STOPPING = ticking(tock, gx.on(A, tick))
-STOPPING_OR_NOT = ticking(tock_ending, gx.on(A, tick) | _OVER)
+ONLY_STOPPING = ticking(tock)
+STOPPING_OR_NOT = ticking(tock_ending)

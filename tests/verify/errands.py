@@ -16,7 +16,7 @@ from graphexec.kernel import charged, draft, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.verify.explorer.oracle import Replies
-from tests.kernel.machines import value
+from tests.kernel.machines import machine_of, value
 
 
 @value
@@ -127,11 +127,6 @@ class Unfinished:
     limit: gx.Exhausted
 
 
-_EXPECTED: Any = gx.on(Expected, gx.END)
-_UNEXPECTED: Any = gx.on(Unexpected, gx.END)
-_UNFINISHED: Any = gx.on(Unfinished, gx.END)
-
-
 @dataclass(frozen=True)
 class Question(gx.Effect[bool]):
     text: str
@@ -145,9 +140,7 @@ def compare(form: Form) -> gx.Asks[Question, Expected | Unexpected]:
     return Expected() if first == second else Unexpected()
 
 
-QUESTIONNAIRE: gx.Graph[Form, Expected | Unexpected | Unfinished] = gx.graph(
-    gx.edges(compare, _EXPECTED | _UNEXPECTED | _UNFINISHED), start=compare
-)
+QUESTIONNAIRE: gx.Graph[Form, Expected | Unexpected | Unfinished] = machine_of(compare)
 
 # ---- retries: a loop that counts in its value
 
@@ -159,9 +152,7 @@ def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | Expected]:
     return Expected() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
 
 
-TRYING: gx.Graph[Trying, Expected | Unfinished] = gx.graph(
-    gx.edges(attempt, gx.on(Trying, attempt) | _EXPECTED | _UNFINISHED), start=attempt
-)
+TRYING: gx.Graph[Trying, Expected | Unfinished] = machine_of(attempt)
 
 # ---- the standard executor, with each kind of agent
 
@@ -238,7 +229,7 @@ def unpack(parcel: Parcel) -> Expected | Unexpected:
     return Expected() if parcel.contents == CONTENTS else Unexpected()
 
 
-PARCEL: gx.Graph[Parcel, Expected | Unexpected] = gx.graph(gx.edges(unpack, _EXPECTED | _UNEXPECTED), start=unpack)
+PARCEL: gx.Graph[Parcel, Expected | Unexpected] = machine_of(unpack)
 
 # ---- a draft without an edge
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from graphexec import END, Asks, Effect, Exhausted, Graph, Limits, ask, charged, edges, graph, node, on
 from graphexec.kernel import Meter
-from tests.kernel.machines import value
+from tests.kernel.machines import machine_of, value
 
 PAYMENTS, PARCELS, WEIGHT = Meter("payments"), Meter("parcels"), Meter("weight", whole=False)
 
@@ -64,11 +64,7 @@ def ship(paid: Paid) -> Asks[Ship, Delivered]:
     return Delivered()
 
 
-ORDERS: Graph[Order, Any] = graph(
-    edges(pay, on(Paid, ship) | on(Refused, pay) | on(Cancelled, END))
-    | edges(ship, on(Delivered, END) | on(Cancelled, END)),
-    start=pay,
-)
+ORDERS: Graph[Order, Any] = machine_of(pay, ship)
 FIVE = Limits({PAYMENTS: 5})
 
 

@@ -3,10 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any, Literal, final
-
-import pytest
 
 import graphexec as gx
 from graphexec.effects import CallModel, CallTool, agent_limits
@@ -15,6 +12,7 @@ from graphexec.kernel import Edge
 from graphexec.messages import CompletionRequest
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
+from tests.kernel.machines import error_message, value
 from tests.parameters import cases
 from tests.verify.flows import calling
 from tests.verify.proofs import certificate_of, witness_of
@@ -32,8 +30,7 @@ class Made: ...
 class Back: ...
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Halted:
     given: Given
     limit: gx.Exhausted
@@ -429,9 +426,7 @@ def test_fault_of_draft_has_path_if_reachable() -> None:
     ],
 )
 def test_limit_on_unknown_budget_suggests_name(entry: Any, name: str, hint: str) -> None:
-    with pytest.raises(LimitsError) as caught:
-        asking(entry).verify(gx.Limits(budgets={name: 1}))
-    assert str(caught.value) == hint
+    assert error_message(LimitsError, asking(entry).verify, gx.Limits(budgets={name: 1})) == hint
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:

@@ -145,7 +145,10 @@ def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
                 draw_all(recording)
 
 
-@cases("text", [DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}"])
-def test_invalid_text_is_refused(text: str) -> None:
+UNDECODABLE = [b"\xff\xfe", b'{"graphexec_certificate": "\xc3"}', b"\x00", b""]
+
+
+@cases("text", [DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}", *UNDECODABLE])
+def test_invalid_text_is_refused(text: Any) -> None:
     with pytest.raises(CertificateError):
         Certificate.from_json(text)

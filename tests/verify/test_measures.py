@@ -18,7 +18,7 @@ from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
-from tests.kernel.machines import value
+from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
 from tests.verify.flows import MODEL_CALL, end, flow_with, flows, limits, way
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
@@ -149,9 +149,7 @@ def again(done: Done) -> Plan | Over:
 
 
 def test_entry_into_an_embedded_graph_resets_its_measures() -> None:
-    jobs = gx.graph(
-        gx.edges(_job, gx.on(Done, again)) | gx.edges(again, gx.on(Plan, _job) | gx.on(Over, gx.END)), start=_job
-    )
+    jobs = machine_of(_job, again)
     (finding,) = jobs.verify(NO_LIMIT).findings
     assert (finding.code, "which each entry into job resets" in finding.fact) == ("GX014", True)
     # The first entry sets nothing back.
@@ -159,9 +157,7 @@ def test_entry_into_an_embedded_graph_resets_its_measures() -> None:
     assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.budgets == {"job.measure(work)": 2}
     # It enters the graph again, with a plan that is no shorter.
     counting = rename(gx.node(decreases=lambda done: done.left)(again.function), "again")
-    entering = gx.graph(
-        gx.edges(_job, gx.on(Done, counting)) | gx.edges(counting, gx.on(Plan, _job) | gx.on(Over, gx.END)), start=_job
-    )
+    entering = machine_of(_job, counting)
     assert certificate_of(entering, NO_LIMIT).ranks is not None
     assert isinstance(entering.run(Plan(())).outcome, Over)
 

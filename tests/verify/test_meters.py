@@ -3,8 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -29,6 +28,7 @@ from graphexec.verify.explorer.temporal import asked, never
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
+from tests.kernel.machines import error_message, machine_of, value
 from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify import orders
@@ -86,8 +86,7 @@ def test_fan_out_or_meter_limits_effects() -> None:
     assert meters_of(machine, gx.Limits(fan_out=3))["payments"] == "fan_out = 3 (exact)"
 
 
-@final
-@dataclass(frozen=True)
+@value
 class Scan(gx.Effect[int]):
     """The reply reports the number of pages."""
 
@@ -165,9 +164,7 @@ def go_round(order: Order) -> Order | Delivered:
     return order
 
 
-ROUNDS: gx.Graph[Any, Any] = gx.graph(
-    gx.edges(go_round, gx.on(Order, go_round) | gx.on(Delivered, gx.END) | gx.on(Cancelled, gx.END)), start=go_round
-)
+ROUNDS: gx.Graph[Any, Any] = machine_of(go_round)
 
 
 def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
@@ -176,10 +173,8 @@ def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
 
 @cases("use", [verify, run_once])
 def test_meter_limit_on_own_budget_is_refused(use: Callable[[gx.Graph[Any, Any], gx.Limits], object]) -> None:
-    with pytest.raises(LimitsError) as caught:
-        use(ROUNDS, gx.Limits({Meter("rounds"): 2}))
     text = "rounds is a budget of the machine and not a meter; write Limits(budgets={'rounds': 2})"
-    assert str(caught.value) == text
+    assert error_message(LimitsError, use, ROUNDS, gx.Limits({Meter("rounds"): 2})) == text
 
 
 # ---- reports

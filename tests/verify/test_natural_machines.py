@@ -17,7 +17,7 @@ from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla
 from graphexec.verify.proof.flow import flow_of
-from tests.kernel.machines import value
+from tests.kernel.machines import Halted, machine_of, value
 from tests.parameters import cases
 from tests.verify.proofs import certificate_of
 from tests.verify.remedies import follow
@@ -44,21 +44,6 @@ class Answer:
     text: str
 
 
-@value
-class Cut:
-    """A limit stopped the run."""
-
-    given: object
-    limit: Exhausted
-
-
-def give_up(given: object, limit: Exhausted) -> Cut:
-    return Cut(given, limit)
-
-
-_ANSWER: Any = on(Answer, END)
-_CUT: Any = on(Cut, END)
-
 # ---- four that end by what they count
 
 
@@ -68,13 +53,13 @@ class Todo:
     done: tuple[str, ...] = ()
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def make_todo(goal: Goal) -> Asks[CallModel, Todo]:
     return Todo(tuple((yield from words(goal.text)).split(",")))
 
 
-@charged(when_spent=give_up, asks=(0, 1))
+@charged(when_spent=Halted, asks=(0, 1))
 @node
 def do_next(todo: Todo) -> Asks[CallModel, Todo | Answer]:
     if not todo.rest:
@@ -82,9 +67,7 @@ def do_next(todo: Todo) -> Asks[CallModel, Todo | Answer]:
     return Todo(todo.rest[1:], (*todo.done, (yield from words(todo.rest[0]))))
 
 
-PLAN_AND_EXECUTE = graph(
-    edges(make_todo, on(Todo, do_next) | _CUT) | edges(do_next, on(Todo, do_next) | _ANSWER | _CUT), start=make_todo
-)
+PLAN_AND_EXECUTE = machine_of(make_todo, do_next)
 
 
 @value
@@ -98,14 +81,14 @@ class Reply:
     debate: Debate
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def argue(debate: Debate) -> Asks[CallModel, Reply]:
     said = yield from words("for")
     return Reply(Debate(debate.turns_left, (*debate.said, said)))
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def object_to(reply: Reply) -> Asks[CallModel, Debate | Answer]:
     said = yield from words("against")
@@ -113,9 +96,7 @@ def object_to(reply: Reply) -> Asks[CallModel, Debate | Answer]:
     return debate if debate.turns_left > 0 else Answer(" ".join(debate.said))
 
 
-DEBATE = graph(
-    edges(argue, on(Reply, object_to) | _CUT) | edges(object_to, on(Debate, argue) | _ANSWER | _CUT), start=argue
-)
+DEBATE = machine_of(argue, object_to)
 
 
 @value
@@ -134,7 +115,7 @@ def split_up(goal: Goal) -> Chunks:
     return Chunks(goal.text.split())
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def map_chunk(chunks: Chunks) -> Asks[CallModel, Chunks | Mapped]:
     parts = (*chunks.parts, (yield from words(chunks.pending[0])))
@@ -146,12 +127,7 @@ def reduce_all(mapped: Mapped) -> Answer:
     return Answer(" ".join(mapped.parts))
 
 
-MAP_REDUCE = graph(
-    edges(split_up, on(Chunks, map_chunk))
-    | edges(map_chunk, on(Chunks, map_chunk) | on(Mapped, reduce_all) | _CUT)
-    | edges(reduce_all, _ANSWER),
-    start=split_up,
-)
+MAP_REDUCE = machine_of(split_up, map_chunk, reduce_all)
 
 
 @value
@@ -165,7 +141,7 @@ class Winner:
     others: tuple[str, ...]
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def play(bracket: Bracket) -> Asks[CallModel, Winner]:
     return Winner((yield from words("who?")), bracket.players[2:])
@@ -176,7 +152,7 @@ def pair(winner: Winner) -> Bracket | Answer:
     return Bracket((*winner.others, winner.player)) if winner.others else Answer(winner.player)
 
 
-TOURNAMENT = graph(edges(play, on(Winner, pair) | _CUT) | edges(pair, on(Bracket, play) | _ANSWER), start=play)
+TOURNAMENT = machine_of(play, pair)
 
 # ---- others
 
@@ -198,7 +174,7 @@ def expand(beams: Beams) -> Asks[CallModel, Beams | Answer]:
     return Beams((said, *beams.beams)[:3], beams.depth + 1) if beams.depth < 3 else Answer(said)
 
 
-BEAM_SEARCH = graph(edges(expand, on(Beams, expand) | _ANSWER), start=expand)
+BEAM_SEARCH = machine_of(expand)
 
 
 @value
@@ -206,32 +182,30 @@ class Draft:
     text: str
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def write(goal: Goal) -> Asks[CallModel, Draft]:
     return Draft((yield from words(goal.text)))
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def criticise(draft: Draft) -> Asks[CallModel, Goal | Answer]:
     said = yield from words(draft.text)
     return Answer(draft.text) if said == "good" else Goal(said)
 
 
-REFLECTION = graph(
-    edges(write, on(Draft, criticise) | _CUT) | edges(criticise, on(Goal, write) | _ANSWER | _CUT), start=write
-)
+REFLECTION = machine_of(write, criticise)
 
 
-@metered(when_spent=give_up)
+@metered(when_spent=Halted)
 @node
 def review(draft: Draft) -> Asks[gx.AskHuman, Answer | Draft]:
     reply = yield from ask(gx.AskHuman(draft.text))
     return Answer(draft.text) if reply == "yes" else Draft(reply)
 
 
-APPROVAL = graph(edges(review, on(Draft, review) | _ANSWER | _CUT), start=review)
+APPROVAL = machine_of(review)
 
 
 @value
@@ -250,11 +224,8 @@ def back_off(failed: Failed) -> Goal | Answer:
     return failed.goal if failed.attempts < 3 else Answer("no")
 
 
-_attempting: Any = charged(when_spent=give_up)(attempt)
-RETRIES = graph(
-    edges(_attempting, on(Failed, back_off) | _ANSWER | _CUT) | edges(back_off, on(Goal, _attempting) | _ANSWER),
-    start=_attempting,
-)
+_attempting: Any = charged(when_spent=Halted)(attempt)
+RETRIES = machine_of(_attempting, back_off)
 
 
 @value
@@ -274,10 +245,10 @@ def work_on(draft: Draft) -> Goal:
     return Goal(draft.text)
 
 
-SUPERVISOR = graph(edges(route, on(Draft, work_on) | on(Stopped, END)) | edges(work_on, on(Goal, route)), start=route)
+SUPERVISOR = machine_of(route, work_on)
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def grade(draft: Draft) -> Asks[CallModel, Answer | Failed]:
     return Answer((yield from words(draft.text)))
@@ -293,12 +264,7 @@ def retrieve(goal: Goal) -> Draft:
     return Draft(goal.text)
 
 
-RETRIEVAL = graph(
-    edges(retrieve, on(Draft, grade))
-    | edges(grade, _ANSWER | on(Failed, rewrite) | _CUT)
-    | edges(rewrite, on(Goal, retrieve)),
-    start=retrieve,
-)
+RETRIEVAL = machine_of(retrieve, grade, rewrite)
 
 PAGES = gx.Budget("pages", 20)
 
@@ -308,36 +274,36 @@ class Frontier:
     urls: tuple[str, ...]
 
 
-@metered(when_spent=give_up, budget=PAGES)
+@metered(when_spent=Halted, budget=PAGES)
 @node
 async def crawl(frontier: Frontier) -> Frontier | Answer:
     return Frontier(frontier.urls[1:]) if frontier.urls else Answer("all")
 
 
-BOUNDED_CRAWLER = graph(edges(crawl, on(Frontier, crawl) | _ANSWER | _CUT), start=crawl)
-crawl_on: Any = metered(when_spent=give_up, budget=gx.Budget("pages"))(node(crawl.function))
-CRAWLER = graph(edges(crawl_on, on(Frontier, crawl_on) | _ANSWER | _CUT), start=crawl_on)
+BOUNDED_CRAWLER = machine_of(crawl)
+crawl_on: Any = metered(when_spent=Halted, budget=gx.Budget("pages"))(node(crawl.function))
+CRAWLER = machine_of(crawl_on)
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def listen(answer: Draft) -> Asks[gx.AskHuman, Goal | Answer]:
     said = yield from ask(gx.AskHuman(answer.text))
     return Goal(said) if said else Answer("bye")
 
 
-@charged(when_spent=give_up, asks=1)
+@charged(when_spent=Halted, asks=1)
 @node
 def respond(message: Goal) -> Asks[CallModel, Draft]:
     return Draft((yield from words(message.text)))
 
 
-CHAT = graph(edges(listen, on(Goal, respond) | _ANSWER | _CUT) | edges(respond, on(Draft, listen) | _CUT), start=listen)
+CHAT = machine_of(listen, respond)
 
 REVISIONS = gx.Budget("rounds", 3)
 
 
-@metered(when_spent=give_up, budget=REVISIONS)
+@metered(when_spent=Halted, budget=REVISIONS)
 @node
 def revise(draft: Draft) -> Draft | Goal:
     return Goal("done")
@@ -349,8 +315,8 @@ def next_chapter(goal: Goal) -> Draft | Answer:
 
 
 WRITER = graph(
-    edges(revise, on(Draft, revise) | on(Goal, next_chapter) | _CUT)
-    | edges(next_chapter, on(Draft, revise, resets=[REVISIONS]) | _ANSWER),
+    edges(revise, on(Draft, revise) | on(Goal, next_chapter) | on(Halted, END))
+    | edges(next_chapter, on(Draft, revise, resets=[REVISIONS]) | on(Answer, END)),
     start=revise,
 )
 
@@ -362,9 +328,7 @@ def next_site(answer: Answer) -> Frontier | Draft:
     return Draft("all")
 
 
-SITES = graph(
-    edges(_child, on(Answer, next_site) | _CUT) | edges(next_site, on(Frontier, _child) | on(Draft, END)), start=_child
-)
+SITES = machine_of(_child, next_site)
 
 FIFTEEN: Mapping[str, tuple[gx.Graph[Any, Any], gx.Limits, str]] = {
     "plan and execute": (PLAN_AND_EXECUTE, gx.Limits(), "todo.rest"),

@@ -14,7 +14,7 @@ from graphexec.errors import CertificateError
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
-from tests.kernel.machines import value
+from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
 from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
 
@@ -78,10 +78,7 @@ def try_again(given: Missed) -> Address:
     return Address(given.number + 1)
 
 
-FETCHING: gx.Graph[Address, Page] = gx.graph(
-    gx.edges(fetch, gx.on(Page, gx.END) | gx.on(Missed, try_again)) | gx.edges(try_again, gx.on(Address, fetch)),
-    start=fetch,
-)
+FETCHING: gx.Graph[Address, Page] = machine_of(fetch, try_again)
 
 
 @value
@@ -104,10 +101,7 @@ def give_up(given: Missed) -> Page:
     return Page(str(given.number))
 
 
-REPORTING: gx.Graph[Address, Page] = gx.graph(
-    gx.edges(survey, gx.on(Page, gx.END) | gx.on(Missed, give_up)) | gx.edges(give_up, gx.on(Page, gx.END)),
-    start=survey,
-)
+REPORTING: gx.Graph[Address, Page] = machine_of(survey, give_up)
 
 
 # ---- bounds
@@ -354,8 +348,7 @@ def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
 
 
 def test_closed_form_with_a_measure_does_not_include_nested_runs() -> None:
-    table = gx.edges(fetch_next, gx.on(Addresses, fetch_next) | gx.on(Page, gx.END) | gx.on(Missed, gx.END))
-    machine = bind(gx.graph(table, start=fetch_next), NestedRuns("pages", 1, (("pages", 1, 1),)))
+    machine = bind(machine_of(fetch_next), NestedRuns("pages", 1, (("pages", 1, 1),)))
     bounds = bounds_of(machine)
     assert (bounds.alone["pages"].form, bounds.meters["pages"].form) == ("measure(fetch_next) + 1", None)
 

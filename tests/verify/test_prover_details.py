@@ -21,6 +21,7 @@ from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from graphexec.verify.proof.polynomial import Polynomial, most
 from graphexec.verify.proof.ranking import Core, exhaustible_budgets, rank_nodes
+from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.verify.flows import calling, end, flow_with, flows, gate, limits, longest_run, way
 from tests.verify.proofs import certificate_of
@@ -271,10 +272,9 @@ def test_wrong_certificate_message_names_both_digests() -> None:
     proved = certificate_of(AGENT_EXECUTOR)
     other = dataclasses.replace(proved, flow=dataclasses.replace(proved.flow, start="parse"))
     assert proved.digest == flow_of(AGENT_EXECUTOR).digest
-    with pytest.raises(CertificateError) as caught:
-        check(other, AGENT_EXECUTOR)
     digests = f"{other.digest[:12]}, not {proved.digest[:12]}"
-    assert str(caught.value) == f"the certificate is for another machine ({digests}); prove this one again"
+    fault = f"the certificate is for another machine ({digests}); prove this one again"
+    assert error_message(CertificateError, check, other, AGENT_EXECUTOR) == fault
     assert len(proved.digest) == 64
 
 
@@ -310,9 +310,8 @@ def test_certificate_round_trips_through_json() -> None:
 
 def broken(**changes: Any) -> str:
     """Return the message for the text with some parts replaced."""
-    with pytest.raises(CertificateError) as caught:
-        Certificate.from_json(json.dumps({**json.loads(STRANGE.to_json()), **changes}))
-    return str(caught.value)
+    text = json.dumps({**json.loads(STRANGE.to_json()), **changes})
+    return error_message(CertificateError, Certificate.from_json, text)
 
 
 # Of a proof by states there are no ranks.

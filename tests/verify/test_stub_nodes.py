@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import END, AskHuman, Effect, Graph, edges, graph, on
@@ -26,7 +26,7 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
-from tests.parameters import cases, examples
+from tests.parameters import cases, thorough
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
@@ -340,7 +340,8 @@ def _visited(
 # ---- stub nodes and proofs agree
 
 
-def check(machine: Graph[Any, Any], limits: Limits) -> None:
+@given(machines.graphs(), machines.limits())
+def test_engine_agrees_with_proofs_and_refutations(machine: Graph[Any, Any], limits: Limits) -> None:
     verdict = verify(machine, limits)
     found = explore_table(machine, limits)
     if verdict.certificate is not None:
@@ -364,13 +365,6 @@ def check(machine: Graph[Any, Any], limits: Limits) -> None:
         assert not verdict.proved
 
 
-@given(machine=machines.graphs(), limits=machines.limits())
-def test_engine_agrees_with_proofs_and_refutations(machine: Graph[Any, Any], limits: Limits) -> None:
-    check(machine, limits)
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(3000))
-@given(machine=machines.graphs(), limits=machines.limits())
-def test_proofs_and_the_engine_agree_on_many_machines(machine: Graph[Any, Any], limits: Limits) -> None:
-    check(machine, limits)
+test_proofs_and_the_engine_agree_on_many_machines = thorough(
+    test_engine_agrees_with_proofs_and_refutations, 3000, machines.graphs(), machines.limits()
+)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from graphexec.kernel import Snapshot
 from graphexec.messages import CompletionRequest
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.temporal import Predicate
+from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.verify.errands import Approved, Errand, Replied, approve
 
@@ -162,9 +162,7 @@ def is_quiet(event: Event[Any]) -> bool:
 
 @cases(("names", "given"), [((["a", "b"],), "['a', 'b']"), ((), "nothing")])
 def test_invalid_tool_names_are_refused(names: Any, given: str) -> None:
-    with pytest.raises(InputError) as caught:
-        temporal.calls_tool(*names)
-    assert str(caught.value) == f"calls_tool is given {given}; give names of tools"
+    assert error_message(InputError, temporal.calls_tool, *names) == f"calls_tool is given {given}; give names of tools"
 
 
 def test_node_stands_for_its_name_and_function_for_predicate() -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from graphexec import END, Budget, Exhausted, Graph, edges, graph, metered, node, on
-from tests.kernel.machines import value
+from graphexec import Budget, Exhausted, Graph, metered, node
+from tests.kernel.machines import machine_of, value
 
 REVISIONS = Budget("revisions", 2)
 
@@ -67,23 +67,7 @@ def polish(poor: Poor) -> Text:
     return Text(poor.wishes)
 
 
-_framed = (
-    edges(write, on(Text, criticize) | on(GivenUp, END))
-    | edges(edit, on(Chapter, write, resets=[REVISIONS]) | on(Book, END))
-)  # fmt: skip
-
-WRITER: Graph[Chapter, Any] = graph(
-    _framed
-    | edges(criticize, on(Good, edit) | on(Poor, revise))
-    | edges(revise, on(Text, criticize) | on(GivenUp, END)),
-    start=write,
-)
+WRITER: Graph[Chapter, Any] = machine_of(write, edit, criticize, revise, resets={Chapter: [REVISIONS]})
 
 # No budget bounds how often it polishes.
-PERFECTIONIST: Graph[Chapter, Any] = graph(
-    edges(write, on(Text, criticize) | on(GivenUp, END))
-    | edges(criticize, on(Good, edit) | on(Poor, polish))
-    | edges(polish, on(Text, criticize))
-    | edges(edit, on(Chapter, write) | on(Book, END)),
-    start=write,
-)
+PERFECTIONIST: Graph[Chapter, Any] = machine_of(write, criticize, polish, edit)
