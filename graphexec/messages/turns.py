@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
-from threading import Lock
+from threading import RLock
 from typing import Any, Protocol, Self, TypeAlias, final, overload
 
 from graphexec.messages.conversation import Message
@@ -59,7 +59,7 @@ class _TurnLog:
         # By key: the number of turns, and the text derived of them; and the same for the last head.
         self._derived: dict[Hashable, tuple[int, str | None]] = {}
         self._heads: dict[Hashable, tuple[Sequence[Message], str | None]] = {}
-        self._lock = Lock()
+        self._lock = RLock()
 
     def count(self, steps: int) -> int:
         """Return the number of turns that are part of the messages of a run with so many steps."""
@@ -71,13 +71,17 @@ class _TurnLog:
 
     def extend(self, begun: int, turns: Sequence[MessageTurn]) -> None:
         """Add the turns after the first `begun` ones; those that another thread has added meanwhile are equal."""
+        # No loop stands in a block that holds a lock; see `runtime.calls`.
         with self._lock:
-            _, messages = self.ends[-1] if self.ends else (0, 0)
-            for turn in turns[len(self.turns) - begun :]:
-                messages += len(turn.messages)
-                self.turns.append(turn.messages)
-                self.ends.append((turn.end, messages))
-                self._needed.append(turn.end if turn.closed else turn.end + 1)
+            self._extend(turns[len(self.turns) - begun :])
+
+    def _extend(self, turns: Sequence[MessageTurn]) -> None:
+        _, messages = self.ends[-1] if self.ends else (0, 0)
+        for turn in turns:
+            messages += len(turn.messages)
+            self.turns.append(turn.messages)
+            self.ends.append((turn.end, messages))
+            self._needed.append(turn.end if turn.closed else turn.end + 1)
 
     def derive(self, key: Hashable, function: DeriveText, separator: str, count: int) -> str | None:
         """Return the texts of the first `count` turns, joined; `None` if one is."""

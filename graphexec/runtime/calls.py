@@ -262,8 +262,11 @@ def _outwards(call: CallContext[Any] | None) -> Generator[CallContext[Any], None
         call = scope_of(call).host
 
 
-def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float]) -> None:
+# No loop stands in a block that holds a lock: since Python 3.12 an interrupt in it may miss the end of the block.
+def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float], *, settles: bool = False) -> None:
     for call in calls:
+        if settles and call.closed:
+            continue
         scope_of(call).execution.charge(amounts)
         charged = call.charged or {}
         call.charged = {
@@ -278,20 +281,28 @@ def _charge(
     needed = {**amounts, **{name: add_counts(amounts.get(name, 0), rest) for name, rest in reserves.items()}}
     calls = list(_outwards(host))
     with sharing:
-        for call in calls:
-            if call.closed:
-                raise AbandonedError(f"{call!r} is over, so the run within it stops")
-            exhausted = scope_of(call).execution.find_exhausted(needed, stops)
-            if exhausted is not None:
-                return exhausted
-        _add(calls, amounts)
+        exhausted = _find_exhausted(calls, needed, stops)
+        if exhausted is None:
+            _add(calls, amounts)
+    return exhausted
+
+
+def _find_exhausted(
+    calls: Iterable[CallContext[Any]], needed: Mapping[str, float], stops: Collection[str]
+) -> Exhausted | None:
+    for call in calls:
+        if call.closed:
+            raise AbandonedError(f"{call!r} is over, so the run within it stops")
+        exhausted = scope_of(call).execution.find_exhausted(needed, stops)
+        if exhausted is not None:
+            return exhausted
     return None
 
 
 def _settle(host: CallContext[Any], amounts: Mapping[str, float]) -> None:
     calls = list(_outwards(host))
     with sharing:
-        _add([call for call in calls if not call.closed], amounts)
+        _add(calls, amounts, settles=True)
 
 
 @final
