@@ -360,7 +360,7 @@ def _item_name(item: Any) -> str | None:
 
 
 def _is_addition(item: Any) -> bool:
-    return isinstance(item, dict) and item.keys().isdisjoint({"type", "text", "input_schema"})
+    return isinstance(item, dict) and not any(name in item for name in ("type", "text", "input_schema"))
 
 
 def conversation(request: ModelRequest) -> Sequence[Message]:
