@@ -17,6 +17,18 @@ PAPER = (688, 1020)
 Print = Callable[..., AbstractContextManager[Page]]
 
 
+# The part of the drawing that is shown, once the page has fitted it.
+VIEW = """new Promise(done => {
+    let last = null
+    const look = () => {
+        const now = document.querySelector("#drawing svg").getAttribute("viewBox")
+        if (now === last) done(now)
+        else { last = now; setTimeout(() => requestAnimationFrame(look), 200) }
+    }
+    look()
+})"""
+
+
 @pytest.fixture
 def printed(pages: Pages) -> Print:
     """Return a function that opens the page of a run as it is printed, and checks that nothing is left behind."""
@@ -24,7 +36,7 @@ def printed(pages: Pages) -> Print:
     @contextmanager
     def open_printed(recording: Recording, address: str = "") -> Generator[Page]:
         page = pages.run(recording, address, size=PAPER, scheme="dark")
-        view = page.locator("#drawing svg").first.get_attribute("viewBox")
+        view = page.evaluate(VIEW)
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
         yield page
@@ -32,7 +44,7 @@ def printed(pages: Pages) -> Print:
         page.emulate_media(media="screen")
         assert page.locator("#printed").count() == 0
         assert page.locator("html").get_attribute("data-theme") == "dark"
-        assert page.locator("#drawing svg").first.get_attribute("viewBox") == view
+        assert page.evaluate(VIEW) == view
 
     return open_printed
 
