@@ -124,7 +124,7 @@ def some_limits(draw: st.DrawFn, *, seconds: bool) -> Limits:
         model_calls=draw(model_calls),
         tool_calls=draw(st.none() | st.integers(0, 12)),
         tokens=draw(st.none() | st.integers(0, 40)),
-        cost=draw(st.none() | st.just(20.0)),
+        cost=draw(st.sampled_from((None, None, 20.0, 4.0))),
         seconds=draw(st.sampled_from((None, None, 20, 20, 6, 1, 0) if seconds else (None, None, None, 0, 100))),
         fan_out=draw(st.sampled_from((8, 8, 8, 3, 2, 0))),
         restarts=draw(st.sampled_from((None, 0, 1, 3))),

@@ -277,7 +277,7 @@ ONE_EACH = "an effect counts as one, even if its handler does more: a client's o
 NEVER_AGAIN, AGAIN = "Limits(restarts=...)", "resumed from snapshot.restarted()"
 NESTED = "a run starts at most 1,000, to a depth of 8"
 BESIDE = "the bounds on model calls include the nested runs of tools made by as_tool"
-MORE = "inside a run with a limit that this machine does not have, it is stopped by an error if it takes more"
+MORE = "it takes at most bounds.transitions_when_nested"
 
 
 @cases(

@@ -13,6 +13,7 @@ import graphexec as gx
 from graphexec.errors import CertificateError
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
+from graphexec.memory import BufferMemory
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
@@ -163,9 +164,7 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
         assert fact in linked
     for fact in ("the bounds on model calls and tool calls include", "as_tool, but not other nested runs", "a memory"):
         assert fact in included
-    assert (
-        "inside a run with a limit that this machine does not have, it is stopped by an error if it takes more" in outer
-    )
+    assert "it takes at most bounds.transitions_when_nested" in outer
     limited: Any = {"max_model_calls": 9, "max_tool_calls": 9, "max_depth": None, "max_nested_runs": None}
     (linked,) = delegating(calling(), **limited).verify().assumptions[3:]
     assert linked.endswith("a run starts any number, at any depth")
@@ -411,3 +410,10 @@ def test_proof_by_states_does_not_hold_after_more_was_spent(spent: int, fact: st
     with pytest.raises(CertificateError, match=fact):
         gx.advance(WORKING, snapshot, within, proof=certificate_of(WORKING, within).proof)
     assert WORKING.run(snapshot, limits=gx.Limits(iterations=3)).outcome == Worked()
+
+
+def test_bound_of_nested_run_has_the_steps_of_outer_limits() -> None:
+    """Only an outer deadline keeps the memory from saving the ending, which is one step more."""
+    bounds = calling(memory=BufferMemory(as_messages=True)).verify().bounds
+    assert bounds is not None
+    assert bounds.transitions_when_nested.number == (bounds.transitions.number or 0) + 1

@@ -73,7 +73,12 @@ def agree(
         if bounds.transitions.exact:
             assert found.longest >= bounds.transitions.number
         if proof is not None and proof.anywhere:
-            assert explore_table(graph, limits, proof=proof, nested=True).endless is None
+            nested, most = explore_table(graph, limits, proof=proof, nested=True), proof.steps()
+            assert nested.endless is None
+            assert nested.longest is not None
+            assert most is not None
+            # A proof by states holds the run to the bound outside of others.
+            assert proof.ranks is None or found.longest <= nested.longest <= most
         other = None if others is None else graph.verify(others).proof
         if others is not None and other is not None and other.ranks is not None:
             assert explore_table(graph, limits, proof=proof, resumed=(others, other)).endless is None
@@ -187,7 +192,17 @@ GOLD_ONCE = machine(
 )
 
 
+# Only an outer limit stops its first node, after which there is one step more.
+STOPPED_FROM_OUTSIDE = DrawnGraph(
+    (
+        DrawnNode((DrawnEdge("Red", None),), asks="models", least=1, most=1, spent=1),
+        DrawnNode((DrawnEdge("Red", None),)),
+    )
+)
+
+
 @FREELY
+@example(drawn=STOPPED_FROM_OUTSIDE, limits=Limits(), seed=0)
 @example(drawn=NO_TIME, limits=Limits(iterations=None, seconds=0, fan_out=2), seed=0)
 @example(drawn=GOLD_ONCE, limits=Limits({METERS[1]: 1}, iterations=None), seed=0)
 @example(drawn=BEHIND_A_CALL, limits=agent_limits(iterations=1, model_calls=0, fan_out=None), seed=0)
@@ -270,15 +285,22 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
     verdict, other = graph.verify(limits), graph.verify(others)
     if verdict.bounds is None:
         return "not proved"
-    machine, most = StubMachine(graph, limits, verdict.proof), verdict.bounds.transitions.number
+    assert verdict.proof is not None
+    machine, most, steps = (
+        StubMachine(graph, limits, verdict.proof),
+        verdict.bounds.transitions.number,
+        verdict.proof.steps(),
+    )
     assert most is not None
+    assert steps is not None
     how = "ends"
     for _ in range(3):
         try:
             visits = machine.visits(machine.start_run(), rolled.choice, Refusing(rolled, graph.meters))
-            assert sum(1 for _ in islice(visits, int(most) + 1)) < most
+            assert sum(1 for _ in islice(visits, steps + 1)) < steps
         except CertificateError:
             how = "is refused"
+            assert verdict.proof.ranks is None or not verdict.proof.anywhere
     places = [machine.start_run(), *islice(machine.visits(machine.start_run(), rolled.choice), rolled.randint(0, 6))]
     if other.bounds is not None:
         resumed, begun = StubMachine(graph, others, other.proof), len(places) - 1
@@ -304,6 +326,7 @@ ASKING = DrawnGraph(
 
 @FREELY
 @example(drawn=AGAIN, limits=Limits(), others=Limits(iterations=1), seed=0)
+@example(drawn=STOPPED_FROM_OUTSIDE, limits=Limits(), others=Limits(), seed=0)
 @example(drawn=ASKING, limits=Limits(), others=Limits(iterations=1), seed=0)
 @given(drawn=drawn_graphs(), limits=some_limits(), others=some_limits(), seed=st.integers(0, 99))
 def test_bound_holds_outside_of_the_proof(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int) -> None:

@@ -22,7 +22,9 @@ from graphexec.verify.proof.flow import (
     Transition,
     bounded_meters,
     caps_of,
+    is_limited,
     limits_of,
+    may_stop_anywhere,
     possible_transitions,
 )
 from graphexec.verify.proof.moves import CountedMove
@@ -75,14 +77,24 @@ def bounds_of(
     *,
     always: bool = True,
     measures: Sequence[str] = (),
+    anywhere: bool = False,
 ) -> Bounds:
     """Return the bounds of a flow whose possible `transitions` are proved to end under `limits`.
 
     The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
     limits are. If the proof counts the `measures` of nodes, what they bound has a closed form in their names, which
-    stand for the measures of the first visits, and no number.
+    stand for the measures of the first visits, and no number. If an outer run may stop it `anywhere`, there is a bound
+    on the transitions of a nested run, too.
     """
-    return _bounds(_Prover(flow, transitions, limits, nested, always=always, measures=measures))
+    bounds = _bounds(_Prover(flow, transitions, limits, nested, always=always, measures=measures))
+    if not anywhere:
+        return bounds
+    if may_stop_anywhere(limits_of(flow, limits)):
+        return dataclasses.replace(bounds, transitions_when_nested=bounds.transitions)
+    # Any deadline opens the same transitions as an outer limit.
+    timed = dataclasses.replace(limits, seconds=1.0)
+    stopped = _Prover(flow, flow.variants, timed, nested, always=always, measures=measures)
+    return dataclasses.replace(bounds, transitions_when_nested=stopped.bound_of_transitions())
 
 
 def ends_by_states(flow: Flow, limits: Limits) -> bool:
@@ -103,9 +115,10 @@ def _bounds(prover: _Prover) -> Bounds:
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
     alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
     meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
-    depth, runs = (_bound_by_limit(name, limit) for name, limit in _limits_of_runs(limits))
-    transitions = prover.bound_of_weight(lambda _: _ONE, counts=lambda _: 1)
-    return Bounds(transitions, meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, limits, alone)))
+    depth, runs = _bound_by_limit("depth", limits.depth), _bound_by_limit("nested_runs", limits.nested_runs)
+    return Bounds(
+        prover.bound_of_transitions(), meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, limits, alone))
+    )
 
 
 def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
@@ -121,10 +134,6 @@ def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -
         }
         if all(_number(quota) < _number(meters[meter]) for meter in charged if meter in meters):
             yield name, quota
-
-
-def _limits_of_runs(limits: Limits) -> Iterable[tuple[str, int | None]]:
-    return ("depth", limits.depth), ("nested_runs", limits.nested_runs)
 
 
 def _bound_by_limit(name: str, limit: int | None) -> Bound:
@@ -187,6 +196,10 @@ class _Prover:
         if self._always is None or [*self._always] == self._transitions:
             return self._sloped
         return SlopedPotentials(self._nodes, self._always)
+
+    def bound_of_transitions(self) -> Bound:
+        """Return the bound on the number of transitions."""
+        return self.bound_of_weight(lambda _: _ONE, counts=lambda _: 1)
 
     def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.
@@ -399,7 +412,7 @@ class _Prover:
             return charged_again(name, transitions, self.limits)
 
         # The searched runs never crash and repeat charges, and a visit that asks for more than is left is refused.
-        sure = not self.limits.restarts and not _is_limited(self.flow, name, self.limits)
+        sure = not self.limits.restarts and not is_limited(self.flow, name, self.limits)
 
         def weight(one: Transition) -> Polynomial:
             # Transitions without a bound are part of no run.
@@ -438,13 +451,3 @@ def _ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
     """Return the start, and all sources and targets of transitions."""
     ends = (name for one in transitions for name in (one.source, one.target) if name != END.name)
     return list(dict.fromkeys([flow.start, *ends]))
-
-
-def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
-    """Return whether a limit may stop effects that charge the meter."""
-    known = limits_of(flow, limits)
-    charges = (dict((*kind, *one.reserves)) for one in flow.transitions for kind in one.effect_charges)
-    taken = {other for kind in charges if kind.get(name) for other in kind}
-    # A meter that is only measured stops nothing until a reply reports an amount.
-    counted = (*flow.charged, *flow.quotas)
-    return any(known.get(other) is not None and (other in counted or not known[other]) for other in taken)

@@ -154,7 +154,8 @@ class Bounds(_LazyFields):
 
     The bounds in `meters` include nested runs of tools made by `as_tool`; those in `alone` cover only the machine's own
     effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those budgets that
-    effects cost of which a run spends less than the bound on the meters that the same effects charge.
+    effects cost of which a run spends less than the bound on the meters that the same effects charge. All are for a run
+    that is not itself nested; `transitions_when_nested` is for one that an outer run may stop anywhere.
     """
 
     transitions: Bound
@@ -164,6 +165,7 @@ class Bounds(_LazyFields):
     nested_runs: Bound = Bound(None, None)
     alone: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
     quotas: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
+    transitions_when_nested: Bound = Bound(None, None)
 
     def __post_init__(self) -> None:
         _freeze(self, "meters", "alone", "quotas")
@@ -213,7 +215,8 @@ class Certificate:
         return Proof(self.ranks, self._count_steps, self.holds_when_nested)
 
     def _count_steps(self) -> int | None:
-        number = self.bounds.transitions.number
+        nested = self.ranks is not None and self.holds_when_nested
+        number = (self.bounds.transitions_when_nested if nested else self.bounds.transitions).number
         return None if number is None else int(number)
 
     @property
@@ -294,6 +297,7 @@ def _read_certificate(data: Mapping[str, Any]) -> Certificate:
             _read_bound(bounds["nested_runs"]),
             {name: _read_bound(bound) for name, bound in bounds["alone"].items()},
             {name: _read_bound(bound) for name, bound in bounds["quotas"].items()},
+            _read_bound(bounds["transitions_when_nested"]),
         ),
         _read_optional(_read_nested, data["nested"]),
         _read_bool(data["holds_when_nested"]),

@@ -319,6 +319,16 @@ def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
     return all((cap := caps.get(name)) is None or amount <= cap for name, amount in one.spends)
 
 
+def is_limited(flow: Flow, name: str, limits: Limits) -> bool:
+    """Return whether a limit may stop effects that charge the meter."""
+    known = limits_of(flow, limits)
+    charges = (dict((*kind, *one.reserves)) for one in flow.transitions for kind in one.effect_charges)
+    taken = {other for kind in charges if kind.get(name) for other in kind}
+    # A meter that is only measured stops nothing until a reply reports an amount.
+    counted = (*flow.charged, *flow.quotas)
+    return any(known.get(other) is not None and (other in counted or not known[other]) for other in taken)
+
+
 def is_timely(one: Transition, seconds: float | None) -> bool:
     """Return whether there is time for a visit. Without any, no entry costs and no effect is asked, except in grace."""
     return seconds != 0 or bool(one.grace) or not (one.is_paid or one.asks)

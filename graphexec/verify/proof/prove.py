@@ -141,7 +141,16 @@ def prove_flow(
         if _is_ranking(found):
             # They take longer than the proof, and many runs need none.
             bounds = Bounds.lazy(
-                partial(bounds_of, flow, transitions, limits, nested, always=always, measures=measures)
+                partial(
+                    bounds_of,
+                    flow,
+                    transitions,
+                    limits,
+                    nested,
+                    always=always,
+                    measures=measures,
+                    anywhere=holds_when_nested,
+                )
             )
             return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
         cores = found
@@ -272,6 +281,6 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
         yield f"the run is not nested in a run with a limit that {has} (else it is refused)"
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
-            "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine "
-            "does not have, it is stopped by an error if it takes more"
+            "the bounds are for a run that is not nested: inside a run with a limit that this machine does not have, "
+            "it takes at most bounds.transitions_when_nested"
         )
