@@ -22,6 +22,7 @@ from graphexec.verify.proof.flow import (
     Transition,
     bounded_meters,
     caps_of,
+    ends_of,
     is_limited,
     limits_of,
     may_stop_anywhere,
@@ -182,8 +183,8 @@ class _Prover:
         self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
         spent = {name for one in transitions for name, _ in one.spends}
         self._spent = [name for name in (*self._caps, *measures) if name in spent]
-        self._nodes = _ends_of(flow, transitions)
-        self._reached = _ends_of(flow, self._transitions)
+        self._nodes = ends_of(flow, transitions)
+        self._reached = ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
 
     @cached_property
@@ -445,9 +446,3 @@ class _Prover:
         form, value = self._form(weight, more)
         limited = dataclasses.replace(potential, limits=called)
         return Bound(form, number + more.at(self._caps), value=value, potential=limited)
-
-
-def _ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
-    """Return the start, and all sources and targets of transitions."""
-    ends = (name for one in transitions for name in (one.source, one.target) if name != END.name)
-    return list(dict.fromkeys([flow.start, *ends]))

@@ -314,6 +314,12 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     return [one for one in flow.variants if one.source in reached and one in following.get(one.source, ())]
 
 
+def ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
+    """Return the start, and all sources and targets of transitions."""
+    ends = (name for one in transitions for name in (one.source, one.target) if name != END.name)
+    return list(dict.fromkeys([flow.start, *ends]))
+
+
 def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
     """Return whether the limits allow the least amounts that a transition spends."""
     return all((cap := caps.get(name)) is None or amount <= cap for name, amount in one.spends)
