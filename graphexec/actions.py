@@ -13,6 +13,7 @@ from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Observation, Value
+from graphexec.messages.observations import shorten_observation
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ StepStatus: TypeAlias = Literal[
 class AgentStep:
     """An action and its observation. Unpacks as the pair `(action, observation)`.
 
-    `model_text` is a shorter observation for the model, if one is needed. `status` is `ok`, `error` (the tool raised),
+    The model sees the observation as its `text`: at most `max_text` characters of it (`None`: all), and a `note` after
+    them. `status` is `ok`, `error` (the tool raised),
     `bad_arguments` (it was not called), `unknown_tool`, `timed_out` (the tool's own timeout), `cut` (the run's
     deadline), `parse_error` (there was no action to run) or `rejected` (a person or a node did not allow the call).
     `error` is the class of the exception that the tool raised.
@@ -107,9 +109,15 @@ class AgentStep:
     action: AgentAction
     observation: Observation
     status: StepStatus = "ok"
-    model_text: str | None = None
+    max_text: int | None = None
     # With its module unless it is a builtin: "ValueError", "my_tools.PaymentError".
     error: str | None = None
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The observation as the model sees it."""
+        return shorten_observation(self.observation, self.max_text) + self.note
 
     def __iter__(self) -> Iterator[Any]:
         yield self.action

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.errors import InputError, format_value
 from graphexec.messages.images import Image, image_from_json
-from graphexec.tools.formatting import split_observation
+from graphexec.messages.observations import split_observation
 
 # The name of the input with images, which is optional.
 IMAGES = "images"
@@ -169,9 +169,9 @@ def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, .
     images = list(first)
     changed: list[AgentStep] = []
     for step in run.steps:
-        text, found = split_observation(step.observation)
+        found = observation_images(step)
         if found and images:
-            changed.append(replace(step, model_text=_shift(step.model_text or text, found, len(images))))
+            changed.append(replace(step, observation=_shift(step.text, found, len(images)), max_text=None, note=""))
         else:
             changed.append(step)
         images += found

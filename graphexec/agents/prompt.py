@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from graphexec._arguments import MODEL, STRING, validate
-from graphexec.actions import AgentStep
 from graphexec.agents.conversation import parse_messages
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
+from graphexec.messages.observations import format_observation
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.examples import describe_examples
-from graphexec.tools.formatting import format_observation
 
-__all__ = ["Template", "describe_tools", "format_observation", "names_of", "observation_text", "parse_template"]
+__all__ = ["Template", "describe_tools", "format_observation", "names_of", "parse_template"]
 
 
 @dataclass(frozen=True)
@@ -90,11 +89,6 @@ def describe_tools(tools: Sequence[AnyTool]) -> str:
 def names_of(tools: Sequence[AnyTool]) -> frozenset[str]:
     """Return the names of the tools, by which parsers know them."""
     return frozenset(tool.name for tool in tools)
-
-
-def observation_text(step: AgentStep) -> str:
-    """Return the text that the model sees of a step: its observation, shortened if it was too long."""
-    return format_observation(step.observation) if step.model_text is None else step.model_text
 
 
 def validate_tools(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:

@@ -16,6 +16,7 @@ from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.messages.images import dump_observation, restore_images
+from graphexec.messages.observations import format_observation
 
 
 class Runnable(Protocol):
@@ -125,8 +126,8 @@ def _pair(step: AgentStep) -> tuple[Any, Any]:
 
     action = step.action
     # A snapshot stores data that look like an image within another object; a runnable gets them as they are.
-    dumped = step.model_text is None
-    observation = to_jsonable_python(restore_images(dump_observation(step.observation))) if dumped else step.model_text
+    whole = step.text == format_observation(step.observation)
+    observation = to_jsonable_python(restore_images(dump_observation(step.observation))) if whole else step.text
     return action if action.original is None else action.original.value, observation
 
 

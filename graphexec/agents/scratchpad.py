@@ -12,7 +12,7 @@ from graphexec.actions import AgentStep, Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
 from graphexec.agents.conversation import history_keys, history_messages, join_system, read_history
 from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
-from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
+from graphexec.agents.prompt import Template, describe_tools, parse_template
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallModel
 from graphexec.messages import (
@@ -52,12 +52,10 @@ def make_scratchpad(format_step: Callable[[AgentStep], str]) -> Scratchpad:
 
 
 # The steps as a text that the model continues: its replies and the observations.
-format_thoughts = make_scratchpad(lambda step: f"{step.action.log}\nObservation: {observation_text(step)}\nThought: ")
+format_thoughts = make_scratchpad(lambda step: f"{step.action.log}\nObservation: {step.text}\nThought: ")
 
 # As LangChain's older agents format them: without a space after `Thought:`.
-format_legacy_thoughts = make_scratchpad(
-    lambda step: f"{step.action.log}\nObservation: {observation_text(step)}\nThought:"
-)
+format_legacy_thoughts = make_scratchpad(lambda step: f"{step.action.log}\nObservation: {step.text}\nThought:")
 
 
 def format_previous_work(steps: Steps) -> str:

@@ -21,7 +21,7 @@ from graphexec.agents.agent import Agent, RuleName, remakeable
 from graphexec.agents.conversation import observation_turns
 from graphexec.agents.dummies import find_dummies
 from graphexec.agents.examples import WorkedExample, synthesised_examples
-from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
+from graphexec.agents.prompt import format_observation, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_json_reader
 from graphexec.agents.reading.json_text import (
     ARGUMENT_KEYS,
@@ -168,7 +168,7 @@ def _choose(request: ChatRequest, tool: str, values: Mapping[str, Sequence[Any]]
 
 
 def _observe(step: AgentStep) -> str:
-    return f"Observation: {observation_text(step)}"
+    return f"Observation: {step.text}"
 
 
 def _example_messages(example: WorkedExample) -> Iterator[Message]:

@@ -14,7 +14,7 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Ste
 from graphexec.agents.agent import Agent, RuleName, remakeable, validate_rules
 from graphexec.agents.conversation import make_message
 from graphexec.agents.images import observation_images
-from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
+from graphexec.agents.prompt import Template, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_text_reader
 from graphexec.agents.reading.text_parsing import reject_empty, strip_fence
 from graphexec.agents.reading.textual_calls import read_textual_calls
@@ -111,13 +111,13 @@ def step_turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
         answered = _steps_of_reply(steps, position)
         if step.action.message is None or not answered:
             position += 1
-            answer = UserMessage(observation_text(step), observation_images(step))
+            answer = UserMessage(step.text, observation_images(step))
             yield MessageTurn(position, (make_message(step), answer))
             continue
         message = step.action.message
         closed = len(answered) == len(message.tool_calls)
         reply = message if closed else message.with_calls([call for call, _ in answered])
-        results = [ToolMessage(call.id, observation_text(one), observation_images(one)) for call, one in answered]
+        results = [ToolMessage(call.id, one.text, observation_images(one)) for call, one in answered]
         position += len(answered)
         yield MessageTurn(position, (reply, *results), closed)
 

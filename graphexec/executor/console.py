@@ -7,7 +7,7 @@ import sys
 from typing import Final, TextIO, final
 
 from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
-from graphexec.agents.prompt import format_observation, observation_text
+from graphexec.agents.prompt import format_observation
 from graphexec.errors import described
 from graphexec.executor.iteration import StepTracker, calls_tools, name_in_batch
 from graphexec.executor.result import Ending
@@ -72,14 +72,14 @@ class ConsolePrinter:
             self._line(self._observation(step), "observation" if step.status == "ok" else "error")
         last = run.steps[-1] if run.steps else None
         # A node such as notice_repeats may have changed what the model sees of the last step.
-        if not new and last is not None and self._last is not None and last.model_text != self._last.model_text:
+        if not new and last is not None and self._last is not None and last.note != self._last.note:
             self._line(self._observation(last), "note")
         self._last = last
 
     def _observation(self, step: AgentStep) -> str:
         if step.action.tool == EXCEPTION_TOOL:
-            return f"{step.action.log.strip()}\n<- could not be read: {observation_text(step)}"
-        return f"<- {observation_text(step)}"
+            return f"{step.action.log.strip()}\n<- could not be read: {step.text}"
+        return f"<- {step.text}"
 
     def _print_ending(self, ending: Ending) -> None:
         match ending:

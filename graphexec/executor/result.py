@@ -15,7 +15,7 @@ from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import Usage
-from graphexec.tools.formatting import format_observation
+from graphexec.messages.observations import format_observation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, final
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse, steps_of
 from graphexec.agents import Agent
 from graphexec.agents.images import observation_images
-from graphexec.agents.prompt import observation_text
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallTool, ModelEffect, ToolResult
 from graphexec.executor.iteration import StepTracker, calls_tools
@@ -34,8 +33,8 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ReplyDelta, ToolMessage, UserMessage
+from graphexec.messages.observations import format_observation
 from graphexec.messages.replies import VERY_LONG
-from graphexec.tools.formatting import format_observation
 
 # Any: the values of a chunk have several types.
 Chunk: TypeAlias = dict[str, Any]
@@ -184,7 +183,7 @@ def _step_chunk(step: AgentStep) -> Chunk:
 
 
 def _observation_message(step: AgentStep) -> Message:
-    call_id, text, images = step.action.call_id, observation_text(step), observation_images(step)
+    call_id, text, images = step.action.call_id, step.text, observation_images(step)
     return UserMessage(text, images) if call_id is None else ToolMessage(call_id, text, images)
 
 

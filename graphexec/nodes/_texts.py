@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graphexec.actions import AgentStep, Run
-from graphexec.agents.prompt import format_observation, observation_text
+from graphexec.agents.prompt import format_observation
 from graphexec.effects import Attempted, ModelFailure
 from graphexec.messages import separate_reasoning
 
@@ -27,7 +27,7 @@ def describe_steps(steps: Iterable[AgentStep]) -> str:
 
 def _describe_step(step: AgentStep) -> str:
     given = _shorten(format_observation(step.action.tool_input))
-    return f"{step.action.tool}({given}) -> {_shorten(observation_text(step))}"
+    return f"{step.action.tool}({given}) -> {_shorten(step.text)}"
 
 
 def _shorten(text: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from graphexec._arguments import NAME, validate, validate_each, whole
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
-from graphexec.agents.prompt import observation_text
 from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.plugging import Piece
@@ -18,9 +17,9 @@ from graphexec.executor.table import Acted, LimitReached, Ready
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import node, rename
+from graphexec.messages.observations import split_observation
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import tool as make_tool
-from graphexec.tools.formatting import split_observation
 from graphexec.tools.tool import InvalidArgumentsError
 
 # The statuses of calls that were not made.
@@ -93,7 +92,7 @@ def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
             known = _find_result(acted.run.steps, action, rules)
             if known is not None:
                 acted = acted.answer(
-                    place, ToolResult(known.observation, known.status, called.return_direct, known.model_text)
+                    place, ToolResult(known.observation, known.status, called.return_direct, known.max_text)
                 )
                 continue
             equal = next(
@@ -240,8 +239,8 @@ def _is_same_step(one: AgentStep, other: AgentStep) -> bool:
 
 def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
-    text = f"{observation_text(last)}\n{WARNING.format(times=times)}"
-    return dataclasses.replace(run, steps=Steps([*before, dataclasses.replace(last, model_text=text)]))
+    note = f"{last.note}\n{WARNING.format(times=times)}"
+    return dataclasses.replace(run, steps=Steps([*before, dataclasses.replace(last, note=note)]))
 
 
 def no_dummies() -> Piece:

@@ -22,7 +22,6 @@ from graphexec.runtime.io import IO, run_on_own_loop
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, check_before_awaiting
-from graphexec.tools.formatting import shorten_observation
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
 
@@ -288,9 +287,7 @@ _UnfrozenResult = unfrozen(ToolResult)
 def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
     # A generator can be read only once, but every prompt contains the observation.
     observation: Any = list(iterate_unless_cancelled(returned)) if type(returned) in _GENERATORS else returned
-    most = tool.max_observation
-    shortened = None if most is None else shorten_observation(observation, most)
-    result = _UnfrozenResult(observation, "ok", tool.return_direct, shortened)
+    result = _UnfrozenResult(observation, "ok", tool.return_direct, tool.max_observation)
     result.__class__ = ToolResult
     return result
 
@@ -307,9 +304,8 @@ def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:
             raise InputError(
                 f"on_error of {tool.name} returned {observation!r}; return the observation for the model as a string"
             )
-    shortened = shorten_observation(observation, tool.max_observation)
     # Imported here, because most runs raise nothing.
     from graphexec._mistakes.tracebacks import format_traceback
 
     name, frames = qualified_name(type(error)), format_traceback(error)
-    return ToolResult(observation, "error", model_text=shortened, error=name, traceback=frames)
+    return ToolResult(observation, "error", max_text=tool.max_observation, error=name, traceback=frames)

@@ -28,11 +28,11 @@ from graphexec.executor import Ready
 from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
 from graphexec.messages.images import dump_observation, restore_images
+from graphexec.messages.observations import format_observation, split_observation
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import stop_repeats
 from graphexec.tools import AnyTool
-from graphexec.tools.formatting import format_observation, split_observation
 from tests.executor.actors import caller_of, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
 from tests.parameters import cases

@@ -174,7 +174,7 @@ def test_refused_answer_repeats_the_observation() -> None:
     assert scene.weather.calls == [OTHER]
     first, second = result.steps
     assert (second.observation, second.status) == (first.observation, "ok")
-    assert second.model_text.startswith(f"{first.observation}\n(This is the result of the same call")
+    assert second.text.startswith(f"{first.observation}\n(This is the result of the same call")
     assert scene.branches == [ALL, ALL, LAST, ALL]
     assert result.spent["tool_calls"] == 1
 
@@ -215,12 +215,12 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     scene = Scene(CALL, repeat_last=True, rules=[rule], max_iterations=6)
     first, *others = scene.run().steps
     assert len(others) == 5
-    assert {step.model_text for step in others} == {f"{first.observation}{NOT_REPEATED}"}
+    assert {step.text for step in others} == {f"{first.observation}{NOT_REPEATED}"}
     # A caller may cut the steps between two turns.
     turns = Scene(CALL, repeat_last=True, rules=[rule], max_iterations=6)
     trimmed = CallRules(turns.executor.agent, turns.executor.tools)
     noted = trimmed.make_earlier_result(Run({"input": OTHER}, Steps(others[:1])), first.action)
-    assert noted is None or noted.model_text == others[0].model_text
+    assert noted is None or noted.text == others[0].text
 
 
 @cases("again", [act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C")])

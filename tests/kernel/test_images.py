@@ -24,7 +24,7 @@ from graphexec.messages import (
     transcript,
 )
 from graphexec.messages.images import image_from_json
-from graphexec.tools.formatting import split_observation
+from graphexec.messages.observations import split_observation
 from tests.kernel.machines import error_message
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
 from tests.parameters import cases

@@ -187,7 +187,7 @@ class TestBothWays:
         scene = Scene(call(EMAIL), f"My address is {EMAIL}", nodes=[redact_pii(restore=False)])
         result = scene.executor.run("hi")
         assert "@" not in str(result.ending)
-        assert "@" not in str([(step.model_text, step.action.message, step.action.log) for step in result.steps])
+        assert "@" not in str([(step.text, step.action.message, step.action.log) for step in result.steps])
         scene = Scene(call("[EMAIL_1]"), "done", results=["bob@x.org"], nodes=[redact_pii(restore=False)])
         ending = scene.executor.run(MAIL).ending
         assert "@" not in str(ending) + str(ending.run.aside)

@@ -19,9 +19,9 @@ from graphexec.actions import Steps
 from graphexec.effects import CallTool, ToolResult
 from graphexec.kernel.serialization import format_json, parse_json
 from graphexec.messages import Image
+from graphexec.messages.observations import format_observation, split_observation
 from graphexec.models import ScriptedModel
 from graphexec.tools.calling import make_tool_handler
-from graphexec.tools.formatting import format_observation, split_observation
 from tests.executor import actors
 from tests.parameters import cases
 from tests.tools.actors import HOW, call_tool
@@ -232,27 +232,27 @@ def test_model_sees_beginning_of_long_observation(run: actors.Running) -> None:
     page = "x" * 5_000 + "y" * 9_345
     step, prompt = shown(run, gives(page, max_observation=2_000))
     assert step.observation is page
-    assert step.model_text == "x" * 2_000 + "\n" + CUT.format("12,345")
-    assert f"\nObservation: {step.model_text}\nThought: " in prompt
+    assert step.text == "x" * 2_000 + "\n" + CUT.format("12,345")
+    assert f"\nObservation: {step.text}\nThought: " in prompt
 
 
 @cases(
-    ("returned", "settings", "defaults", "model_text"),
+    ("returned", "settings", "defaults", "text"),
     [
         ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
-        ("abcdef", {"max_observation": 6}, {"max_observation": 4}, None),
+        ("abcdef", {"max_observation": 6}, {"max_observation": 4}, "abcdef"),
         ("abcdef", {"max_observation": 1}, {"max_observation": 4}, f"a\n{CUT.format(5)}"),
-        ("abcdef", {}, {}, None),
+        ("abcdef", {}, {}, "abcdef"),
         # The JSON of an object is shortened.
         (Station("north"), {"max_observation": 9}, {}, f'{{"name":"\n{CUT.format(19)}'),
     ],
 )
 def test_executor_max_observation_is_the_default_for_tools(
-    returned: object, settings: Any, defaults: Any, model_text: str | None
+    returned: object, settings: Any, defaults: Any, text: str
 ) -> None:
     result = call_tool(gives(returned, **settings), {}, **defaults)
-    assert result.observation is returned
-    assert result.model_text == model_text
+    assert result.observation == returned
+    assert result.text == text
 
 
 @cases("policy", ["observe", "give failed: ValueError: {}".format])
@@ -264,24 +264,24 @@ def test_text_of_an_exception_is_shortened(policy: Any) -> None:
 
     result = call_tool(give, {})
     assert result.observation == "give failed: ValueError: " + "<html>" * 1_000
-    assert result.model_text == f"give failed: ValueError: <html\n{CUT.format('5,995')}"
+    assert result.text == f"give failed: ValueError: <html\n{CUT.format('5,995')}"
 
 
 def test_corrections_of_a_call_are_never_shortened() -> None:
     handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
     for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
-        assert actors.reply_of(handler, call).model_text is None
+        assert actors.reply_of(handler, call).max_text is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
 def test_shortened_text_respects_the_length(observation: Any, most: int) -> None:
     result = call_tool(gives(observation), {}, max_observation=most)
     whole = format_observation(observation)
-    assert result.observation is observation
-    assert (result.model_text is None) == (len(whole) <= most)
-    if result.model_text is not None:
-        assert result.model_text == f"{whole[:most]}\n{CUT.format(len(whole) - most)}"
-        assert result.model_text.encode()
+    assert result.observation == observation
+    assert (result.text == whole) == (len(whole) <= most)
+    if len(whole) > most:
+        assert result.text == f"{whole[:most]}\n{CUT.format(len(whole) - most)}"
+        assert result.text.encode()
 
 
 @gx.tool

@@ -10,7 +10,7 @@ from graphexec.actions import AgentStep, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.conversation import observation_turns
 from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
-from graphexec.agents.prompt import names_of, observation_text, parse_template, validate_tools
+from graphexec.agents.prompt import names_of, parse_template, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.errors import InputError
@@ -70,7 +70,7 @@ def create_json_chat_agent(
         raise InputError(f"the tool_response has the variable {{{others[0]}}}; it can only have {{observation}}")
 
     def observe(step: AgentStep) -> str:
-        return response.render({"observation": observation_text(step)})
+        return response.render({"observation": step.text})
 
     return make_instructed_agent(
         model,

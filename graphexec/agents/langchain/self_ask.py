@@ -10,7 +10,7 @@ from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, Decision
 from graphexec.agents.agent import Agent, remakeable
-from graphexec.agents.prompt import Template, observation_text, validate_tools
+from graphexec.agents.prompt import Template, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader
 from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
@@ -54,7 +54,7 @@ _ANSWER = Label("So the final answer is")
 
 
 # The steps as a text that the model continues: its questions and their answers.
-format_scratchpad = make_scratchpad(lambda step: f"{step.action.log}\nIntermediate answer: {observation_text(step)}\n")
+format_scratchpad = make_scratchpad(lambda step: f"{step.action.log}\nIntermediate answer: {step.text}\n")
 
 
 @remakeable

@@ -9,7 +9,7 @@ from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision
 from graphexec.agents.agent import Agent, remakeable
-from graphexec.agents.prompt import format_observation, names_of, observation_text, validate_tools
+from graphexec.agents.prompt import format_observation, names_of, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, strip_whitespace
 from graphexec.agents.reading.json_text import ReplyText
 from graphexec.agents.reading.text_parsing import BOTH, find_tool, make_unreadable_error, reject_cut_reply
@@ -79,7 +79,7 @@ def create_xml_agent(
 
 def _format_step(step: AgentStep) -> str:
     """Format a step in tags. The end of the action, which the stop string cut off, is added again."""
-    return f"{_format_action(step)}\n<observation>{escape_tags(observation_text(step))}</observation>\n"
+    return f"{_format_action(step)}\n<observation>{escape_tags(step.text)}</observation>\n"
 
 
 def _format_action(step: AgentStep) -> str:

@@ -24,7 +24,7 @@ from graphexec.kernel.effects import CallId, Effect
 from graphexec.kernel.events import Answered, Asked, Event, Reported
 from graphexec.kernel.meters import Spent
 from graphexec.messages import ReplyDelta
-from graphexec.tools.formatting import format_observation
+from graphexec.messages.observations import format_observation
 
 # Columns of a tool call's line: its arguments and its result have the rest of the terminal's width.
 _LEAST, _ARGUMENTS = 40, 60

@@ -12,7 +12,7 @@ from graphexec.cli.runs.question import name_inputs
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.result import Ending
 from graphexec.memory import History, Memory, MemoryHistory, TokenWindowMemory
-from graphexec.tools.formatting import format_observation
+from graphexec.messages.observations import format_observation
 
 # Estimated tokens of the earlier turns for a model of a provider, which has space for more than a local one.
 _REMEMBERED_BY_SERVER = 16_000

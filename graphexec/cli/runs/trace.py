@@ -35,7 +35,7 @@ from graphexec.kernel.effects import CallContext, CallId
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
-from graphexec.tools.formatting import format_observation
+from graphexec.messages.observations import format_observation
 
 # The maximum length of one observation; `--json` has all of it.
 _LINES = 8

@@ -59,8 +59,13 @@ def _read(effect: Effect[Any], record: Record, outcomes: Mapping[str, type], mov
         case ModelEffect(), {"content": str()}:
             return _read_model_reply(record)
         case CallTool(), {"status": status}:
-            rest = (record.get("return_direct", False), record.get("model_text"), record["error"])
-            return ToolResult(restore_images(record["observation"]), status, *rest, record.get("traceback"))
+            rest = (
+                record.get("return_direct", False),
+                record.get("max_text"),
+                record["error"],
+                record.get("traceback"),
+            )
+            return ToolResult(restore_images(record["observation"]), status, *rest, record.get("note", ""))
         case _, {"value": {"limit": _, "value": _, "reached": _, "wanted": _, "outer": _}}:
             return Cut()
         case ModelEffect(), {"value": {"error": error, "text": text, "status": status}}:

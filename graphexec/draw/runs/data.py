@@ -218,8 +218,10 @@ def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
     data["observation"] = to_json_data(result.observation)
     if result.traceback is not None:
         data["traceback"] = result.traceback
-    if result.model_text is not None:
-        data["model_text"] = result.model_text
+    if result.max_text is not None:
+        data["max_text"] = result.max_text
+    if result.note:
+        data["note"] = result.note
     if result.return_direct:
         data["return_direct"] = True
     return data

@@ -13,7 +13,7 @@ from graphexec.draw.runs.visits import limit_text
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.kernel.serialization import format_json
 from graphexec.messages.images import IMAGE_KIND, restore_images
-from graphexec.tools.formatting import format_observation
+from graphexec.messages.observations import format_observation
 
 # Calls of a reply that a label names; further ones are only counted.
 _CALLS = 2

@@ -49,7 +49,7 @@ Their fields:
   the model wrote before its answer, as far as the provider shows it) and `reasoning_parts` (each `text`, `data`,
   `provider`: the form that the provider wants back); of a tool also `tool`, `status`, `error`
   (the class of the exception that it failed with, or `null`), `observation`, and if there are any `traceback`,
-  `model_text`, `return_direct`; else `value`
+  `max_text` (characters that the model sees), `note` (what it sees after them), `return_direct`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
 - `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`), and if there is any `unread`
   (the rest of the reply, which the model invented; actions and answers in the value of an outcome have it, and the

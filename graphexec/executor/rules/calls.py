@@ -15,13 +15,13 @@ from graphexec.agents.candidates import find_candidates
 from graphexec.agents.dummies import find_declared_strings, find_strings_and_keys, is_choice
 from graphexec.agents.images import observation_images
 from graphexec.agents.known_values import KnownText, fold, may_be_known
-from graphexec.agents.prompt import format_observation, observation_text
+from graphexec.agents.prompt import format_observation
 from graphexec.agents.tool_choice import find_subjects
 from graphexec.effects import ToolResult
 from graphexec.executor.rules.turns import last_turns
+from graphexec.messages.observations import split_observation
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import Lookup, describe_unknown
-from graphexec.tools.formatting import split_observation
 from graphexec.tools.tool import InvalidArgumentsError
 
 _COPIED = (
@@ -133,8 +133,8 @@ class CallRules:
         if (step := self.earlier_step(run, action)) is not None:
             tool = self.find_tool(action)
             direct = tool is not None and tool.return_direct
-            text = observation_text(step).removesuffix(NOT_REPEATED)
-            return ToolResult(step.observation, step.status, direct, f"{text}{NOT_REPEATED}")
+            note = step.note.removesuffix(NOT_REPEATED) + NOT_REPEATED
+            return ToolResult(step.observation, step.status, direct, step.max_text, note=note)
         return None
 
     def copying_tools(self, run: Run, actions: Sequence[AgentAction]) -> frozenset[str]:
@@ -186,7 +186,7 @@ class CallRules:
         texts = [text for text, _ in inputs]
         if not self._example_questions.isdisjoint(map(fold, texts)):
             return True
-        return may_be_known(value, texts, [observation_text(step) for step in seen])
+        return may_be_known(value, texts, [step.text for step in seen])
 
     def is_futile(self, run: Run, action: AgentAction) -> bool:
         """Return whether a call is not worth making again.
@@ -259,7 +259,7 @@ def _last_calls(steps: Steps) -> Sequence[AgentStep]:
 
 
 def _was_made(step: AgentStep) -> bool:
-    repeats = step.model_text is not None and step.model_text.endswith(NOT_REPEATED)
+    repeats = step.note.endswith(NOT_REPEATED)
     return step.status not in ("bad_arguments", "unknown_tool", "parse_error") and not repeats
 
 

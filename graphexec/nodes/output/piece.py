@@ -13,8 +13,8 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.table import EXCEPTION_TOOL, Ready, limit_reached
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import metered, node, rename
+from graphexec.messages.observations import format_observation
 from graphexec.nodes.output.kind import OutputKind, UnreadableOutputError, make_output_kind
-from graphexec.tools.formatting import format_observation
 
 
 @final

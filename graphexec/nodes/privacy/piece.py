@@ -138,5 +138,5 @@ def _map_step(step: AgentStep, change: Change, change_json: Change) -> AgentStep
     action = dataclasses.replace(
         action, log=str(change(action.log)), message=message, unread=str(change(action.unread))
     )
-    text = None if step.model_text is None else str(change(step.model_text))
-    return dataclasses.replace(step, action=action, observation=map_values(step.observation, change), model_text=text)
+    observation = map_values(step.observation, change)
+    return dataclasses.replace(step, action=action, observation=observation, note=str(change(step.note)))

@@ -97,7 +97,6 @@ def hide_result(result: ToolResult, hide: Change) -> ToolResult:
     """Return a tool's result with the values in it hidden."""
     data = dump_observation(result.observation)
     hidden = map_values(data, hide)
-    text = None if result.model_text is None else hide(result.model_text)
     # What holds no match stays an object of its class.
     observation = result.observation if hidden is data else hidden
-    return dataclasses.replace(result, observation=observation, model_text=text)
+    return dataclasses.replace(result, observation=observation, note=str(hide(result.note)))

@@ -239,7 +239,8 @@ interface ReplyData {
   error?: string | null;
   observation?: any;
   traceback?: string;
-  model_text?: string;
+  max_text?: number;
+  note?: string;
   return_direct?: boolean;
   value?: any;
 }
