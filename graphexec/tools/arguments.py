@@ -231,10 +231,12 @@ def _docstring(function: Function) -> str:
 
 
 def is_async(function: Function) -> bool:
-    """Return whether a call of the function returns a coroutine."""
+    """Return whether a call of the function returns at once what has to be awaited."""
     if isinstance(function, type):
         return False
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__"))  # noqa: B004, B009
+    # Any: a function, or an object with one.
+    functions: tuple[Any, Any] = function, getattr(function, "__call__")  # noqa: B004, B009
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in functions)
 
 
 def _split_receiver(function: Any) -> tuple[Function, Receiver | None]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
-from inspect import isasyncgenfunction
-from types import CoroutineType, GeneratorType
+from types import CoroutineType
 from typing import Any, Literal, TypeAlias, final, get_args
 
 from graphexec._arguments import Constraint, optional, validate
@@ -17,16 +15,17 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
-from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
-from graphexec.runtime.io import IO, run_on_own_loop
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.threads import NotDone, check_before_awaiting
+from graphexec.runtime.threads import NotDone
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
+from graphexec.tools.results import PLAIN, settle, settle_async
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
 
-# Sets, because a type checker that narrows to the class would not know its type arguments.
-_COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})
+# A set, because a type checker that narrows to the class would not know its type arguments.
+_COROUTINES = frozenset[type]({CoroutineType})
 
 
 AttemptResult: TypeAlias = ToolResult | ToolRaisedError
@@ -123,9 +122,8 @@ class _Prepared:
     def __init__(self, tool: AnyTool) -> None:
         self.async_function = tool.async_function
         self.call_parameter = tool.call_parameter
-        yields_async = isasyncgenfunction(tool.function)
-        self.function = _collecting(tool.function) if yields_async else tool.function
-        self.is_async = tool.is_async or yields_async
+        self.function = tool.function
+        self.is_async = tool.is_async
         self.max_observation = tool.max_observation
         self.name = tool.name
         self.on_error = tool.on_error
@@ -218,14 +216,8 @@ def _call(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Coroutine[Any, 
 
 def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
     try:
-        if tool.is_async:
-            return _make_result(tool, run_on_own_loop(partial(tool.function, **arguments)))
-        observation: Any = tool.function(**arguments)
-        # The function may be an `async def` inside a decorator.
-        if type(observation) not in _COROUTINES:
-            return _make_result(tool, observation)
-        check_before_awaiting(observation)
-        return _make_result(tool, run_on_own_loop(lambda: observation))
+        returned: Any = tool.function(**arguments)
+        return _make_result(tool, returned if type(returned) in PLAIN else settle(returned, tool.max_observation))
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -243,11 +235,12 @@ def _raised(tool: _Prepared, error: BaseException) -> ToolRaisedError:
 
 async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> AttemptResult:
     try:
-        returned: Any = await (tool.async_function or tool.function)(**arguments)
-        if type(returned) in _GENERATORS:
-            # It may block, or never end.
-            return await io.call(_make_result, tool, returned)
-        return _make_result(tool, returned)
+        returned: Any = (tool.async_function or tool.function)(**arguments)
+        if type(returned) in _COROUTINES:
+            # Written out, as it is what most async tools return.
+            returned = await returned
+        settled = returned if type(returned) in PLAIN else await settle_async(returned, tool.max_observation, io)
+        return _make_result(tool, settled)
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
@@ -264,30 +257,12 @@ async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Att
         return _raised(tool, error)
 
 
-def _collecting(function: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., Awaitable[list[Any]]]:
-    """Return a function that reads the items of an async generator, also of one that never waits until it is cut."""
-
-    async def collect(**arguments: Any) -> list[Any]:
-        from asyncio import sleep
-
-        found: list[Any] = []
-        async with aclosing(function(**arguments)) as items:
-            async for item in items:
-                await sleep(0)
-                found.append(item)
-        return found
-
-    return collect
-
-
 _UnfrozenResult = unfrozen(ToolResult)
 
 
-# Any: the value that the tool returned.
+# Any: a settled value.
 def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
-    # A generator can be read only once, but every prompt contains the observation.
-    observation: Any = list(iterate_unless_cancelled(returned)) if type(returned) in _GENERATORS else returned
-    result = _UnfrozenResult(observation, "ok", tool.return_direct, tool.max_observation)
+    result = _UnfrozenResult(returned, "ok", tool.return_direct, tool.max_observation)
     result.__class__ = ToolResult
     return result
 

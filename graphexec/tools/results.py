@@ -1,0 +1,163 @@
+"""Results of tools as values: what can be read once is read at once, and nobody changes a result afterwards."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    MappingView,
+    Sequence,
+)
+from collections.abc import (
+    Set as AbstractSet,
+)
+from functools import partial
+from typing import Any
+
+from graphexec.errors import InputError
+from graphexec.runtime.io import IO, run_on_own_loop
+from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
+
+# What nobody can change.
+PLAIN = frozenset[type]({str, int, float, bool, type(None), bytes, complex})
+# The most items that are read of an iterator, if its tool has no `max_observation`.
+MOST_ITEMS = 100_000
+
+# What gives its values only once, or shows those of another object.
+_LAZY = (Iterator, AsyncIterator, Awaitable, MappingView)
+
+
+# Any: a user's value, here and below.
+def settle(value: Any, most: int | None) -> Any:
+    """Return a result as a value of its own, in a call's thread.
+
+    Iterators become lists, and awaitables what they return, at any depth of lists, dicts, dataclasses and models. A
+    little more than `most` items of an iterator are read; without a limit, more than `MOST_ITEMS` are an `InputError`.
+    """
+    settled = _settle(value)
+    try:
+        lazy = next(settled)
+        while True:
+            lazy = settled.send(_read(lazy, most))
+    except StopIteration as end:
+        return end.value
+
+
+async def settle_async(value: Any, most: int | None, io: IO) -> Any:
+    """Return a result as `settle` does, in a call's task; iterators, which may block, are read in a thread."""
+    settled = _settle(value)
+    try:
+        lazy = next(settled)
+        while True:
+            is_async = isinstance(lazy, (AsyncIterator, Awaitable))
+            lazy = settled.send(await (_await(lazy, most) if is_async else io.call(_read, lazy, most)))
+    except StopIteration as end:
+        return end.value
+
+
+def _settle(value: Any) -> Generator[Any, Any, Any]:
+    """Yield what has to be read, take what it gives, and return the value with that in its place."""
+    if type(value) in PLAIN:
+        return value
+    # `deepcopy` takes what is here in the place of an object.
+    memo: dict[int, Any] = {}
+    for part in [*_leaves(value)]:
+        if isinstance(part, _LAZY):
+            read = yield part
+            memo[id(part)] = yield from _settle(read)
+        else:
+            memo[id(part)] = _copy(part, memo)
+    return _copy(value, memo)
+
+
+def _copy(value: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:  # noqa: BLE001 - a user's class may raise any
+        # A connection or a lock is no data.
+        return value
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the parts that are neither plain nor made of parts, in their order."""
+    waiting, seen = [value], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if type(part) in PLAIN or id(part) in seen:
+            continue
+        seen.add(id(part))
+        parts = None if isinstance(part, _LAZY) else _parts(part)
+        if parts is None:
+            yield part
+        else:
+            waiting += reversed([*parts])
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    if isinstance(value, Mapping):
+        return value.values()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if isinstance(value, (Sequence, AbstractSet)) and not isinstance(value, (str, range)):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    # A model of pydantic.
+    return [*vars(value).values()] if hasattr(value, "model_fields_set") else None
+
+
+def _read(lazy: Any, most: int | None) -> Any:
+    """Return the items of an iterator, and behind them what a generator returns, if it is not `None`.
+
+    Raises `AbandonedError` once this thread's call is cancelled.
+    """
+    if isinstance(lazy, MappingView):
+        return [*lazy]  # pyright: ignore[reportUnknownVariableType, reportGeneralTypeIssues]
+    if not isinstance(lazy, Iterator):
+        check_before_awaiting(lazy)
+        return run_on_own_loop(partial(_await, lazy, most))
+    scope, found = current_cancel_scope(), list[Any]()
+    try:
+        while _may_read(found, most):
+            if scope is not None:
+                scope.check()
+            found.append(next(lazy))
+    except StopIteration as end:
+        found += [] if end.value is None else [end.value]
+    finally:
+        # A generator, or a file.
+        close: Callable[[], object] | None = getattr(lazy, "close", None)
+        if close is not None:
+            close()
+    return found
+
+
+async def _await(lazy: Any, most: int | None) -> Any:
+    if isinstance(lazy, Awaitable):
+        return await lazy  # pyright: ignore[reportUnknownVariableType]
+    from asyncio import sleep
+
+    found: list[Any] = []
+    try:
+        while _may_read(found, most):
+            # A generator that never waits could not be cut.
+            await sleep(0)
+            found.append(await anext(lazy))
+    except StopAsyncIteration:
+        pass
+    finally:
+        close: Callable[[], Awaitable[object]] | None = getattr(lazy, "aclose", None)
+        if close is not None:
+            await close()
+    return found
+
+
+def _may_read(found: Sequence[Any], most: int | None) -> bool:
+    if most is None and len(found) == MOST_ITEMS:
+        raise InputError(f"the result has more than {MOST_ITEMS:,} items; return a list, or fewer of them")
+    return most is None or len(found) <= most
