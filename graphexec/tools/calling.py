@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any, Literal, TypeAlias, final, get_args
@@ -87,7 +87,8 @@ def make_tool_handler(
         if tool.timeout is None and tool.retry is None:
             result = _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
         else:
-            result = await _retry(tool, arguments, io)
+            # Each attempt has its own, which it may change.
+            result = await _retry(tool, lambda: {**arguments, **tool.read(effect.tool_input)}, io)
         if type(result) is not ToolRaisedError:
             return result
         try:
@@ -172,12 +173,12 @@ def describe_unknown(requested: str, names: Iterable[str]) -> str:
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 
-async def _retry(tool: _Prepared, arguments: dict[str, Any], io: IO) -> AttemptResult:
+async def _retry(tool: _Prepared, read: Callable[[], dict[str, Any]], io: IO) -> AttemptResult:
     if tool.retry is None:
-        return await _attempt(tool, arguments, io)
+        return await _attempt(tool, read(), io)
 
     async def attempt() -> ToolResult:
-        result = await _attempt(tool, arguments, io)
+        result = await _attempt(tool, read(), io)
         if isinstance(result, ToolRaisedError):
             try:
                 raise result

@@ -31,7 +31,10 @@ PLAIN = frozenset[type]({str, int, float, bool, type(None), bytes, complex})
 MOST_ITEMS = 100_000
 
 # What gives its values only once, or shows those of another object.
-_LAZY = (Iterator, AsyncIterator, Awaitable, MappingView)
+_VIEWS: tuple[type[Any], ...] = (MappingView,)
+_ITERATORS: tuple[type[Any], ...] = (Iterator,)
+_ASYNC: tuple[type[Any], ...] = (AsyncIterator, Awaitable)
+_LAZY: tuple[type[Any], ...] = (*_VIEWS, *_ITERATORS, *_ASYNC)
 
 
 # Any: a user's value, here and below.
@@ -56,8 +59,8 @@ async def settle_async(value: Any, most: int | None, io: IO) -> Any:
     try:
         lazy = next(settled)
         while True:
-            is_async = isinstance(lazy, (AsyncIterator, Awaitable))
-            lazy = settled.send(await (_await(lazy, most) if is_async else io.call(_read, lazy, most)))
+            read = _await(lazy, most) if isinstance(lazy, _ASYNC) else io.call(_read, lazy, most)
+            lazy = settled.send(await read)
     except StopIteration as end:
         return end.value
 
@@ -68,7 +71,8 @@ def _settle(value: Any) -> Generator[Any, Any, Any]:
         return value
     # `deepcopy` takes what is here in the place of an object.
     memo: dict[int, Any] = {}
-    for part in [*_leaves(value)]:
+    leaves: list[Any] = [*_leaves(value)]
+    for part in leaves:
         if isinstance(part, _LAZY):
             read = yield part
             memo[id(part)] = yield from _settle(read)
@@ -116,9 +120,9 @@ def _read(lazy: Any, most: int | None) -> Any:
 
     Raises `AbandonedError` once this thread's call is cancelled.
     """
-    if isinstance(lazy, MappingView):
-        return [*lazy]  # pyright: ignore[reportUnknownVariableType, reportGeneralTypeIssues]
-    if not isinstance(lazy, Iterator):
+    if isinstance(lazy, _VIEWS):
+        return [*lazy]
+    if isinstance(lazy, _ASYNC):
         check_before_awaiting(lazy)
         return run_on_own_loop(partial(_await, lazy, most))
     scope, found = current_cancel_scope(), list[Any]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -31,6 +31,7 @@ from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
 from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
+from graphexec.tools.reading import is_simple, mend, validate_json
 from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
@@ -126,10 +127,12 @@ class Tool(Generic[P, R_co]):
     check_access: Callable[[], None] | None = None
     examples: tuple[ToolExample, ...] = ()
     repeatable: bool = False
+    _is_simple: bool = field(default=False, init=False)
 
     def __post_init__(self, func: Callable[P, R_co] | None, coroutine: Callable[..., Any] | None) -> None:
         # Otherwise `tool` or `dataclasses.replace` has set all fields.
         if self.arguments is not _UNDEFINED:
+            object.__setattr__(self, "_is_simple", is_simple(self.parameters))
             return
         validate(
             self.name if isinstance(self.name, str) and self.name else "a tool",  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -154,8 +157,9 @@ class Tool(Generic[P, R_co]):
         if given is not None and coroutine is not None:
             second = rename_arguments(define_text_tool(coroutine, self.name, self.description), defined)
             object.__setattr__(self, "async_function", second)
-        for field, value in defined._asdict().items():
-            object.__setattr__(self, field, value)
+        for name, value in defined._asdict().items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_is_simple", is_simple(self.parameters))
         object.__setattr__(self, "examples", check_examples(self).examples)
 
     @classmethod
@@ -247,17 +251,17 @@ class Tool(Generic[P, R_co]):
         preferred: Sequence[Mapping[str, Any]] = ()
         # The usual class first: it saves a function call at each step of a run.
         if tool_input.__class__ is dict or not isinstance(tool_input, str):
-            last: str | Mapping[str, Any] = tool_input
+            last: Any = tool_input
         else:
             *preferred, last = self._interpretations(tool_input)
-        validate = self.arguments.validator.validate_python
         for arguments in preferred:
             from pydantic_core import ValidationError
 
             with contextlib.suppress(ValidationError):
-                return dict(validate(arguments))
+                return self._validate(arguments)
         try:
-            return dict(validate(last))
+            # Written out, as most tools are simple.
+            return dict(self.arguments.validator.validate_python(last)) if self._is_simple else self._validate(last)
         except ValueError as error:
             # Imported here, because an import would cost each step of a run more than a call of the tool.
             from pydantic_core import ValidationError
@@ -265,15 +269,20 @@ class Tool(Generic[P, R_co]):
             # A user's validator may raise any exception.
             if not isinstance(error, ValidationError):
                 raise
-            errors = [
-                f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}"
-                for detail in error.errors(include_url=False)
-            ]
+            details = error.errors(include_url=False)
+            with contextlib.suppress(ValidationError):
+                mended = mend(last, details, self.parameters.get("required", ()))
+                if mended is not None:
+                    return self._validate(mended)
+            errors = [f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}" for detail in details]
             more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
             what = "; ".join(errors[:_MAX_ERRORS]) + more
-            names = dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"])
+            names = dict.fromkeys(str(detail["loc"][0]) for detail in details if detail["loc"])
             message = f"{self.name} was not called: {what}. Call it as {self.signature}."
             raise InvalidArgumentsError(message, tuple(names)) from None
+
+    def _validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(validate_json(self.arguments.validator, arguments))
 
     def _require_length(self, tool_input: str | Mapping[str, Any], most: int) -> None:
         length, complete = (len(tool_input), True) if isinstance(tool_input, str) else measure_json(tool_input, most)

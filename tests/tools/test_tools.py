@@ -163,9 +163,9 @@ def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: s
             for text in ('{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}')
         ),
         (invite, {"person": {"name": "Ada", "home": {}}}, "person.home.street: Field required"),
-        (total, "[1, x]", "numbers: Input should be a valid list"),
+        (total, "[1, x]", "numbers: Input should be a valid array"),
         (total, '[1, "x"]', "numbers.1: Input should be a valid number"),
-        (total, "[" * 100_000, "numbers: Input should be a valid list"),
+        (total, "[" * 100_000, "numbers: Input should be a valid array"),
         (ping, {"x": 1}, "x: Extra inputs are not permitted"),
     ],
 )
