@@ -16,12 +16,12 @@ from graphexec.errors import InputError, ToolDefinitionError, close_names, descr
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
+from graphexec.runtime.io import IO, run_on_own_loop
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
-from graphexec.tools.results import PLAIN, settle, settle_async
+from graphexec.tools.results import PLAIN, read_async, settle, settle_async
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
 
 # A set, because a type checker that narrows to the class would not know its type arguments.
@@ -217,7 +217,9 @@ def _call(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Coroutine[Any, 
 
 def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
     try:
-        returned: Any = tool.function(**arguments)
+        returned: Any = (
+            run_on_own_loop(partial(_begin, tool, arguments)) if tool.is_async else tool.function(**arguments)
+        )
         return _make_result(tool, returned if type(returned) in PLAIN else settle(returned, tool.max_observation))
     except BaseException as error:
         from asyncio import CancelledError
@@ -226,6 +228,11 @@ def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
         if not isinstance(error, (Exception, CancelledError)):
             raise
         return _raised(tool, error)
+
+
+async def _begin(tool: _Prepared, arguments: dict[str, Any]) -> Any:
+    # Called here, so that a cancelled call leaves no coroutine that nobody awaits.
+    return await read_async(tool.function(**arguments), tool.max_observation)
 
 
 def _raised(tool: _Prepared, error: BaseException) -> ToolRaisedError:

@@ -59,7 +59,7 @@ async def settle_async(value: Any, most: int | None, io: IO) -> Any:
     try:
         lazy = next(settled)
         while True:
-            read = _await(lazy, most) if isinstance(lazy, _ASYNC) else io.call(_read, lazy, most)
+            read = read_async(lazy, most) if isinstance(lazy, _ASYNC) else io.call(_read, lazy, most)
             lazy = settled.send(await read)
     except StopIteration as end:
         return end.value
@@ -124,7 +124,7 @@ def _read(lazy: Any, most: int | None) -> Any:
         return [*lazy]
     if isinstance(lazy, _ASYNC):
         check_before_awaiting(lazy)
-        return run_on_own_loop(partial(_await, lazy, most))
+        return run_on_own_loop(partial(read_async, lazy, most))
     scope, found = current_cancel_scope(), list[Any]()
     try:
         while _may_read(found, most):
@@ -141,7 +141,8 @@ def _read(lazy: Any, most: int | None) -> Any:
     return found
 
 
-async def _await(lazy: Any, most: int | None) -> Any:
+async def read_async(lazy: Any, most: int | None) -> Any:
+    """Return what an awaitable returns, or the items of an async iterator, in the task that asks for them."""
     if isinstance(lazy, Awaitable):
         return await lazy  # pyright: ignore[reportUnknownVariableType]
     from asyncio import sleep
