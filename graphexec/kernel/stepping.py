@@ -99,24 +99,25 @@ class PendingEffect:
     def reply(self, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after a reply at the second `at` of the run's clock (by default, without delay).
 
-        The clock starts at 0 and does not advance during a pause. Raises `InputError` for a negative time, and for a
-        value that is not a reply to the effect.
+        A batch is answered with a list of replies; of one effect, its reply is enough. The clock starts at 0 and does
+        not advance during a pause. Raises `InputError` for a negative time, and for a value that is not a reply to the
+        effect.
         """
+        # Any: the replies of a batch have any class.
+        answer: Any = value
         if isinstance(self.effect, All):
-            # Any: the replies of a batch have any class.
-            replies: Any = value
-            count = len(replies) if isinstance(value, (tuple, list)) else None
-            if count != len(self.effect.effects):
-                asked = len(self.effect.effects)
+            asked, is_list = len(self.effect.effects), isinstance(answer, (tuple, list))
+            answer = (answer,) if asked == 1 and not is_list else answer
+            if not isinstance(answer, (tuple, list)) or len(answer) != asked:  # pyright: ignore[reportUnknownArgumentType]
                 raise InputError(
                     f"a batch of {asked} effects was answered with {value!r}; give a tuple with a reply to each"
                 )
-            value = tuple(replies)
-            for effect, reply in zip(self.effect.effects, value, strict=True):
+            answer = tuple(answer)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            for effect, reply in zip(self.effect.effects, answer, strict=True):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
                 self._require_reply(effect, reply)
         else:
-            self._require_reply(self.effect, value)
-        return _engine_context().run(self._execution().apply_answer, self.effect, value, self._second(at))
+            self._require_reply(self.effect, answer)
+        return _engine_context().run(self._execution().apply_answer, self.effect, answer, self._second(at))
 
     def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after the reply to one call of a batch; the others stay pending. `Cut()` cuts the call.

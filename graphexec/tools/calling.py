@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import CoroutineType
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Any, Literal, TypeAlias, cast, final, get_args
 
 from graphexec._arguments import Constraint, optional, validate
 from graphexec._parsing import compile_lazily
@@ -20,7 +20,7 @@ from graphexec.runtime.io import IO, run_on_own_loop
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone
-from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
+from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ReportedError, ToolRaisedError
 from graphexec.tools.results import PLAIN, read_async, settle, settle_async
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
 
@@ -275,11 +275,31 @@ def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
     return result
 
 
+# So many exceptions of a group are told, on so many levels; and of causes, so many.
+_TOLD, _LEVELS = 5, 3
+
+
+def _explain(error: BaseException, levels: int = _LEVELS) -> str:
+    """Return an exception as text, with those in a group, and with its causes unless it has their messages itself."""
+    # Any: the class of what is in a group.
+    text, group = described(error), cast("Any", error)
+    inner = group.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    if inner and levels:
+        more = [f"and {len(inner) - _TOLD:,} more"] if len(inner) > _TOLD else []
+        text = f"{text}: {'; '.join([*(_explain(one, levels - 1) for one in inner[:_TOLD]), *more])}"
+    cause = error.__cause__
+    if cause is None or not levels or (described(cause).partition(": ")[2] or described(cause)) in text:
+        return text
+    return f"{text} (because of {_explain(cause, levels - 1)})"
+
+
 def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:
     policy = tool.on_error
+    if isinstance(error, ReportedError):
+        return ToolResult(error.observation, "error", max_text=tool.max_observation)
     if policy == "raise":
         raise error
-    observation: object = f"{tool.name} failed: {described(error)}"
+    observation: object = f"{tool.name} failed: {_explain(error)}"
     # CancelledError is not an Exception, so it is not passed to the function.
     if callable(policy) and isinstance(error, Exception):
         observation = policy(error)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeGuard
 
 from graphexec._arguments import NAME, Constraint, is_executor, validate
 from graphexec.errors import ToolDefinitionError, format_value
+from graphexec.runtime.calls import current_call
 from graphexec.tools.json_schema import tool_from_schema
+from graphexec.tools.options import ReportedError
 from graphexec.tools.tool import AnyTool, Tool, tool
 
 TOOLS = Constraint(
@@ -136,16 +138,23 @@ def _is_runnable(value: Any) -> bool:
 def _wrap_runnable(runnable: Any) -> AnyTool:
     """Return a tool that invokes a tool of LangChain: with a dict of the arguments in its schema, or with a string.
 
-    It validates the arguments itself, and handles the errors that its `handle_tool_error` names.
+    It validates the arguments itself, and handles the errors that its `handle_tool_error` names. What it injects itself
+    is neither offered to the model nor taken from it.
     """
-    schema: Any = getattr(runnable, "args_schema", None)
+    whole: Any = getattr(runnable, "args_schema", None)
+    schema = whole
+    if schema is not None or {*getattr(runnable, "args", ())} - {"tool_input"}:
+        schema = getattr(runnable, "tool_call_schema", schema)
+        whole = runnable.get_input_schema() if whole is None else whole
     direct = getattr(runnable, "return_direct", False) is True
 
+    injected = {*getattr(whole, "model_fields", ())} - {*getattr(schema, "model_fields", ())}
+
     def call(**arguments: Any) -> Any:
-        return runnable.invoke(arguments)
+        return _result(runnable.invoke(_to_input(runnable, arguments, injected)))
 
     async def acall(**arguments: Any) -> Any:
-        return await runnable.ainvoke(arguments)
+        return _result(await runnable.ainvoke(_to_input(runnable, arguments, injected)))
 
     awaited = acall if hasattr(runnable, "ainvoke") else None
     if isinstance(schema, type) and not hasattr(schema, "model_json_schema") and hasattr(schema, "schema"):
@@ -172,6 +181,30 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
 
     second = None if awaited is None else aask
     return Tool(runnable.name, ask, runnable.description, coroutine=second, return_direct=direct)
+
+
+def _to_input(runnable: Any, arguments: dict[str, Any], injected: Collection[str]) -> dict[str, Any]:
+    """Return the arguments without those that the tool injects, in a whole call where it needs one.
+
+    That is to get the call's id, or to say that it failed.
+    """
+    own = {name: value for name, value in arguments.items() if name not in injected}
+    handlers = ("handle_tool_error", "handle_validation_error")
+    reports = hasattr(runnable, "tool_call_schema") and any(getattr(runnable, name, False) for name in handlers)
+    if not injected and not reports:
+        return own
+    call = current_call()
+    call_id = None if call is None else call.provider_id or str(call.id)
+    return {"type": "tool_call", "id": call_id or runnable.name, "name": runnable.name, "args": own}
+
+
+def _result(returned: Any) -> Any:
+    """Return the content of LangChain's message with a result. Raises `ReportedError` if it reports an error."""
+    if not (hasattr(returned, "tool_call_id") and hasattr(returned, "content")):
+        return returned
+    if getattr(returned, "status", "") == "error":
+        raise ReportedError(returned.content)
+    return returned.content
 
 
 def _describe(source: object) -> str:

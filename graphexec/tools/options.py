@@ -40,6 +40,15 @@ class ToolRaisedError(Portable, Exception):
         super().__init__(error)
 
 
+@final
+class ReportedError(Portable, Exception):
+    """A tool of another library reports an error, for which it has an `observation` of its own."""
+
+    def __init__(self, observation: object) -> None:
+        self.observation = observation
+        super().__init__(observation)
+
+
 POLICY = Constraint(
     "'observe', 'raise', or a function (def) from the exception to a string",
     lambda value: value in ("observe", "raise") or (callable(value) and not inspect.iscoroutinefunction(value)),

@@ -46,6 +46,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "UsageError": (("these do not exist",), {"each": ["a", "b"]}),
     "DeadlockError": (("nothing goes on", [WaitingTask([print])]), {}),
     "AskedTooOftenError": (("plan", "asks without end", "declare it"), {}),
+    "ReportedError": (({"fact": "it is closed"},), {}),
     "ToolRaisedError": ((ValueError("a tool's own"),), {}),
     "InvalidArgumentsError": (("x is not a number", ["x"]), {}),
     "UnprovedError": ((AGENT_EXECUTOR.verify(Limits(iterations=None)),), {}),
