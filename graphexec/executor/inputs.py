@@ -101,7 +101,14 @@ def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
         raise InputError(
             f"the memory provides {keys}, which the agent does not read; write {{{keys}}} into its prompt{other}"
         )
-    return InputKeys(agent.input_keys, tuple(key for key in agent.input_keys if key not in memory.keys))
+    passed = tuple(key for key in agent.input_keys if key not in memory.keys)
+    saved: object = getattr(memory, "input_key", None)
+    if passed and isinstance(saved, str) and saved not in passed:
+        raise InputError(
+            f"the memory saves the input {saved}, and those of the agent are {', '.join(passed)}; make the memory with "
+            f"input_key={passed[0]!r}"
+        )
+    return InputKeys(agent.input_keys, passed)
 
 
 def read_file(path: FilePath) -> bytes:

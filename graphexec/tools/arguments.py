@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
 
@@ -140,7 +140,60 @@ def define_model_tool(
         schema = model.model_json_schema()
     except PydanticUserError as error:
         raise _without_schema(tool_name, error) from error
-    return Definition(tool_name, summary, _without_titles(schema), function, TypeAdapter(model), is_async(function))
+    defined = Definition(tool_name, summary, _without_titles(schema), function, TypeAdapter(model), is_async(function))
+    return fill_parameters(defined, model.model_fields, model.model_fields)
+
+
+def fill_parameters(defined: Definition, names: Collection[str], always: Collection[str]) -> Definition:
+    """Return the definition with the parameters of its function that receive the run and the call.
+
+    `names` are those of its arguments, of which some are passed `always`. Raises `ToolDefinitionError` if another
+    parameter has one of them, and unless the function can be called with what the schema of the arguments allows.
+    """
+    function = defined.function
+    hints = read_hints(function, defined.name)
+    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
+    call_parameter, context_type = find_call_parameter(hints)
+    filled = {*run_parameters, call_parameter}
+    faults = [
+        f"the function receives the run or the call as {key}, the name of an argument; rename the parameter"
+        for key in names
+        if key in filled
+    ]
+    faults += _misfits(function, names, {*always, *filled})
+    if faults:
+        raise ToolDefinitionError(f"{defined.name} has a function that does not fit its schema: {'; '.join(faults)}")
+    return defined._replace(
+        run_parameters=run_parameters,
+        call_parameter=call_parameter,
+        context_types=() if context_type is None else (context_type,),
+    )
+
+
+def _misfits(function: Function, names: Collection[str], passed: Collection[str | None]) -> Iterator[str]:
+    try:
+        known = inspect.signature(function).parameters.values()
+    except ValueError:
+        # A function in C does not say what it takes.
+        return
+    by_name = {one.name for one in known if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    missing = [key for key in names if key not in by_name]
+    if missing and not takes_more(function):
+        yield f"the function does not take {', '.join(missing)}; add it, or **arguments"
+    needed = [one.name for one in known if one.name in by_name and one.default is one.empty]
+    if required := [key for key in needed if key not in passed]:
+        yield (
+            f"the function requires {', '.join(required)}, which the schema does not; add it to the schema's required, "
+            "or give the parameter a default"
+        )
+
+
+def takes_more(function: Function) -> bool:
+    """Return whether a function takes arguments of any name, or does not say what it takes."""
+    try:
+        return any(one.kind == one.VAR_KEYWORD for one in inspect.signature(function).parameters.values())
+    except ValueError:
+        return True
 
 
 def _without_schema(name: str, error: PydanticUserError) -> ToolDefinitionError:

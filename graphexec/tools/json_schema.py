@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from graphexec._arguments import NAME, Constraint, validate
 from graphexec.errors import ToolDefinitionError
-from graphexec.kernel.signatures import find_call_parameter
 from graphexec.tools.examples import check_examples
 from graphexec.tools.options import ToolOptions, read_options
 from graphexec.tools.patterns import COMPILE_ERRORS, is_costly, is_searchable, search_pattern
@@ -64,7 +62,7 @@ def tool_from_schema(
         error=ToolDefinitionError,
     )
     # Loads pydantic.
-    from graphexec.tools.arguments import is_async, is_run, read_hints
+    from graphexec.tools.arguments import Definition, fill_parameters, is_async, takes_more
 
     given = copy_schema(parameters, name)
     try:
@@ -75,47 +73,13 @@ def tool_from_schema(
         raise ToolDefinitionError(
             f"{name} has a JSON schema that is nested too deeply; give inner schemas a name in $defs, and refer to them"
         ) from None
-    hints = read_hints(function, name)
-    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
-    call_parameter, context_type = find_call_parameter(hints)
-    _check_function(name, function, schema, {*run_parameters, call_parameter})
-    made: AnyTool = Tool(
-        name=name,
-        description=description,
-        parameters=schema,
-        function=function,
-        arguments=_make_adapter(name, schema, validator_class),
-        is_async=is_async(function),
-        run_parameters=run_parameters,
-        call_parameter=call_parameter,
-        context_types=() if context_type is None else (context_type,),
-        **read_options(name, options),
-    )
-    return check_examples(made)
-
-
-def _check_function(name: str, function: Callable[..., Any], schema: Schema, filled: set[str | None]) -> None:
-    """Raise `ToolDefinitionError` unless the function can be called with all that the schema allows."""
-    try:
-        known = inspect.signature(function).parameters.values()
-    except ValueError:
-        # A function in C does not say what it takes.
-        return
-    faults: list[str] = []
-    by_name = {one.name for one in known if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-    if all(one.kind != one.VAR_KEYWORD for one in known):
-        if missing := [key for key in schema["properties"] if key not in by_name]:
-            faults.append(f"the function does not take {', '.join(missing)}; add it, or **arguments")
-        # The function could not take any other argument.
+    if not takes_more(function):
         schema.setdefault("additionalProperties", False)
-    needed = [one.name for one in known if one.name in by_name and one.default is one.empty and one.name not in filled]
-    if required := [key for key in needed if key not in schema.get("required", ())]:
-        faults.append(
-            f"the function requires {', '.join(required)}, which the schema does not; add it to the schema's required, "
-            "or give the parameter a default"
-        )
-    if faults:
-        raise ToolDefinitionError(f"{name} has a function that does not fit its schema: {'; '.join(faults)}")
+    adapter = _make_adapter(name, schema, validator_class)
+    defined = Definition(name, description, schema, function, adapter, is_async(function))
+    defined = fill_parameters(defined, schema["properties"], schema.get("required", ()))
+    made: AnyTool = Tool(**defined._asdict(), **read_options(name, options))
+    return check_examples(made)
 
 
 # Any: the package has no types.
