@@ -288,7 +288,7 @@ def _explain(error: BaseException, levels: int = _LEVELS) -> str:
         more = [f"and {len(inner) - _TOLD:,} more"] if len(inner) > _TOLD else []
         text = f"{text}: {'; '.join([*(_explain(one, levels - 1) for one in inner[:_TOLD]), *more])}"
     cause = error.__cause__
-    if cause is None or not levels or (described(cause).partition(": ")[2] or described(cause)) in text:
+    if cause is None or not levels or described(cause).partition(": ")[2] in text:
         return text
     return f"{text} (because of {_explain(cause, levels - 1)})"
 

@@ -416,5 +416,7 @@ def test_input_keys_are_those_that_the_caller_passes() -> None:
     prompt = "{tools}{tool_names}{agent_scratchpad}{question}{chat_history}"
     agent = gx.create_react_agent(ScriptedModel([]), [], prompt=prompt)
     assert gx.AgentExecutor(agent=agent, tools=[]).input_keys == agent.input_keys == ("question", "chat_history")
-    assert gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory()).input_keys == ("question",)
+    assert gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory(input_key="question")).input_keys == (
+        "question",
+    )
     assert gx.AgentExecutor(agent=scripted(answer()), tools=[]).input_keys == ()
