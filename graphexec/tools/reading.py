@@ -62,7 +62,9 @@ def mend(arguments: Any, errors: Sequence[ErrorDetails], required: Sequence[str]
             with suppress(ValueError):
                 holder[name] = read_container(value)
         elif value is None and type(holder) is dict and (holder is not mended or name not in required):
-            del holder[name]
+            # An argument that the tool does not know is refused.
+            if error["type"] != "extra_forbidden":
+                del holder[name]
     return None if mended == arguments else mended
 
 

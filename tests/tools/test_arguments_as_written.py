@@ -1,0 +1,283 @@
+"""Arguments as models write them: read as JSON, fresh for each attempt, and never what a tool injects itself."""
+
+import copy
+import datetime as dt
+import decimal
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
+from langchain_core.tools import tool as langchain_tool
+from pydantic import BaseModel
+
+import graphexec as gx
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.memory import BufferMemory
+from graphexec.models import ScriptedModel
+from graphexec.tools import tool_from_schema
+from graphexec.tools.collecting import to_tools
+from tests.executor.actors import Running, act, answer, make_executor, scripted
+from tests.parameters import cases
+from tests.tools.actors import HOW, call_tool
+
+
+class Filter(BaseModel):
+    ids: list[int]
+    limit: int = 5
+
+
+@gx.tool
+def search(
+    values: list[int],
+    text: str = "",
+    most: int = 3,
+    when: dt.date | dt.datetime | None = None,
+    price: float | decimal.Decimal = 0.0,
+    by: Filter | None = None,
+    more: Any = None,
+) -> Any:
+    """Search."""
+    return {"values": values, "text": text, "most": most, "when": when, "price": price, "by": by, "more": more}
+
+
+PLAIN: dict[str, Any] = {"values": [1]}
+USUAL: dict[str, Any] = {
+    "values": [1],
+    "text": "",
+    "most": 3,
+    "when": None,
+    "price": 0.0,
+    "by": None,
+    "more": None,
+}
+
+
+@cases(
+    ("written", "read"),
+    [
+        ({"values": "[1, 2]"}, {"values": [1, 2]}),
+        # A string stays one where one is wanted, or anything.
+        ({**PLAIN, "text": "[1]"}, {"text": "[1]"}),
+        ({**PLAIN, "more": "[1]"}, {"more": "[1]"}),
+        ({**PLAIN, "by": '{"ids": [1]}'}, {"by": Filter(ids=[1])}),
+        ({**PLAIN, "by": {"ids": "[1]", "limit": None}}, {"by": Filter(ids=[1])}),
+        ({**PLAIN, "most": None}, {}),
+        ({**PLAIN, "when": None}, {}),
+        ({**PLAIN, "when": "2026-11-29"}, {"when": dt.date(2026, 11, 29)}),
+        ({**PLAIN, "when": "2026-11-29T00:00:00"}, {"when": dt.datetime(2026, 11, 29)}),
+        ({**PLAIN, "price": "1.10"}, {"price": decimal.Decimal("1.10")}),
+        ({**PLAIN, "price": 1.5}, {"price": 1.5}),
+        # Of an agent of one's own, whose arguments need not be JSON.
+        ({**PLAIN, "more": {1: dt.date(2026, 1, 1)}}, {"more": {1: dt.date(2026, 1, 1)}}),
+    ],
+)
+def test_argument_is_what_the_model_means(written: Any, read: Any) -> None:
+    before = copy.deepcopy(written)
+    result = call_tool(search, written)
+    assert (result.status, result.observation) == ("ok", USUAL | read)
+    assert {name: type(one) for name, one in result.observation.items()} == {
+        name: type(one) for name, one in (USUAL | read).items()
+    }
+    assert written == before
+
+
+@cases(
+    ("written", "fact"),
+    [
+        ({"values": "abc"}, "values: Input should be a valid array"),
+        ({"values": None}, "values: Input should be a valid array"),
+        ({"values": '["x"]'}, "values: Input should be a valid array"),
+        ({**PLAIN, "other": None}, "other: Extra inputs are not permitted"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(written: Any, fact: str) -> None:
+    result = call_tool(search, written)
+    assert (result.status, fact in result.text) == ("bad_arguments", True)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"ids": {"type": "array"}, "most": {"type": "integer"}},
+    "required": ["ids"],
+}
+
+
+def test_tool_of_a_schema_reads_arguments_in_the_same_way() -> None:
+    def find(**given: Any) -> Any:
+        return given
+
+    one = tool_from_schema("search", "Search.", SCHEMA, find)
+    assert call_tool(one, {"ids": "[1]", "most": None}).observation == {"ids": [1]}
+
+
+@HOW
+def test_tool_changes_neither_the_record_nor_the_next_attempt(run: Running) -> None:
+    seen: list[Any] = []
+
+    @gx.tool(retries=2)
+    def login(options: Any) -> str:
+        """Log in."""
+        seen.append(copy.deepcopy(options))
+        options["password"] = "hunter2"
+        if len(seen) < 3:
+            raise ConnectionError("again")
+        return "in"
+
+    result = run(make_executor(act("login", options={"name": "ada"}), answer(), tools=[login]))
+    assert result.steps[0].action.tool_input == {"options": {"name": "ada"}}
+    assert seen == [{"name": "ada"}] * 3
+
+
+def test_repeated_call_is_seen_though_its_tool_changes_its_arguments() -> None:
+    paid: list[Any] = []
+
+    @gx.tool
+    def pay(order: dict[str, Any]) -> str:
+        """Pay."""
+        paid.append(order)
+        order["paid"] = True
+        return "paid"
+
+    call = '{"action": "pay", "action_input": {"order": {"id": 1}}}'
+    model = ScriptedModel([call, call, '{"action": "Final Answer", "action_input": "done"}'])
+    agent = gx.create_structured_agent(model, [pay], rules=["no_repeats"])
+    gx.AgentExecutor(agent=agent, tools=[pay]).run("Pay order 1.")
+    assert len(paid) == 1
+
+
+# ---- tools of LangChain
+
+
+@langchain_tool
+def note(text: str, user_id: Annotated[str, InjectedToolArg] = "nobody") -> str:
+    """Note it."""
+    return f"{text} by {user_id}"
+
+
+@langchain_tool
+def identified(text: str, call_id: Annotated[str, InjectedToolCallId]) -> str:
+    """Note it."""
+    return f"{text} {bool(call_id)}"
+
+
+class Noting(BaseTool):
+    name: str = "noting"
+    description: str = "Note it."
+
+    def _run(self, text: str, user_id: Annotated[str, InjectedToolArg] = "nobody") -> str:
+        return f"{text} by {user_id}"
+
+
+@cases(
+    ("given", "written", "observed"),
+    [
+        (note, {"text": "hi"}, "hi by nobody"),
+        (note, {"text": "hi", "user_id": "root"}, "hi by nobody"),
+        (Noting(), {"text": "hi", "user_id": "root"}, "hi by nobody"),
+        (identified, {"text": "hi"}, "hi True"),
+        (identified, {"text": "hi", "call_id": "mine"}, "hi True"),
+    ],
+)
+def test_injected_argument_is_neither_offered_nor_taken(given: Any, written: Any, observed: str) -> None:
+    (one,) = to_tools([given])
+    assert one.names == ("text",)
+    assert call_tool(one, written).observation == observed
+
+
+@HOW
+def test_error_that_a_tool_of_langchain_reports_is_one(run: Running) -> None:
+    def closed(x: int) -> str:
+        """Try it."""
+        raise ToolException("it is closed")
+
+    given: Any = StructuredTool.from_function(closed, handle_tool_error=True)
+    (step,) = run(make_executor(act("closed", x=1), answer(), tools=to_tools([given]))).steps
+    assert (step.status, step.observation) == ("error", "it is closed")
+
+
+# ---- definitions
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
+
+
+class Clash(BaseModel):
+    """An argument with the name of the call."""
+
+    call: str
+
+
+def look(city: str, call: gx.CallContext[Any]) -> str:
+    return f"{city} {type(call).__name__}"
+
+
+def visit(town: str) -> str:
+    return town
+
+
+def test_function_with_a_schema_of_its_own_gets_the_call() -> None:
+    assert (
+        call_tool(gx.Tool.from_function(look, args_schema=City, name="look"), {"city": "Oslo"}).text
+        == "Oslo CallContext"
+    )
+
+
+@cases(
+    ("define", "fact"),
+    [
+        (lambda: gx.Tool.from_function(look, args_schema=Clash), "receives the run or the call as call"),
+        (lambda: gx.Tool.from_function(visit, args_schema=City), "does not take city"),
+        (
+            lambda: tool_from_schema("x", "d", {"type": "object", "properties": {"call": {}, "city": {}}}, look),
+            "receives the run or the call as call",
+        ),
+    ],
+)
+def test_function_that_does_not_fit_its_schema_is_refused(define: Any, fact: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=fact):
+        define()
+
+
+def test_memory_that_saves_another_input_is_refused_when_the_executor_is_made() -> None:
+    prompt = "{tools}{tool_names}{agent_scratchpad}{question}{chat_history}"
+    agent = gx.create_react_agent(ScriptedModel([]), [], prompt=prompt)
+    with pytest.raises(InputError, match="make the memory with input_key='question'"):
+        gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory())
+    assert gx.AgentExecutor(agent=scripted(answer()), tools=[], memory=BufferMemory())
+
+
+# ---- errors
+
+
+@cases(
+    ("error", "told"),
+    [
+        (
+            ExceptionGroup("unhandled errors in a TaskGroup", [ConnectionError("refused by db1"), ValueError("x")]),
+            "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions): ConnectionError: refused by db1; "
+            "ValueError: x",
+        ),
+        (ExceptionGroup("a", [ExceptionGroup("b", [KeyError("deep")])]), "KeyError: 'deep'"),
+        (ExceptionGroup("many", [ValueError(str(number)) for number in range(9)]), "ValueError: 4; and 4 more"),
+    ],
+)
+def test_exceptions_of_a_group_are_told(error: Exception, told: str) -> None:
+    @gx.tool
+    def fails() -> None:
+        """Fail."""
+        raise error
+
+    assert told in call_tool(fails, {}).text
+
+
+def test_cause_is_told_once() -> None:
+    @gx.tool
+    def fails() -> None:
+        """Fail."""
+        raise RuntimeError("no answer") from ConnectionError("refused by db1")
+
+    text = call_tool(fails, {}).text
+    assert text == "fails failed: RuntimeError: no answer (because of ConnectionError: refused by db1)"

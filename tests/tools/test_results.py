@@ -1,0 +1,231 @@
+"""Results of tools are values: read once, at once, at any depth, and changed by nobody afterwards."""
+
+import asyncio
+import collections
+import dataclasses
+import itertools
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import graphexec as gx
+from graphexec.draw import Recorder
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.messages import ToolMessage
+from graphexec.messages.observations import format_observation
+from graphexec.models import ScriptedModel
+from graphexec.tools.results import MOST_ITEMS
+from tests.executor.actors import AnyTool, Running, act, answer, call, caller_of, make_executor, run_async, run_sync
+from tests.parameters import cases, examples
+from tests.tools.actors import HOW, call_tool
+
+
+class Row(NamedTuple):
+    cell: Any
+
+
+@dataclasses.dataclass
+class Page:
+    items: Any
+
+
+class Reply(BaseModel):
+    data: Any
+
+
+def yielding(items: list[Any], end: Any = None) -> Iterator[Any]:
+    yield from items
+    return end
+
+
+async def yielding_async(items: list[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+async def returning(value: Any) -> Any:
+    return value
+
+
+class Awaitable:
+    """An awaitable that is no coroutine."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Any:
+        yield from ()
+        return self.value
+
+
+# How a tool may return a list of items: what it returns, and the value of that.
+OF_ITEMS: list[tuple[Callable[[list[Any]], Any], Callable[[list[Any]], Any]]] = [
+    (iter, list),
+    (itertools.chain, list),
+    (yielding, list),
+    (lambda items: yielding(items, "end"), lambda values: [*values, "end"]),
+    (yielding_async, list),
+    (lambda items: dict(enumerate(items)).values(), list),
+    (tuple, tuple),
+    (list, list),
+    (collections.deque, collections.deque),
+    (lambda items: dict(enumerate(items)), lambda values: dict(enumerate(values))),
+]
+# How it may return one value.
+OF_ONE: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+    (returning, lambda value: value),
+    (Awaitable, lambda value: value),
+    (lambda value: returning(Awaitable(value)), lambda value: value),
+    (Row, Row),
+    (Page, Page),
+    (lambda value: Reply(data=value), lambda value: Reply(data=value)),
+]
+
+# Functions that make a result, and its value: a coroutine can be returned only once.
+Made = tuple[Callable[[], Any], Any]
+
+
+def results() -> st.SearchStrategy[Made]:
+    plain = (st.text(st.characters(codec="utf-8"), max_size=5) | st.integers() | st.none() | st.booleans()).map(
+        lambda value: ((lambda: value), value)
+    )
+
+    def around(inner: st.SearchStrategy[Made]) -> st.SearchStrategy[Made]:
+        def many(way: Any, parts: list[Made]) -> Made:
+            return (lambda: way[0]([make() for make, _ in parts])), way[1]([value for _, value in parts])
+
+        def one(way: Any, part: Made) -> Made:
+            return (lambda: way[0](part[0]())), way[1](part[1])
+
+        several = st.builds(many, st.sampled_from(OF_ITEMS), st.lists(inner, max_size=3))
+        return several | st.builds(one, st.sampled_from(OF_ONE), inner)
+
+    return st.recursive(plain, around, max_leaves=6)
+
+
+def tool_of(make: Callable[[], Any], *, is_async: bool) -> AnyTool:
+    def give() -> Any:
+        """Give it."""
+        return make()
+
+    async def give_async() -> Any:
+        """Give it."""
+        return make()
+
+    return gx.tool(name="give")(give_async if is_async else give)
+
+
+def sent(executor: gx.AgentExecutor, model: ScriptedModel, run: Running, **options: Any) -> tuple[Any, str]:
+    """Return the observation, and the text that the model is sent."""
+    result = run(executor, **options)
+    request: Any = model.requests[-1]
+    return result.steps[0].observation, request.messages[-1].content
+
+
+WAYS = ["plain", "trimmed", "recorded"]
+
+
+@settings(max_examples=examples(100, 30))
+@given(results(), st.booleans(), st.sampled_from([run_sync, run_async]), st.sampled_from(WAYS))
+def test_model_is_sent_the_value_of_any_result(made: Made, is_async: bool, run: Running, way: str) -> None:
+    make, value = made
+    model = ScriptedModel([call("give"), "done"])
+    options: dict[str, Any] = {"trim_intermediate_steps": 1} if way == "trimmed" else {}
+    if way == "recorded":
+        options["observers"] = [Recorder(AGENT_EXECUTOR.verify())]
+    executor = caller_of(model, tool_of(make, is_async=is_async), max_observation=10**6, **options)
+    assert sent(executor, model, run) == (value, format_observation(value))
+
+
+def test_verbose_run_shows_what_the_model_sees(capsys: pytest.CaptureFixture[str]) -> None:
+    model = ScriptedModel([call("give"), "done"])
+    executor = caller_of(model, tool_of(lambda: map(str.upper, ["ada"]), is_async=False), verbose=True)
+    assert sent(executor, model, run_sync) == (["ADA"], '["ADA"]')
+    assert '<- ["ADA"]' in capsys.readouterr().err
+
+
+@HOW
+def test_tool_that_is_an_async_generator_gives_its_items(run: Running) -> None:
+    @gx.tool
+    async def numbers(n: int) -> AsyncIterator[int]:
+        """Count."""
+        for number in range(n):
+            yield number
+
+    result = run(make_executor(act("numbers", n=2), answer(), tools=[numbers]))
+    assert (result.steps[0].observation, result.steps[0].status) == ([0, 1], "ok")
+
+
+@cases("lazy", [itertools.count, lambda: yielding_async([*range(9_999)])])
+def test_endless_result_stops_behind_what_is_shown(lazy: Callable[[], Any]) -> None:
+    result = call_tool(tool_of(lazy, is_async=False), {}, max_observation=20)
+    assert result.text.startswith("[0,1,2,3,4,5,6,7,8,9\n[... ")
+    assert len(result.observation) == 21
+
+
+def test_endless_result_is_an_error_without_a_limit() -> None:
+    result = call_tool(tool_of(itertools.count, is_async=False), {})
+    assert (result.status, f"more than {MOST_ITEMS:,} items" in result.text) == ("error", True)
+
+
+def test_connection_is_read_in_the_thread_of_its_call() -> None:
+    """A cursor of SQLite refuses other threads."""
+
+    def query() -> Any:
+        return sqlite3.connect(":memory:").execute("select 1, 'a' union select 2, 'b'")
+
+    executor = make_executor(act("give"), answer(), tools=[tool_of(query, is_async=False)])
+    assert asyncio.run(executor.arun("q")).steps[0].observation == [(1, "a"), (2, "b")]
+
+
+def test_generator_is_closed_at_its_bound() -> None:
+    closed = threading.Event()
+
+    def endless() -> Iterator[int]:
+        try:
+            yield from itertools.count()
+        finally:
+            closed.set()
+
+    call_tool(tool_of(endless, is_async=False), {}, max_observation=5)
+    assert closed.is_set()
+
+
+@HOW
+def test_later_changes_do_not_reach_the_record(run: Running) -> None:
+    """With trimmed steps, each request is made anew."""
+    lines: list[str] = []
+
+    @gx.tool
+    def add(line: str) -> list[str]:
+        """Add a line."""
+        lines.append(line)
+        return lines
+
+    model = ScriptedModel([call("add", "1", line="x"), call("add", "2", line="y"), call("add", "3", line="z"), "done"])
+    result = run(caller_of(model, add, trim_intermediate_steps=2))
+    assert [step.observation for step in result.steps] == [["x"], ["x", "y"], ["x", "y", "z"]]
+    request: Any = model.requests[-1]
+    texts = [one.content for one in request.messages if isinstance(one, ToolMessage)]
+    assert texts == ['["x","y"]', '["x","y","z"]']
+
+
+def test_what_cannot_be_copied_stays_as_it_is() -> None:
+    lock = threading.Lock()
+    result = call_tool(tool_of(lambda: [lock, map(str, [1])], is_async=False), {})
+    assert result.observation == [lock, ["1"]]
+
+
+@cases(("limit", "text"), [(None, "nothing to see"), (7, "nothing\n[... 7 more characters were cut; ask for less]")])
+def test_changed_observation_is_what_the_model_is_sent(limit: int | None, text: str) -> None:
+    result = call_tool(tool_of(lambda: "the password is hunter2", is_async=False), {}, max_observation=limit)
+    changed = dataclasses.replace(result, observation="nothing to see")
+    assert changed.text == text
+    step = gx.AgentStep(act("give"), result.observation, max_text=result.max_text, note=" (noted)")
+    assert dataclasses.replace(step, observation="nothing to see").text == f"{text} (noted)"
