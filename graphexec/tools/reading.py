@@ -58,13 +58,13 @@ def mend(arguments: Any, errors: Sequence[ErrorDetails], required: Sequence[str]
         return None
     for error in errors:
         holder, name, value = _find(mended, error["loc"])
+        # An argument that the tool does not know stays one.
+        may_omit = error["type"] != "extra_forbidden" and (holder is not mended or name not in required)
         if isinstance(value, str):
             with suppress(ValueError):
                 holder[name] = read_container(value)
-        elif value is None and type(holder) is dict and (holder is not mended or name not in required):
-            # An argument that the tool does not know is refused.
-            if error["type"] != "extra_forbidden":
-                del holder[name]
+        elif value is None and type(holder) is dict and may_omit:
+            del holder[name]
     return None if mended == arguments else mended
 
 
