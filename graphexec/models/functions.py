@@ -10,7 +10,8 @@ from typing import Any, TypeAlias, final
 from graphexec._arguments import Constraint, validate
 from graphexec.errors import InputError, InvalidReplyError, format_value
 from graphexec.messages import ModelReply, ModelRequest
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_on_own_loop, run_sync
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
+from graphexec.runtime.own_loop import run_on_own_loop
 
 # A function, `def` or `async def`, from a request to the reply, or to its text. Any: all agents but those with a
 # completion protocol send a ChatRequest, so functions may be annotated with that class.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Token
-from typing import Any, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
 from graphexec.errors import AbandonedError, ExhaustedError, InputError, NestedRunError
@@ -22,6 +22,9 @@ from graphexec.kernel.events import ChargedReply
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted, add_counts
 from graphexec.kernel.stepping import EngineCode, current
+
+if TYPE_CHECKING:
+    from graphexec.runtime.own_loop import OwnLoop
 
 R = TypeVar("R")
 
@@ -42,6 +45,7 @@ class Scope:
         "depth",
         "host",
         "levels",
+        "loop",
         "run_id",
     )
     caller: CallContext[Any] | EngineCode | None
@@ -71,6 +75,8 @@ class Scope:
         # When the run began, for records, since its own clock may be another one.
         self.date = time.time()
         self._execution: Execution | None = None
+        # Of a sync run that has called an async function.
+        self.loop: OwnLoop | None = None
 
     @property
     def execution(self) -> Execution:
@@ -172,6 +178,12 @@ enter_call, reset_call = current.set, current.reset
 # locks here: Python may collect an abandoned run while its thread holds one, and closing the run takes it again.
 sharing = threading.RLock()
 hold_over_fork(sharing)
+
+
+def run_of_call() -> Scope | None:
+    """Return the run whose call this code is, or `None` outside of runs."""
+    call = _call_here()
+    return call.scope if call is not None and isinstance(call.scope, Scope) else None
 
 
 def leave_run(scope: Scope, to: CallContext[Any] | EngineCode | None) -> None:

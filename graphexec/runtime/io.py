@@ -20,22 +20,23 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
+from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.runtime.threads import (
     CallUpdate,
     NotDone,
     ThreadGroup,
     check_cancelled,
-    current_cancel_scope,
     get_within,
     sleep_unless_cancelled,
     wait_for,
     wait_for_all,
 )
+from graphexec.runtime.variables import adopt
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -354,13 +355,13 @@ BLOCKING = _BlockingIO()
 ASYNC = _AsyncIO()
 
 
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T], context: Context | None = None) -> T:
     """Return the result of a coroutine that waits through `BLOCKING`. Raises `RuntimeError` if it suspends.
 
     It runs in a copy of the context variables, as a task does, so that an interrupt leaves no changes behind.
     """
     try:
-        copy_context().run(coroutine.send, None)
+        (copy_context() if context is None else context).run(coroutine.send, None)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -390,7 +391,12 @@ def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
 
 
 def _run(call: Call[T]) -> T:
-    return run_sync(call())
+    """Run a call in its thread; what it sets is set there."""
+    context = copy_context()
+    try:
+        return run_sync(call(), context)
+    finally:
+        adopt(context)
 
 
 async def _async_items(items: AsyncIterable[T]) -> AsyncGenerator[T, None]:
@@ -405,32 +411,3 @@ async def _await(awaitable: Awaitable[T]) -> T:
 
 async def _close(items: AsyncGenerator[Any, None]) -> None:
     await items.aclose()
-
-
-def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
-    """Run an async function in a sync run: in a separate thread with its own event loop, so also under a running loop.
-
-    It is cancelled with its caller. Raises `EventLoopError` if another thread, such as that of another loop, sets what
-    it awaits.
-    """
-    # Importing asyncio takes half of the import time, and a run may never need it.
-    import asyncio
-
-    from graphexec._mistakes.event_loops import guard_loop
-
-    async def main() -> T:
-        loop, task, scope = asyncio.get_running_loop(), asyncio.current_task(), current_cancel_scope()
-        assert task is not None, "asyncio.run makes one"
-        assert scope is not None, "a call in a thread has one"
-
-        def cancel() -> None:
-            # The loop may have been closed meanwhile.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(task.cancel)
-
-        with scope.on_cancel(cancel):
-            return await guard_loop(loop, task, call)
-
-    result = wait_for(lambda: asyncio.run(main()), None)
-    assert not isinstance(result, NotDone), "it has no limit"
-    return result

@@ -261,6 +261,8 @@ class RunLoop(CallAnswering):
             finally:
                 if members is not None:
                     await members.close()
+                if self.scope.loop is not None:
+                    self.scope.loop.close()
                 # An interrupt may arrive in a node; then the path cannot be closed.
                 with suppress(ValueError):
                     path.close()

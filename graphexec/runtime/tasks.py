@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
@@ -23,6 +24,7 @@ from graphexec.runtime.threads import (
     open_cancel_scope,
     run_in_thread,
 )
+from graphexec.runtime.variables import adopt
 
 T = TypeVar("T")
 
@@ -84,8 +86,12 @@ async def call_in_thread(call: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(deliver, value, error)
 
     with open_cancel_scope() as scope:
-        run_in_thread(call, scope, receive)
-        return await result
+        context = run_in_thread(call, scope, receive)
+        try:
+            return await result
+        finally:
+            if not scope.cancelled:
+                adopt(context)
 
 
 @final
@@ -126,9 +132,9 @@ async def _carry(call: Callable[[], Awaitable[T]]) -> T:
         raise asyncio.CancelledError from None
 
 
-def start(call: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
+def start(call: Callable[[], Awaitable[T]], context: Context | None = None) -> asyncio.Task[T]:
     """Start a task for `result_of`; asyncio does not report its exception as never retrieved."""
-    task = asyncio.create_task(_carry(call))
+    task = asyncio.create_task(_carry(call), context=context)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
@@ -162,10 +168,12 @@ async def await_for(call: Callable[[], Awaitable[T]], seconds: float, *, detach:
     """
     if seconds <= 0:
         return NOT_DONE
-    task = start(call)
+    context = copy_context()
+    task = start(call, context)
     try:
         await asyncio.wait([task], timeout=seconds)
         if task.done():
+            adopt(context)
             return result_of(task)
         if detach:
             _keep(task)

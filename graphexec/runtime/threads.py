@@ -25,6 +25,7 @@ from types import CoroutineType
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import AbandonedError, ThreadLimitError
+from graphexec.runtime.variables import adopt
 
 T = TypeVar("T")
 
@@ -250,11 +251,11 @@ def threads_since(number: int) -> list[int | None]:
 Receiver: TypeAlias = Callable[[Any, BaseException | None], object]
 
 
-def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive: Receiver) -> None:
+def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive: Receiver) -> contextvars.Context:
     """Start `call` in a daemon thread, with a copy of the caller's context variables; `receive` its result there.
 
-    If the scope is cancelled before the thread starts, the call is not made. Raises `ThreadLimitError` if no thread is
-    available.
+    Returns the copy, for `adopt`. If the scope is cancelled before the thread starts, the call is not made. Raises
+    `ThreadLimitError` if no thread is available.
     """
     context = contextvars.copy_context()
     context.run(_cancel_scope.set, scope)
@@ -277,6 +278,7 @@ def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive
         return partial(receive, result, None)
 
     _threads.run(work)
+    return context
 
 
 def close_if_cancelled(result: object, scope: CancelScope | None) -> None:
@@ -408,12 +410,13 @@ def wait_for(call: Callable[[], T], seconds: float | None) -> T | NotDone:
         return NOT_DONE
     ended = SimpleQueue[Callable[[], T] | None]()
     with open_cancel_scope() as scope, scope.on_cancel(partial(ended.put, None)):
-        run_in_thread(call, scope, lambda result, error: ended.put(partial(_result_of, result, error)))
+        context = run_in_thread(call, scope, lambda result, error: ended.put(partial(_result_of, result, error)))
         try:
             end = get_within(ended, seconds)
         except Empty:
             return NOT_DONE
         scope.check()
+    adopt(context)
     assert end is not None, "only the end of the scope puts it"
     return end()
 

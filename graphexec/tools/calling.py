@@ -16,7 +16,8 @@ from graphexec.errors import InputError, ToolDefinitionError, close_names, descr
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO, run_on_own_loop
+from graphexec.runtime.io import IO
+from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone

@@ -22,7 +22,8 @@ from functools import partial
 from typing import Any
 
 from graphexec.errors import InputError
-from graphexec.runtime.io import IO, run_on_own_loop
+from graphexec.runtime.io import IO
+from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 
 # What nobody can change.

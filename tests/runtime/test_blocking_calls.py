@@ -16,6 +16,7 @@ from graphexec.draw import recording_of
 from graphexec.errors import AbandonedError, ParseError
 from graphexec.kernel.events import journal_of
 from graphexec.runtime.threads import count_abandoned
+from tests.executor import actors
 from tests.executor.actors import Running, run_async, snapshot_in
 from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, cancel_when, tool_named
@@ -100,21 +101,51 @@ def test_cancelled_error_of_an_agent_ends_the_run() -> None:
         run_async(executor)
 
 
-def test_context_variables_of_a_call_stay_its_own() -> None:
+@cases("limits", [{}, {"max_execution_time": 30.0}])
+@cases("is_async", [False, True])
+@HOW
+def test_context_variables_of_a_call_are_seen_by_the_next(
+    run: actors.Running, is_async: bool, limits: dict[str, Any]
+) -> None:
+    """In whatever thread or task each of them runs; calls at once have their own."""
     variable = ContextVar("variable", default=0)
     seen: list[int] = []
 
     def change() -> None:
+        """Change it."""
         seen.append(variable.get())
         variable.set(variable.get() + 1)
 
-    async def main() -> int:
-        variable.set(7)
-        await make_executor("aaaa", tool_named("a", change)).arun("?")
-        return variable.get()
+    async def change_async() -> None:
+        """Change it."""
+        change()
 
-    assert asyncio.run(main()) == 7
-    assert seen == [7] * 4
+    one = tool(name="change")(change_async if is_async else change)
+    variable.set(7)
+    run(actors.make_executor(*[actors.act("change")] * 3, actors.answer(), tools=[one], **limits))
+    assert (seen, variable.get()) == ([7, 8, 9], 7)
+
+
+@cases("limits", [{}, {"max_execution_time": 30.0}])
+def test_async_functions_of_a_sync_run_share_a_loop(limits: dict[str, Any]) -> None:
+    """What one has opened serves the next; behind the run, the loop is closed."""
+    loops: list[asyncio.AbstractEventLoop] = []
+    opened: list[asyncio.Future[str]] = []
+
+    @tool
+    async def use() -> str:
+        """Use the connection."""
+        loops.append(asyncio.get_running_loop())
+        if not opened:
+            opened.append(loops[0].create_future())
+            loops[0].call_later(0.001, opened[0].set_result, "from the first call")
+            return "opened"
+        return await opened[0]
+
+    result = actors.make_executor(*[actors.act("use")] * 2, actors.answer(), tools=[use], **limits).run("q")
+    assert [step.observation for step in result.steps] == ["opened", "from the first call"]
+    assert loops[0] is loops[1]
+    assert loops[0].is_closed()
 
 
 def test_call_has_its_own_context() -> None:

@@ -18,7 +18,7 @@ from graphexec.errors import EventLoopError
 from graphexec.memory import BufferMemory, FileHistory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import OpenAICompatible, retrying
-from graphexec.runtime.io import run_on_own_loop
+from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.tools import AnyTool
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases

@@ -55,7 +55,7 @@ class _GivenUpError(BaseException):
 
 
 # The watchdog whose check runs here; an abandoned check may go on.
-_watching: ContextVar[Watchdog | None] = ContextVar("watching", default=None)
+_watching: ContextVar[Watchdog | None] = ContextVar("graphexec_watching", default=None)
 
 
 @final
