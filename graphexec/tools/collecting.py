@@ -41,19 +41,23 @@ def remedy_for(given: Any) -> str:
         return "write executor.as_tool(name, description)"
     if isinstance(given, Mapping):
         return "write tool_from_schema(name, description, schema, function), of graphexec.tools"
-    if not isinstance(given, type) and hasattr(given, "invoke") and hasattr(given, "name"):
-        return "create_agent(model, tools) takes tools of LangChain"
     return "decorate the function with @tool"
 
 
 def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
-    """Return the tools by name. Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name."""
+    """Return the tools by name; tools of LangChain are made tools.
+
+    Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name.
+    """
     if isinstance(tools, Tool):
         raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
     validate("", ("tools", tools, TOOLS), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
     for given in tools:
         one = unwrap_method(given)
+        if not is_tool(one) and _is_runnable(one):
+            # LangChain's executor takes its tools, too.
+            one = _wrap_runnable(one)
         # Users may pass plain functions.
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {remedy_for(one)}")
