@@ -69,7 +69,7 @@ def history_messages(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator
                     f"'content': '...'}} or those of a memory with as_messages=True, or write {{{key}}} into the "
                     "agent's template"
                 )
-            yield from messages
+            yield from pair_calls(messages)
 
 
 def join_system(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -78,6 +78,43 @@ def join_system(messages: Sequence[Message]) -> tuple[Message, ...]:
     texts = [one.content for one in (first, *others) if isinstance(one, SystemMessage)]
     rest = [one for one in others if not isinstance(one, SystemMessage)]
     return (first if len(texts) == 1 else SystemMessage("\n\n".join(filter(None, texts))), *rest)
+
+
+def pair_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages with each result directly behind its call, as providers want them, also of a cut history.
+
+    A result that comes later moves there. A call without a result is left out, and its message if nothing is left of
+    it. A result without a call becomes the user's message.
+    """
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    results: dict[int, dict[int, ToolMessage]] = {}
+    moved: set[int] = set()
+    for index, message in enumerate(messages):
+        match message:
+            case AssistantMessage(_, calls):
+                for place, call in enumerate(calls):
+                    waiting.setdefault(call.id, []).append((index, place))
+            case ToolMessage(call_id) if asked := waiting.get(call_id):
+                # Of calls with one id, the first of the last message.
+                at, place = asked.pop(next(n for n, one in enumerate(asked) if one[0] == asked[-1][0]))
+                results.setdefault(at, {})[place] = message
+                moved.add(index)
+            case _:
+                pass
+    paired: list[Message] = []
+    for index, message in enumerate(messages):
+        match message:
+            case AssistantMessage(content, calls) if calls:
+                found = sorted(results.get(index, {}).items())
+                if content.strip() or found:
+                    kept = [calls[place] for place, _ in found]
+                    paired.append(message if len(found) == len(calls) else message.with_calls(kept))
+                paired += [result for _, result in found]
+            case ToolMessage(_, content, images):
+                paired += [] if index in moved else [UserMessage(content or NO_TEXT, images)]
+            case _:
+                paired.append(message)
+    return tuple(paired)
 
 
 def read_history(inputs: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
