@@ -111,7 +111,7 @@ MISTAKES: dict[str, list[tuple[str, ...]]] = {
         ("from graphexec import RunContext", "graphexec has no RunContext", "write CallContext"),
         ('create_agent(model, [], instructions="Hi.")', "has no option instructions", "write system_prompt=..."),
         ("create_agent(model, [], result_type=int)", "option result_type", "output_type(int)], of graphexec.nodes"),
-        ('create_agent("gpt-5-mini", [])', "'gpt-5-mini', without a known provider", "mean 'openai:gpt-5-mini'?"),
+        ('create_agent("gpt-5-mini", [])', "'gpt-5-mini', without a known provider", "as in 'openai:gpt-5-mini'"),
     ],
     "OpenAI Agents SDK": [
         ("from graphexec import Runner", "graphexec has no Runner", MAKE),

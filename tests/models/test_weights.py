@@ -19,7 +19,7 @@ import pytest
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, CompletionRequest, ToolSpec, UserMessage
 from graphexec.models import LocalModel, Weights, installed, pull, weights_path
-from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf, suggest_weights
+from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf
 from tests.models.actors import HELLO, Act, LoopbackServer, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
 from tests.parameters import cases
@@ -374,19 +374,6 @@ class TestFilesOfTheUsers:
         sizes = CATALOGUE[DEFAULT]
         documented = f"a download of {sizes.wheel_size / 1e6:.0f} MB and a file of {sizes.size / 1e6:.0f} MB"
         assert documented in " ".join((LocalModel.__doc__ or "").split())
-
-
-@cases(
-    ("name", "suggestion"),
-    [
-        *((name, DEFAULT) for name in ("smol", "smollm", "SmolLM2", "smollm2:135m", "smolm2-135m-instruct")),
-        ("HuggingFaceTB/SmolLM2-360M", DEFAULT),
-        *((name, None) for name in ("gpt-3.5-turbo-instruct", "ft:gpt-5-mini:me::1", "o1", "text-embedding-3-small")),
-        *((name, None) for name in ("dall-e-3", "sora-2", "small")),
-    ],
-)
-def test_only_a_misspelt_name_has_a_suggestion(name: str, suggestion: str | None) -> None:
-    assert suggest_weights(name) == suggestion
 
 
 WITH_TOOLS = ChatRequest([UserMessage("hello")], (ToolSpec("add", "Add.", {"type": "object"}),))
