@@ -7,7 +7,7 @@ from graphexec._mistakes.remedies import MODEL_OPTIONS
 from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect
 from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.json_bodies import stop_strings
-from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
+from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import encode, headers, route
@@ -34,7 +34,7 @@ MESSAGES = Dialect(
         Parameter("temperature"),
         Parameter("top_p"),
         Parameter("output_config.effort"),
-        Parameter("tool_choice", may_omit=may_omit_tool_choice),
+        TOOL_CHOICE,
     ),
     reserved={
         **dict.fromkeys(("messages", "stop_sequences", "stream", "output_config.format"), REQUEST_WRITES_IT),

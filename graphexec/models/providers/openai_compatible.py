@@ -34,7 +34,7 @@ from graphexec.models.http.json_bodies import (
     stop_strings,
     valid_arguments,
 )
-from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
+from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.openai_calls import distinct_calls, shorten_id, valid_name
 from graphexec.models.providers.openai_repairs import REPAIRS, plain_schema, take_turns
@@ -210,8 +210,9 @@ CHAT_COMPLETIONS = Dialect(
         Parameter("seed"),
         # OpenAI's reasoning models want the second name, Mistral and older deployments of Azure the first one.
         Parameter("max_tokens", "max_completion_tokens"),
+        Parameter("max_completion_tokens"),
         Parameter("reasoning_effort", aliases=("effort",)),
-        Parameter("tool_choice", may_omit=may_omit_tool_choice),
+        TOOL_CHOICE,
         Parameter("stream_options", aliases=("include_usage",)),
         *(Parameter(f"messages.*.{name}") for name in REASONING_MEMBERS),
     ),

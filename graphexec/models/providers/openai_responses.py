@@ -32,7 +32,7 @@ from graphexec.models.http.json_bodies import (
     stop_strings,
     valid_arguments,
 )
-from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
+from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.histories import fitting_conversation, ordered_parts
 from graphexec.models.providers.responses_reply import ResponsesStream, decode
@@ -140,7 +140,7 @@ RESPONSES = Dialect(
         Parameter("max_output_tokens"),
         Parameter("reasoning.effort", aliases=("reasoning", "reasoning_effort")),
         Parameter("include"),
-        Parameter("tool_choice", may_omit=may_omit_tool_choice),
+        TOOL_CHOICE,
     ),
     reserved={
         **dict.fromkeys(("input", "instructions", "stream", "text.format"), REQUEST_WRITES_IT),
