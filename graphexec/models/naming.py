@@ -14,7 +14,6 @@ from graphexec._mistakes import explain_calls, join_faults, unknown_options
 from graphexec.errors import InputError, SignatureError, format_value
 from graphexec.messages import Model
 from graphexec.models.http.endpoint import OPENAI, Provider, has_scheme, provider_name
-from graphexec.models.http.options import hide_options
 from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import CATALOGUE, DEFAULT
@@ -51,8 +50,6 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     `mistral:7b`, which is that of a local model rather than of the provider's. For an unknown option it is a
     `SignatureError`.
     """
-    # The frame of an error shows its variables.
-    hide_options(options)
     provider, model = split_name(name)
     allowed = _LOCAL_OPTIONS if provider == LOCAL else tuple(ModelOptions.__annotations__)
     if faults := list(unknown_options(f"the model {name}", _OPTION_REMEDIES, allowed, options)):

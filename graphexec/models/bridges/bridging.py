@@ -21,9 +21,8 @@ from graphexec.models.http.failures import classify_response, timeout_error
 from graphexec.models.http.json_bodies import JSON, conversation, instructions, stop_strings, write
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.http.stop_cutter import StopCutter
-from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.providers.openai_compatible import encode
-from graphexec.models.secret import Hidden, Secret, hide, is_secret_name
+from graphexec.models.secret import is_secret_name, remove_secrets, to_secret
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import NotDone
 
@@ -57,15 +56,14 @@ class BridgedModel(ClosableModel):
 
     # Any: objects of the library, here and below.
     def __init__(self, client: Any, kind: str, name: str, provider: str, *key_holders: Any) -> None:
-        # The frames of an error show variables.
-        self._hidden = Hidden(client)
+        self._client = client
         self.name = name
         self.provider = provider
         # Of reasoning that only this library can send back.
         self._origin = f"{kind} {provider}"
         options = f"the options of {kind}"
         own = Provider("", options, options, kind=f"that of {kind}", hint="if it has one", example="https://host/v1")
-        known = tuple(one for one in map(hide, _secrets_of(*key_holders)) if isinstance(one, Secret))
+        known = tuple(one for one in map(to_secret, _secrets_of(*key_holders)) if one is not None)
         self._endpoint = Endpoint(name or kind, kind, provider=own, others=known)
 
     def __repr__(self) -> str:

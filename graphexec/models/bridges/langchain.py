@@ -68,7 +68,7 @@ class LangChainModel(bridging.BridgedModel):
 
     def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any], JSON]:
         """Return the model with the tools bound, the messages, and the options of a call."""
-        model: Any = self._hidden.reveal()
+        model: Any = self._client
         tools, wanted = getattr(request, "tools", ()), getattr(request, "tool_choice", "auto")
         # The package refuses a schema beside tools that are not strict.
         body = bridging.prepare(request, self.name, has_schema=self._has_schemas and not tools)

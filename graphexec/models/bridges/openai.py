@@ -80,7 +80,7 @@ class OpenAIModel(BridgedModel):
     def _prepare(self, request: ModelRequest, timeout: float | None, *, stream: bool) -> Callable[[], Any]:
         """Return the call of the client for a request."""
         body: JSON = json.loads(write(encode(request, self._sampling, stream=stream)))
-        client: Any = self._hidden.reveal()
+        client: Any = self._client
         resource = client.chat.completions if isinstance(request, ChatRequest) else client.completions
         named = {name: body.pop(name) for name in ("model", "messages", "prompt", "stream") if name in body}
         seconds = {} if timeout is None else {"timeout": timeout}

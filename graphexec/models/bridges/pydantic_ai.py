@@ -41,11 +41,11 @@ class PydanticAIModel(bridging.BridgedModel):
         self._direct, self._types, self._models = modules
 
     async def _ask(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> ModelReply:
-        ask = partial(self._direct.model_request, self._hidden.reveal(), **self._prepare(request))
+        ask = partial(self._direct.model_request, self._client, **self._prepare(request))
         return self._read(await call_client(io, None, ask))
 
     async def _pieces(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> AsyncGenerator[Piece, None]:
-        open_stream = partial(self._direct.model_request_stream, self._hidden.reveal(), **self._prepare(request))
+        open_stream = partial(self._direct.model_request_stream, self._client, **self._prepare(request))
         places: dict[int, int] = {}
         async for event in iterate_client(io, None, partial(_iterate, open_stream)):
             if isinstance(event, self._types.ModelResponse):
@@ -61,9 +61,7 @@ class PydanticAIModel(bridging.BridgedModel):
     def _prepare(self, request: ModelRequest) -> JSON:
         """Return the arguments of a request of the library."""
         # Some providers have tools and schemas, but not at once.
-        native = not getattr(request, "tools", ()) and self._hidden.reveal().profile.get(
-            "supports_json_schema_output", False
-        )
+        native = not getattr(request, "tools", ()) and self._client.profile.get("supports_json_schema_output", False)
         body, choice = bridging.prepare(request, self.name, has_schema=native), getattr(request, "tool_choice", "auto")
         settings: JSON = {"stop_sequences": body["stop"]} if "stop" in body else {}
         shape: JSON = {}

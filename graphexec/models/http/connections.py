@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from graphexec.errors import ModelConnectionError
-from graphexec.models.secret import Hidden
 from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
 from graphexec.runtime.tasks import require_event_loop
 
@@ -44,18 +43,13 @@ class HTTPClient(Protocol):
 class OpenClient:
     """A client and its state. After its first response it is `warm`: a connection may then be idle before a call."""
 
-    # A client of either protocol; its connections have the requests that are under way.
-    hidden: Hidden[Any]
+    # Any: a client of either protocol.
+    client: Any
     warm: bool = False
     # Closes an async client when its event loop ends.
-    keeper: Hidden[AsyncGenerator[Any, None]] | None = None
+    keeper: AsyncGenerator[Any, None] | None = None
     # The process that first used it.
     process: int | None = None
-
-    @property
-    def client(self) -> Any:
-        """The client."""
-        return self.hidden.reveal()
 
     def check_process(self) -> Self:
         """Return this client. Raises `ModelConnectionError` if another process used it: its connections are shared."""
@@ -80,8 +74,8 @@ class Connections:
     def __init__(
         self, client: HTTPClient | None = None, async_client: HTTPClient | None = None, *, is_local: bool = False
     ) -> None:
-        self._given = None if client is None else OpenClient(Hidden(client))
-        self._given_async = None if async_client is None else OpenClient(Hidden(async_client))
+        self._given = None if client is None else OpenClient(client)
+        self._given_async = None if async_client is None else OpenClient(async_client)
         self._is_local = is_local
         self._own: OpenClient | None = None
         self._own_async: dict[asyncio.AbstractEventLoop, OpenClient] = {}
@@ -98,7 +92,7 @@ class Connections:
         with self._lock:
             if self._own is None:
                 client = _make_client(is_local=self._is_local)
-                self._own = OpenClient(Hidden(client))
+                self._own = OpenClient(client)
                 # Closes the connections when the model is garbage collected, which no call uses then, and at the end of
                 # the program, where a thread that is still reading must not fail with a broken connection.
                 self._finalizer = weakref.finalize(self, close_idle, client)
@@ -113,7 +107,7 @@ class Connections:
         used = self._own_async.get(loop)
         if used is None:
             keeper = _keep_client(is_local=self._is_local)
-            used = OpenClient(Hidden(await anext(keeper)), keeper=Hidden(keeper))
+            used = OpenClient(await anext(keeper), keeper=keeper)
             with self._lock:
                 self._forget_ended()
                 # Another task may have created a client in the meantime.
@@ -150,7 +144,7 @@ class Connections:
         with self._lock:
             used = self._own_async.pop(asyncio.get_running_loop(), None)
         if used is not None and used.keeper is not None:
-            await used.keeper.reveal().aclose()
+            await used.keeper.aclose()
         self.close()
 
 

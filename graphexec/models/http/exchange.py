@@ -20,9 +20,8 @@ from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.http.json_bodies import JSON, write
 from graphexec.models.http.receiving import Body, EventReader, is_event_stream, is_event_type, skip_blanks
 from graphexec.models.http.refusals import Refusals
-from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.progress_reports import report_retry
-from graphexec.models.secret import Secret, reveal_headers
+from graphexec.models.secret import Secret, remove_secrets
 from graphexec.runtime.io import IO, Items
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
@@ -214,7 +213,7 @@ class Exchange:
             "POST",
             self.url.get_secret_value(),
             content=write(self.body),
-            headers=reveal_headers(self.headers),
+            headers={name: value.get_secret_value() for name, value in self.headers.items()},
             timeout=self.attempts.timeouts,
         )
         # A key in a header would follow a redirect to another host, as httpx removes only one of these headers.

@@ -87,8 +87,8 @@ _ALTERNATIVES = re.compile(
 # parameter's name is none.
 _OTHER_SUBJECT = re.compile(
     r"\b(?:messages(?![.\[]\d)|role|content|prompt|api key|tool (?:choice )?[\"'`]|(?:tool|function|model)[ .]name)"
-    r"|\bthe tool|\b(?:tools?|functions?)[.\[]|function_declarations|_schema\b|\bschema (?:for|of)\b|\bproperties[.\[/'\"]"
-    r"|\bunknown (?:model|tool|function)\b|\.content\b"
+    r"|\bthe tool|\b(?:tools?|functions?)[.\[]|function_declarations|_schema\b|\bschema (?:for|of)\b"
+    r"|\bproperties[.\[/'\"]|\bunknown (?:model|tool|function)\b|\.content\b"
 )
 _VALUE = re.compile(
     r"\btoo (?:large|long|small|short|high|low|big|many|few)\b|\bat (?:most|least)\b|\bup to\b|\bbetween\b|\brange\b"

@@ -25,7 +25,7 @@ from graphexec.models.http.endpoint import (
     provider_name,
     proxy_secrets,
 )
-from graphexec.models.http.exchange import Exchange, OpenStream
+from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.models.http.options import (
     EFFORT,
@@ -37,16 +37,14 @@ from graphexec.models.http.options import (
     digest,
     find_secrets,
     has_credentials,
-    hide_values,
     is_header_value,
     refuse_absent,
     replace_headers,
 )
 from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
-from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.provider_names import PROVIDERS, find_provider
-from graphexec.models.secret import HasSecretValue, Hidden, Secret, hide, hide_headers, hide_in_logs
+from graphexec.models.secret import HasSecretValue, Secret, hide_in_logs, remove_secrets, to_secret
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -173,9 +171,7 @@ class RemoteModel(ClosableModel):
         clock: Clock = REAL_TIME,
     ) -> None:
         owner, provider = type(self).__name__, self._dialect.provider
-        # The frame of an error shows its variables, so what may be secret is hidden first.
-        key, headers, address = hide(api_key), hide_values(extra_headers), None
-        del api_key, extra_headers
+        key, address = to_secret(api_key), None
         if isinstance(base_url, str):
             address = Address.parse(base_url.strip())
             base_url = address.url
@@ -194,12 +190,13 @@ class RemoteModel(ClosableModel):
             ("client", client, optional(_BLOCKING, "a new one")),
             ("async_client", async_client, optional(_ASYNC, "a new one")),
         )
-        if isinstance(key, type):
-            raise InputError(f"{owner} has an api_key of the class {key.__name__}; give a string, a Secret, or None")
+        if key is None and api_key is not None:
+            kind = type(api_key).__name__
+            raise InputError(f"{owner} has an api_key of the class {kind}; give a string, a Secret, or None")
         given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
         refuse_absent(owner, self._dialect.absent, given)
         extra = copy_extra_body(owner, extra_body, self._dialect.reserved, self._dialect.absent)
-        self._headers = copy_headers(owner, headers)
+        self._headers = copy_headers(owner, extra_headers)
         if address is None or not base_url:
             address = Address.parse((os.environ.get(provider.base_url_variable) or provider.url).strip())
         self._address, self._base_url = address, address.url
@@ -284,36 +281,29 @@ class RemoteModel(ClosableModel):
         try:
             return await self._call(request, timeout, io, stream=False).send()
         except BaseException as error:
-            # The frames below have the key in the headers of the request.
             remove_secrets(error, self._secrets())
             raise
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         try:
             call = self._call(request, timeout, io, stream=True)
-            opened = await self._open(call)
+            opened = await call.open()
             if isinstance(opened, ModelReply):
                 yield opened
                 return
-            deltas = opened.reveal().deltas
+            deltas = opened.deltas
             try:
                 # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
                 while deltas is not None:
                     for delta in deltas:
                         yield delta
-                    deltas = await call.next_deltas(opened.reveal())
+                    deltas = await call.next_deltas(opened)
             finally:
-                await call.close(opened.reveal())
-            yield opened.reveal().draft.reply()
+                await call.close(opened)
+            yield opened.draft.reply()
         except BaseException as error:
-            # The frames below have the key in the headers of the request.
             remove_secrets(error, self._secrets())
             raise
-
-    async def _open(self, call: Exchange) -> Hidden[OpenStream] | ModelReply:
-        opened = await call.open()
-        # A stream that waits for its reader shows its variables.
-        return opened if isinstance(opened, ModelReply) else Hidden(opened)
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)
@@ -328,7 +318,8 @@ class RemoteModel(ClosableModel):
             # Their decompression can be bounded.
             "Accept-Encoding": "gzip, deflate",
         }
-        hidden = hide_headers(headers | self._dialect.headers(endpoint.key.get_secret_value()))
+        headers |= self._dialect.headers(endpoint.key.get_secret_value())
+        hidden = {name: Secret(value) for name, value in headers.items()}
         if self._address.authorization:
             hidden = replace_headers(hidden, {"Authorization": self._address.authorization})
         return Exchange(
