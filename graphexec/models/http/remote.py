@@ -249,7 +249,7 @@ class RemoteModel(ClosableModel):
         """What each request has beside messages and tools; without the key, the headers and `extra_body`."""
         sampling = self._sampling
         settings = {
-            "base_url": Endpoint(sampling.model, self._base_url).shown_url,
+            "base_url": self._base_url,
             "model": sampling.model,
             "temperature": sampling.temperature,
             "max_tokens": sampling.max_tokens,
@@ -267,8 +267,7 @@ class RemoteModel(ClosableModel):
         if not hasattr(self, "_sampling"):
             # An invalid option ended its creation; a debugger may show it.
             return object.__repr__(self)
-        endpoint = Endpoint(self._sampling.model, self._base_url)
-        return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
+        return f"{type(self).__name__}({self.name!r}, base_url={self._base_url!r})"
 
     def __reduce_ex__(self, _: object) -> Never:
         kind = type(self).__name__
@@ -341,7 +340,9 @@ class RemoteModel(ClosableModel):
         )
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
-        if not (endpoint.key or self._api_key is not None or endpoint.is_local or has_credentials(self._headers)):
+        if not (
+            endpoint.key or self._api_key is not None or is_local(self._base_url) or has_credentials(self._headers)
+        ):
             raise missing_key_error(endpoint)
         if not is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
             raise invalid_key_error(endpoint)
