@@ -137,7 +137,9 @@ def _filter_logs() -> None:
 
     def clean(record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        cleaned = redact(message, list(_logged.values()))
+        # A copy: other threads add to it meanwhile.
+        secrets = [secret for reference in _logged.valuerefs() if (secret := reference()) is not None]
+        cleaned = redact(message, secrets)
         if cleaned != message:
             record.msg, record.args = cleaned, None
         return True
@@ -179,33 +181,18 @@ _HELD = ("_request", "request", "response")
 def remove_secrets(error: E, secrets: Iterable[Secret]) -> E:
     """Write `***` for secrets in the messages of an error and of its causes; return the error.
 
-    It is called where the call of a model ends. Our own errors lose the frames of the call. Of their causes, errors of
-    the client and of the system are kept, without the request; others may quote the reply, and are dropped.
+    It is called where the call of a model ends. Our own errors and their causes lose the frames of the call, and errors
+    of the client the request. An error that quotes the reply must be no cause: it may have a part of a secret.
     """
     known = tuple(secrets)
-    pending: list[BaseException | None] = [error]
+    one: BaseException | None = error
     seen: set[int] = set()
-    while pending:
-        one = pending.pop()
-        if one is None or id(one) in seen:
-            continue
+    while one is not None and id(one) not in seen:
         seen.add(id(one))
         if isinstance(error, GraphexecError):
             one.__traceback__ = None
-            suppressed = one.__suppress_context__
-            one.__cause__, one.__context__ = _keep_harmless(one.__cause__), _keep_harmless(one.__context__)
-            # Setting a cause suppresses the context.
-            one.__suppress_context__ = suppressed
-        if _is_of_client(one):
+        if type(one).__module__.partition(".")[0] in _CLIENTS:
             vars(one).update(dict.fromkeys(vars(one).keys() & _HELD))
         one.args = tuple(redact(part, known) if isinstance(part, str) else part for part in one.args)
-        pending += (one.__cause__, one.__context__)
+        one = one.__cause__ if one.__suppress_context__ else one.__context__
     return error
-
-
-def _is_of_client(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in _CLIENTS
-
-
-def _keep_harmless(cause: BaseException | None) -> BaseException | None:
-    return cause if isinstance(cause, GraphexecError | OSError) or (cause and _is_of_client(cause)) else None

@@ -40,11 +40,11 @@ class Search:
             # The locals of the tests have the secret.
             captured.stack[:] = [frame for frame in captured.stack if not _is_test(frame.filename)]
             self.in_text("".join(captured.format(chain=False)), f"{place}: traceback")
-            captured = captured.__cause__ or captured.__context__
+            captured = captured.__cause__ if captured.__suppress_context__ else captured.__context__
         one: BaseException | None = error
         while one is not None:
             self.in_text(f"{one!r} {vars(one)} {getattr(one, '__notes__', '')}", f"{place}: attributes")
-            one = one.__cause__ or one.__context__
+            one = one.__cause__ if one.__suppress_context__ else one.__context__
         self.in_text(pickle.dumps(error), f"{place}: pickle")
 
     def in_object(self, value: object, place: str) -> None:

@@ -122,8 +122,9 @@ class BridgedModel(ClosableModel):
             yield
         except errors.GraphexecError:
             raise
-        except Exception as error:
-            raise self._explain(error, timeout) from error
+        except Exception as error:  # noqa: BLE001 - a library may raise any
+            # It has the request, and may quote the reply.
+            raise self._explain(error, timeout) from None
 
     def _explain(self, error: Exception, timeout: float | None) -> errors.ModelError:
         endpoint = self._endpoint

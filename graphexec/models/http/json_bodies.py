@@ -144,10 +144,10 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "too_long":
             seen: int = first.get("ctx", {}).get("actual_length", MOST_PARTS)
-            raise reply_limit_error(endpoint, endpoint.limits, "calls", seen) from error
+            raise reply_limit_error(endpoint, endpoint.limits, "calls", seen) from None
         place = ".".join(str(part) for part in first["loc"])
         problem = f"{place}: {first['msg']}" if place else first["msg"]
-        raise _unreadable(endpoint, problem, body.decode("utf-8", "replace")) from error
+        raise _unreadable(endpoint, problem, body.decode("utf-8", "replace")) from None
 
 
 def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
@@ -163,7 +163,7 @@ def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
         value = _load(text)
     except (ValueError, RecursionError) as error:
         fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise _unreadable(endpoint, fact, text) from error
+        raise _unreadable(endpoint, fact, text) from None
     if isinstance(value, dict):
         return value  # pyright: ignore[reportUnknownVariableType]
     # Gemini sends errors as a list with one item.
