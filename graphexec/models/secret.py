@@ -6,7 +6,7 @@ import hmac
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Never, Protocol, TypeVar, final, runtime_checkable
 from urllib.parse import quote
@@ -150,6 +150,15 @@ def _filter_logs() -> None:
             logging.getLogger(f"{package.replace('httpx', 'httpcore')}.{name}").addFilter(clean)
 
 
+# As servers and proxies write a text.
+_ENCODINGS: tuple[Callable[[str], str], ...] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: text.replace("/", "\\/"),
+    lambda text: quote(text, safe="", errors="replace"),
+    html.escape,
+)
+
+
 def redact(text: str, secrets: Iterable[Secret]) -> str:
     """Return a text with `***` for the secrets in it, in any case of letters, also as JSON, URLs and HTML write them.
 
@@ -164,14 +173,6 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
         text = re.sub(f"{re.escape(form)}{cut}", HIDDEN, text, flags=re.IGNORECASE)
     return text
 
-
-# As servers and proxies write a text. A lone surrogate is in no key that can be sent.
-_ENCODINGS = (
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: text.replace("/", "\\/"),
-    lambda text: quote(text, safe="", errors="replace"),
-    html.escape,
-)
 
 _CLIENTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
 # The attributes in which the errors of a client hold the request and the response.

@@ -125,7 +125,7 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
         if _PLAIN_REFUSAL.search(one) or (_REFUSAL.search(one) and not is_about_value)
         if not _OTHER_SUBJECT.search(one)
     ]
-    in_places = set() if is_about_value else {_snake_case(_last_part(place)) for place in places.split()}
+    in_places = set[str]() if is_about_value else {_snake_case(_last_part(place)) for place in places.split()}
     return frozenset(name for name in sent if name in in_places or any(_mentions(one, name) for one in refusals))
 
 
@@ -217,6 +217,7 @@ def _owners(part: Any, path: Sequence[str]) -> Iterator[JSON]:
         if not rest:
             yield part  # pyright: ignore[reportUnknownVariableType]
             return
-        if isinstance(part[first], Encoded):
-            part[first] = part[first].decode()
-        yield from _owners(part[first], rest)
+        inner: Any = part[first]
+        if isinstance(inner, Encoded):
+            inner = part[first] = inner.decode()
+        yield from _owners(inner, rest)
