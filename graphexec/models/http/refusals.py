@@ -217,7 +217,6 @@ def _owners(part: Any, path: Sequence[str]) -> Iterator[JSON]:
         if not rest:
             yield part  # pyright: ignore[reportUnknownVariableType]
             return
-        inner: Any = part[first]
-        if isinstance(inner, Encoded):
-            inner = part[first] = inner.decode()
-        yield from _owners(inner, rest)
+        if isinstance(part[first], Encoded):
+            part[first] = part[first].decode()  # pyright: ignore[reportUnknownMemberType]
+        yield from _owners(part[first], rest)
