@@ -100,23 +100,16 @@ def is_secret_name(name: str) -> bool:
 
 
 # Any: JSON.
-def hide_members(value: Any, name: str = "") -> Any:
-    """Return JSON in which the strings of members with the name of a credential are secrets."""
+def secrets_in(value: Any, name: str = "") -> Iterator[Secret]:
+    """Yield the strings in JSON whose members have the name of a credential."""
     if isinstance(value, dict):
-        return {key: hide_members(item, str(key)) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, list):
-        return [hide_members(item, name) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return Secret(value) if isinstance(value, str) and len(value) >= SHORTEST and is_secret_name(name) else value
-
-
-# Any: JSON with secrets.
-def secrets_in(value: Any) -> Iterator[Secret]:
-    """Yield the secrets of JSON that `hide_members` returned."""
-    if isinstance(value, Secret):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:  # pyright: ignore[reportUnknownVariableType]
-            yield from secrets_in(item)
+        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from secrets_in(item, str(key))  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(value, list):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from secrets_in(item, name)
+    elif isinstance(value, str) and is_secret_name(name):
+        yield Secret(value)
 
 
 # The secrets that are removed from the log of the HTTP clients, which has addresses and the headers of responses.

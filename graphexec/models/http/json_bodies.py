@@ -26,7 +26,6 @@ from graphexec.messages import (
 from graphexec.messages.turns import derive_texts
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.receiving import MOST_PARTS, find_excess, reply_limit_error
-from graphexec.models.secret import Secret
 
 # A JSON object to send; its values are arbitrary.
 JSON = dict[str, Any]
@@ -378,9 +377,7 @@ def _instructions(messages: Sequence[Message]) -> str:
 
 
 # Any: the values of a JSON object are arbitrary.
-def _to_plain(value: object) -> dict[Any, Any] | str:
-    if isinstance(value, Secret):
-        return value.get_secret_value()
+def _to_plain(value: object) -> dict[Any, Any]:
     if isinstance(value, Mapping):
         # isinstance does not narrow the type arguments, and JSON needs none.
         mapping: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]

@@ -11,7 +11,7 @@ from typing import Any
 from graphexec._arguments import NAME, Constraint, number
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import is_number, is_whole
-from graphexec.models.secret import Secret, hide_members, is_secret_name, secrets_in, to_secret
+from graphexec.models.secret import Secret, is_secret_name, secrets_in, to_secret
 
 TEMPERATURE = number("a number, 0 or more")
 TOP_P = Constraint("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
@@ -77,8 +77,7 @@ def copy_extra_body(
         raise InputError(
             f"{owner} has an extra_body that is not JSON: {error}; give dicts, lists, strings and numbers"
         ) from None
-    hidden: dict[str, Any] = hide_members(copied)
-    return hidden
+    return copied
 
 
 # Any: JSON.

@@ -44,7 +44,7 @@ from graphexec.models.http.options import (
 from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.provider_names import PROVIDERS, find_provider
-from graphexec.models.secret import HasSecretValue, Secret, hide_in_logs, remove_secrets, to_secret
+from graphexec.models.secret import HasSecretValue, Secret, hide_in_logs, redact, remove_secrets, to_secret
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -215,12 +215,13 @@ class RemoteModel(ClosableModel):
             extra,
             provider_name(self._base_url),
         )
-        # Distinguishes this model's replies from other models' replies in a cache. It shows no secret.
-        self.identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
         self._refusals = Refusals(self._dialect.parameters, self._dialect.repairs)
         self._api_key = key
         # What a server may repeat in its errors, beside the key.
         self._others = (*address.secrets, *find_secrets(self._headers, extra))
+        # Distinguishes this model's replies from other models' replies in a cache. It shows no secret.
+        identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
+        self.identity = redact(identity, self._others)
         self._timeout = timeout
         self._max_retries = max_retries
         self._reply_limits = reply_limits

@@ -24,7 +24,7 @@ from graphexec.models.http.remote import ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
-from graphexec.models.secret import Secret
+from graphexec.models.secret import Secret, redact, secrets_in
 from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.io import IO
 
@@ -113,7 +113,7 @@ class LocalModel(ClosableModel):
         self._name = model if self._path is None else self._path.stem
         # Distinguishes this model's replies from other models' replies in a cache.
         sampling = (context, temperature, max_tokens, top_p, seed, extra, chat_template)
-        self.identity = f"LocalModel {self._name} {self._path} {sampling!r}"
+        self.identity = redact(f"LocalModel {self._name} {self._path} {sampling!r}", secrets_in(extra))
         self._settings = partial(
             Settings, name=self._name, context=context, threads=threads, chat_template=chat_template
         )
