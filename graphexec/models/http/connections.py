@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -97,7 +96,7 @@ class Connections:
 
         with self._lock:
             if self._own is None:
-                client = _make_client(is_local=self._is_local)
+                client = _make_client(is_async=False, is_local=self._is_local)
                 self._own = OpenClient(Hidden(client))
                 # Closes the connections when the model is garbage collected, which no call uses then, and at the end of
                 # the program, where a thread that is still reading must not fail with a broken connection.
@@ -115,15 +114,12 @@ class Connections:
             keeper = _keep_client(is_local=self._is_local)
             used = OpenClient(Hidden(await anext(keeper)), keeper=Hidden(keeper))
             with self._lock:
-                self._forget_ended()
+                # The clients of closed loops are closed, too.
+                for ended in [known for known in self._own_async if known.is_closed()]:
+                    del self._own_async[ended]
                 # Another task may have created a client in the meantime.
                 used = self._own_async.setdefault(loop, used)
         return used
-
-    def _forget_ended(self) -> None:
-        # The clients of closed loops are closed, too.
-        for ended in [known for known in self._own_async if known.is_closed()]:
-            del self._own_async[ended]
 
     def reset_after_fork(self) -> None:
         """Forget the clients, whose connections belong to the parent process; the next call opens new ones.
@@ -154,13 +150,18 @@ class Connections:
         self.close()
 
 
-@contextmanager
-def _explain_proxies() -> Generator[None, None, None]:
-    """Raise `ModelConnectionError` if a client cannot be made, which is because of an invalid proxy."""
+# Any: httpx is imported by the first call only.
+def _make_client(*, is_async: bool, is_local: bool) -> Any:
+    """Return a new client. Raises `ModelConnectionError` if it cannot be made, which is because of an invalid proxy."""
     import httpx
 
+    from graphexec.models.http.network import set_backends
+
     try:
-        yield
+        # The certificates of the environment count for a client that trusts nothing else of it, too.
+        client = (httpx.AsyncClient if is_async else httpx.Client)(
+            trust_env=not is_local, verify=httpx.create_ssl_context()
+        )
     except ImportError:
         fact = "SOCKS needs the package socksio"
     # The message of the error may show the proxy with its password.
@@ -169,30 +170,12 @@ def _explain_proxies() -> Generator[None, None, None]:
     except httpx.InvalidURL as error:
         fact = f"{type(error).__name__}: write / and other signs in a password as %2F"
     else:
-        return
+        set_backends(client)
+        return client
     raise ModelConnectionError(
         f"the proxy of the environment cannot be used ({fact}); set ALL_PROXY, HTTP_PROXY and HTTPS_PROXY to an "
         "address such as http://127.0.0.1:3128, or remove them"
     )
-
-
-# Any: httpx is imported by the first call only.
-def _make_client(*, is_local: bool) -> Any:
-    import httpx
-
-    from graphexec.models.http.network import set_backends
-
-    with _explain_proxies():
-        client = httpx.Client(trust_env=not is_local, verify=_make_context())
-    set_backends(client)
-    return client
-
-
-def _make_context() -> Any:
-    """Return the TLS settings, with the certificates of the environment, also for a client that trusts nothing else."""
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
@@ -200,12 +183,5 @@ async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
 
     An event loop closes its async generators before it ends, and so the connections that belong to the loop.
     """
-    import httpx
-
-    from graphexec.models.http.network import set_backends
-
-    with _explain_proxies():
-        made = httpx.AsyncClient(trust_env=not is_local, verify=_make_context())
-    async with made as client:
-        set_backends(client)
+    async with _make_client(is_async=True, is_local=is_local) as client:
         yield client

@@ -97,17 +97,6 @@ class DeadlineBackend(httpcore.NetworkBackend):
                 failure = error
         raise failure
 
-    def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[_Option] | None = None
-    ) -> httpcore.NetworkStream:
-        """Connect to a socket in the file system."""
-        limit = _time_left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._inner.connect_unix_socket(path, limit, socket_options))
-
-    def sleep(self, seconds: float) -> None:
-        """Wait before a connection is tried again."""
-        self._inner.sleep(bound_seconds(seconds) or 0.0)
-
 
 class _AsyncStream(httpcore.AsyncNetworkStream):
     """A connection that a cancelled handshake closes; httpcore's own leaves it open."""
@@ -153,14 +142,6 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[_Option] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         return _AsyncStream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
-
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[_Option] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        return _AsyncStream(await self._inner.connect_unix_socket(path, timeout, socket_options))
-
-    async def sleep(self, seconds: float) -> None:
-        await self._inner.sleep(seconds)
 
 
 def set_backends(client: Any) -> None:

@@ -12,7 +12,7 @@ from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods,
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
 from graphexec.errors import InputError, SecretError, format_value
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
@@ -25,7 +25,7 @@ from graphexec.models.http.endpoint import (
     provider_name,
     proxy_secrets,
 )
-from graphexec.models.http.exchange import Exchange, OpenStream
+from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.models.http.options import (
     EFFORT,
@@ -46,7 +46,7 @@ from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.provider_names import PROVIDERS, find_provider
-from graphexec.models.secret import HasSecretValue, Hidden, Secret, hide, hide_headers, hide_in_logs
+from graphexec.models.secret import HasSecretValue, Secret, hide, hide_headers, hide_in_logs
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -282,20 +282,22 @@ class RemoteModel(ClosableModel):
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         try:
-            return await self._call(request, timeout, io, stream=False).send()
+            reply = await self._call(request, timeout, io, stream=False).open()
         except BaseException as error:
             # The frames below have the key in the headers of the request.
             remove_secrets(error, self._secrets())
             raise
+        assert isinstance(reply, ModelReply), "the request does not ask for a stream"
+        return reply
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         try:
             call = self._call(request, timeout, io, stream=True)
-            opened = await self._open(call)
+            opened = await call.open()
             if isinstance(opened, ModelReply):
                 yield opened
                 return
-            deltas = opened.reveal().deltas
+            deltas: tuple[ReplyDelta, ...] | None = opened.reveal().deltas
             try:
                 # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
                 while deltas is not None:
@@ -303,17 +305,12 @@ class RemoteModel(ClosableModel):
                         yield delta
                     deltas = await call.next_deltas(opened.reveal())
             finally:
-                await call.close(opened.reveal())
+                await opened.reveal().incoming.close()
             yield opened.reveal().draft.reply()
         except BaseException as error:
             # The frames below have the key in the headers of the request.
             remove_secrets(error, self._secrets())
             raise
-
-    async def _open(self, call: Exchange) -> Hidden[OpenStream] | ModelReply:
-        opened = await call.open()
-        # A stream that waits for its reader shows its variables.
-        return opened if isinstance(opened, ModelReply) else Hidden(opened)
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)

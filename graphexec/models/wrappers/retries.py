@@ -8,12 +8,18 @@ from functools import partial
 from graphexec._arguments import SECONDS, validate, whole
 from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 from graphexec.messages import Model, ModelReply
-from graphexec.models.http.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REAL_TIME, Clock
-from graphexec.models.http.failures import LONGEST_ADVISED
-from graphexec.models.progress_reports import report_retry
+from graphexec.models.http.attempts import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    REAL_TIME,
+    Clock,
+    advised_wait,
+    make_policy,
+)
+from graphexec.models.progress_reports import Retried
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, recoverable_errors
+from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.retry_policy import RetryPolicy
 
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (RateLimitError, ServerError, ModelConnectionError, ModelTimeoutError)
 
@@ -43,20 +49,16 @@ def retrying(
         ("longest_wait", longest_wait, SECONDS),
     )
     recoverable = recoverable_errors("retrying", on)
-    policy = RetryPolicy(
-        attempts=attempts,
-        may_pass=lambda error: isinstance(error, recoverable),
-        first_wait=first_wait,
-        longest_wait=longest_wait,
-        jitter=JITTER,
-        # The wait that the server asks for, if any.
-        advised=lambda error: error.retry_after if isinstance(error, RateLimitError) else None,
-        longest_advised=LONGEST_ADVISED,
-    )
+    policy = make_policy(attempts, lambda error: isinstance(error, recoverable), advised_wait, first_wait, longest_wait)
 
     async def flow(call: ModelCall) -> ModelReply:
         return await retry(
-            partial(call.ask, model), policy, call.io, announce=report_retry, sleep=call.sleep, allows=call.allows
+            partial(call.ask, model),
+            policy,
+            call.io,
+            announce=lambda error, attempt, wait: report(Retried(error, attempt, wait)),
+            sleep=call.sleep,
+            allows=call.allows,
         )
 
     return WrappedModel("retrying", [model], flow, clock=clock)
