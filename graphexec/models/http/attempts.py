@@ -103,7 +103,7 @@ class Attempts:
         self.policy = make_policy(max_retries + 1, self._may_pass, self._advised)
         self.answered = False
         self._clock = clock
-        self._deadline = clock.monotonic() + timeout
+        self._deadline: float = clock.monotonic() + timeout
         self._timeout = timeout
         # When the consumer of a stream received its last piece, while it has it.
         self._paused: float | None = None

@@ -82,8 +82,8 @@ class Connections:
         self._given = None if client is None else OpenClient(Hidden(client))
         self._given_async = None if async_client is None else OpenClient(Hidden(async_client))
         self._is_local = is_local
-        self._own: OpenClient | None = None
-        self._own_async: dict[asyncio.AbstractEventLoop, OpenClient] = {}
+        # By the event loop; that of blocking calls by `None`.
+        self._own: dict[asyncio.AbstractEventLoop | None, OpenClient] = {}
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._lock = ForkSafeLock()
         reset_after_fork(self)
@@ -95,13 +95,13 @@ class Connections:
         from graphexec.models.http.network import close_idle
 
         with self._lock:
-            if self._own is None:
+            if None not in self._own:
                 client = _make_client(is_async=False, is_local=self._is_local)
-                self._own = OpenClient(Hidden(client))
+                self._own[None] = OpenClient(Hidden(client))
                 # Closes the connections when the model is garbage collected, which no call uses then, and at the end of
                 # the program, where a thread that is still reading must not fail with a broken connection.
                 self._finalizer = weakref.finalize(self, close_idle, client)
-            return self._own
+            return self._own[None]
 
     async def async_client(self) -> OpenClient:
         """Return the async client of the running event loop. Raises `ModelConnectionError` as `blocking_client`."""
@@ -109,16 +109,16 @@ class Connections:
             return self._given_async.check_process()
         require_event_loop()
         loop = asyncio.get_running_loop()
-        used = self._own_async.get(loop)
+        used = self._own.get(loop)
         if used is None:
             keeper = _keep_client(is_local=self._is_local)
             used = OpenClient(Hidden(await anext(keeper)), keeper=Hidden(keeper))
             with self._lock:
                 # The clients of closed loops are closed, too.
-                for ended in [known for known in self._own_async if known.is_closed()]:
-                    del self._own_async[ended]
+                for ended in [known for known in self._own if known is not None and known.is_closed()]:
+                    del self._own[ended]
                 # Another task may have created a client in the meantime.
-                used = self._own_async.setdefault(loop, used)
+                used = self._own.setdefault(loop, used)
         return used
 
     def reset_after_fork(self) -> None:
@@ -128,23 +128,23 @@ class Connections:
         """
         if self._finalizer is not None:
             self._finalizer.detach()
-        _inherited.append((self._own, self._own_async))
-        self._own, self._own_async, self._finalizer = None, {}, None
+        _inherited.append(self._own)
+        self._own, self._finalizer = {}, None
 
     def close(self) -> None:
         """Close the blocking client; a later call creates a new one."""
         with self._lock:
-            own, self._own = self._own, None
+            used = self._own.pop(None, None)
             if self._finalizer is not None:
                 self._finalizer.detach()
-        if own is not None:
-            own.client.close()
+        if used is not None:
+            used.client.close()
 
     async def aclose(self) -> None:
         """Close the async client of the running loop and the blocking client; a later call creates new ones."""
         require_event_loop()
         with self._lock:
-            used = self._own_async.pop(asyncio.get_running_loop(), None)
+            used = self._own.pop(asyncio.get_running_loop(), None)
         if used is not None and used.keeper is not None:
             await used.keeper.reveal().aclose()
         self.close()

@@ -206,11 +206,11 @@ class Exchange:
                 received: OpenStream | ModelReply | None = None
                 try:
                     received = await self._receive(incoming)
+                    attempts.pause()
+                    return received
                 finally:
                     if not isinstance(received, OpenStream):
                         await incoming.close()
-            attempts.pause()
-            return received
 
     async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
         self.attempts.answered = False

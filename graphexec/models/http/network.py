@@ -98,50 +98,33 @@ class DeadlineBackend(httpcore.NetworkBackend):
         raise failure
 
 
-class _AsyncStream(httpcore.AsyncNetworkStream):
+class _AsyncStream:
     """A connection that a cancelled handshake closes; httpcore's own leaves it open."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
         self._inner = inner
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._inner.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._inner.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    # Any: everything else is that of the connection.
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     # Any: as above.
-    async def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
+    async def start_tls(self, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
         try:
-            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+            return await self._inner.start_tls(*args, **options)
         except BaseException:
-            await self.aclose()
+            await self._inner.aclose()
             raise
 
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
 
-
-class _AsyncBackend(httpcore.AsyncNetworkBackend):
+class _AsyncBackend:
     """A network backend of httpcore for an event loop. It needs no deadlines: the loop cancels a call in any wait."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend) -> None:
         self._inner = inner
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[_Option] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _AsyncStream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
+    async def connect_tcp(self, *args: Any, **options: Any) -> _AsyncStream:
+        return _AsyncStream(await self._inner.connect_tcp(*args, **options))
 
 
 def set_backends(client: Any) -> None:

@@ -250,27 +250,19 @@ class RemoteModel(ClosableModel):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """What each request has beside messages and tools; without the key, the headers and `extra_body`."""
-        sampling = self._sampling
-        settings = {
-            "base_url": Endpoint(sampling.model, self._base_url).shown_url,
-            "model": sampling.model,
-            "temperature": sampling.temperature,
-            "max_tokens": sampling.max_tokens,
-            "top_p": sampling.top_p,
-            "seed": sampling.seed,
-            "reasoning_effort": sampling.reasoning_effort,
-        }
+        shown = ("model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort")
+        settings = {"base_url": self._endpoint().shown_url, **{name: getattr(self._sampling, name) for name in shown}}
         return {name: value for name, value in settings.items() if value is not None}
 
     def check_access(self) -> None:
         """Raise the error of a call that fails before it is sent, such as `MissingAPIKeyError`. Sends nothing."""
-        self._endpoint()
+        self._checked_endpoint()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_sampling"):
             # An invalid option ended its creation; a debugger may show it.
             return object.__repr__(self)
-        endpoint = Endpoint(self._sampling.model, self._base_url)
+        endpoint = self._endpoint()
         return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
 
     def __reduce_ex__(self, _: object) -> Never:
@@ -285,7 +277,7 @@ class RemoteModel(ClosableModel):
             reply = await self._call(request, timeout, io, stream=False).open()
         except BaseException as error:
             # The frames below have the key in the headers of the request.
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
         assert isinstance(reply, ModelReply), "the request does not ask for a stream"
         return reply
@@ -309,14 +301,14 @@ class RemoteModel(ClosableModel):
             yield opened.reveal().draft.reply()
         except BaseException as error:
             # The frames below have the key in the headers of the request.
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
-        endpoint = self._endpoint()
+        endpoint = self._checked_endpoint()
         hide_in_logs(endpoint.secrets)
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         headers = {
@@ -341,10 +333,15 @@ class RemoteModel(ClosableModel):
         )
 
     def _endpoint(self) -> Endpoint:
-        provider = self._dialect.provider
-        endpoint = Endpoint(
-            self._sampling.model, self._base_url, self._key(), provider, self._reply_limits, self._known_secrets()
-        )
+        provider, given = self._dialect.provider, self._api_key
+        if given is None:
+            given = Secret(os.environ.get(provider.key_variable, ""))
+        # A key read from a file ends in a newline.
+        key, others = Secret(given.get_secret_value().strip()), (*self._others, *proxy_secrets())
+        return Endpoint(self._sampling.model, self._base_url, key, provider, self._reply_limits, others)
+
+    def _checked_endpoint(self) -> Endpoint:
+        endpoint = self._endpoint()
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
         if not (endpoint.key or self._api_key is not None or endpoint.is_local or has_credentials(self._headers)):
@@ -352,16 +349,3 @@ class RemoteModel(ClosableModel):
         if not is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
             raise invalid_key_error(endpoint)
         return endpoint
-
-    def _key(self) -> Secret:
-        given = self._api_key
-        if given is None:
-            given = Secret(os.environ.get(self._dialect.provider.key_variable, ""))
-        # A key read from a file ends in a newline.
-        return Secret(given.get_secret_value().strip())
-
-    def _secrets(self) -> tuple[Secret, ...]:
-        return (self._key(), *self._known_secrets())
-
-    def _known_secrets(self) -> tuple[Secret, ...]:
-        return (*self._others, *proxy_secrets())
