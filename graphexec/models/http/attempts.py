@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphexec._mistakes.event_loops import raise_loop_error
 from graphexec.errors import ModelError, RateLimitError
@@ -26,11 +26,6 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
 
-# Seconds. Half a second relieves a busy server; waits longer than eight seconds rarely help.
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 8.0
-# The largest random reduction of a wait, as a fraction of it.
-JITTER = 0.5
 # Seconds. A running server accepts a connection quickly, even if its reply takes long.
 CONNECT = 10.0
 
@@ -66,28 +61,23 @@ def bound_seconds(seconds: float | None) -> float | None:
 REAL_TIME = Clock()
 
 
-def make_policy(
-    attempts: int,
-    may_pass: Callable[[Exception], bool],
-    advised: Callable[[Exception], float | None],
-    first_wait: float = FIRST_WAIT,
-    longest_wait: float = LONGEST_WAIT,
-) -> RetryPolicy:
-    """Return the policy of retries of models: as long as the server advises, up to a minute, or twice as long each."""
-    return RetryPolicy(
-        attempts=attempts,
-        may_pass=may_pass,
-        first_wait=first_wait,
-        longest_wait=longest_wait,
-        jitter=JITTER,
-        advised=advised,
-        longest_advised=LONGEST_ADVISED,
-    )
-
-
 def advised_wait(error: Exception) -> float | None:
     """Return the seconds that the server asks for in an error, if it does."""
     return error.retry_after if isinstance(error, RateLimitError) else None
+
+
+# The waits of models; each model has attempts of its own, and errors to retry.
+RETRIES = RetryPolicy(
+    attempts=1,
+    may_pass=lambda _: False,
+    # Seconds. Half a second relieves a busy server; waits longer than eight seconds rarely help.
+    first_wait=0.5,
+    longest_wait=8.0,
+    # The largest random reduction of a wait, as a fraction of it.
+    jitter=0.5,
+    advised=advised_wait,
+    longest_advised=LONGEST_ADVISED,
+)
 
 
 class Attempts:
@@ -100,7 +90,7 @@ class Attempts:
     def __init__(self, endpoint: Endpoint, clock: Clock, io: IO, *, timeout: float, max_retries: int) -> None:
         self.endpoint = endpoint
         self.io = io
-        self.policy = make_policy(max_retries + 1, self._may_pass, self._advised)
+        self.policy = replace(RETRIES, attempts=max_retries + 1, may_pass=self._may_pass, advised=self._advised)
         self.answered = False
         self._clock = clock
         self._deadline: float = clock.monotonic() + timeout

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from graphexec._arguments import SECONDS, validate, whole
 from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 from graphexec.messages import Model, ModelReply
-from graphexec.models.http.attempts import (
-    FIRST_WAIT,
-    LONGEST_WAIT,
-    REAL_TIME,
-    Clock,
-    advised_wait,
-    make_policy,
-)
+from graphexec.models.http.attempts import REAL_TIME, RETRIES, Clock
 from graphexec.models.progress_reports import Retried
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, recoverable_errors
 from graphexec.runtime.progress import report
@@ -29,8 +23,8 @@ def retrying(
     *,
     attempts: int = 3,
     on: Sequence[type[Exception]] = TRANSIENT_ERRORS,
-    first_wait: float = FIRST_WAIT,
-    longest_wait: float = LONGEST_WAIT,
+    first_wait: float = RETRIES.first_wait,
+    longest_wait: float = RETRIES.longest_wait,
     clock: Clock = REAL_TIME,
 ) -> WrappedModel:
     """Make a model that calls `model` up to `attempts` times while it fails with one of the errors `on`.
@@ -49,7 +43,17 @@ def retrying(
         ("longest_wait", longest_wait, SECONDS),
     )
     recoverable = recoverable_errors("retrying", on)
-    policy = make_policy(attempts, lambda error: isinstance(error, recoverable), advised_wait, first_wait, longest_wait)
+
+    def may_pass(error: Exception) -> bool:
+        return isinstance(error, recoverable)
+
+    policy = replace(
+        RETRIES,
+        attempts=attempts,
+        may_pass=may_pass,
+        first_wait=first_wait,
+        longest_wait=longest_wait,
+    )
 
     async def flow(call: ModelCall) -> ModelReply:
         return await retry(
