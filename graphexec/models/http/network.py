@@ -9,10 +9,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import httpcore
 
@@ -22,9 +22,6 @@ from graphexec.runtime.threads import NotDone, wait_for
 
 # Bytes. A single write may wait once for each of its parts, so a large body is written in pieces.
 _PIECE = 8_192
-
-# As in httpcore, whose alias is private.
-_Option: TypeAlias = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
 class _Stream(httpcore.NetworkStream):
@@ -75,24 +72,19 @@ class DeadlineBackend(httpcore.NetworkBackend):
     def __init__(self, inner: httpcore.NetworkBackend) -> None:
         self._inner = inner
 
+    # Any: further options, which the inner backend takes.
     def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[_Option] | None = None,
+        self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
     ) -> httpcore.NetworkStream:
         """Connect to the first address of a host that accepts, within `timeout` for all of them."""
         limit = _time_left(timeout, httpcore.ConnectTimeout)
         ends = None if limit is None else time.monotonic() + limit
         addresses = _resolve(host, port, limit)
-        options = None if socket_options is None else list(socket_options)
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
         for position, address in enumerate(addresses):
             share = None if ends is None else max(ends - time.monotonic(), 0.001) / (len(addresses) - position)
             try:
-                return _Stream(self._inner.connect_tcp(address, port, share, local_address, options))
+                return _Stream(self._inner.connect_tcp(address, port, share, *args, **options))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
