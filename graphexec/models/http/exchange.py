@@ -55,7 +55,6 @@ class Incoming:
             self._pieces = io.iterate(lambda: response.iter_raw(), lambda: response.aiter_raw())  # noqa: PLW0108
             encoding = response.headers.get("content-encoding", "")
         self._body = Body(endpoint, endpoint.limits, encoding, status=response.status_code)
-        self._events = EventReader(endpoint, endpoint.limits)
         self._parts: Iterator[bytes] = iter(())
 
     async def begin(self) -> bytes | None:
@@ -73,6 +72,7 @@ class Incoming:
         self._body.expect(streams=streams)
         if not streams:
             return beginning
+        self._events = EventReader(self._attempts.endpoint, self._attempts.endpoint.limits)
         self.waiting.extend(self._events.take(beginning))
         return None
 
@@ -84,7 +84,7 @@ class Incoming:
         return bytes(whole)
 
     async def next_event(self) -> str | None:
-        """Return the data of the next event, or `None` at the end."""
+        """Return the data of the next event of a stream, or `None` at the end."""
         while not self.waiting:
             data = await self._next_part()
             self.waiting.extend(self._events.end() if data is None else self._events.take(data))
