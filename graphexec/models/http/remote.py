@@ -12,7 +12,7 @@ from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods,
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
 from graphexec.errors import InputError, SecretError, format_value
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
@@ -25,7 +25,7 @@ from graphexec.models.http.endpoint import (
     provider_name,
     proxy_secrets,
 )
-from graphexec.models.http.exchange import Exchange, OpenStream
+from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.models.http.options import (
     EFFORT,
@@ -46,7 +46,7 @@ from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.provider_names import PROVIDERS, find_provider
-from graphexec.models.secret import HasSecretValue, Hidden, Secret, hide, hide_headers, hide_in_logs
+from graphexec.models.secret import HasSecretValue, Secret, hide, hide_headers, hide_in_logs
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -250,27 +250,19 @@ class RemoteModel(ClosableModel):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """What each request has beside messages and tools; without the key, the headers and `extra_body`."""
-        sampling = self._sampling
-        settings = {
-            "base_url": Endpoint(sampling.model, self._base_url).shown_url,
-            "model": sampling.model,
-            "temperature": sampling.temperature,
-            "max_tokens": sampling.max_tokens,
-            "top_p": sampling.top_p,
-            "seed": sampling.seed,
-            "reasoning_effort": sampling.reasoning_effort,
-        }
+        shown = ("model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort")
+        settings = {"base_url": self._endpoint().shown_url, **{name: getattr(self._sampling, name) for name in shown}}
         return {name: value for name, value in settings.items() if value is not None}
 
     def check_access(self) -> None:
         """Raise the error of a call that fails before it is sent, such as `MissingAPIKeyError`. Sends nothing."""
-        self._endpoint()
+        self._checked_endpoint()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_sampling"):
             # An invalid option ended its creation; a debugger may show it.
             return object.__repr__(self)
-        endpoint = Endpoint(self._sampling.model, self._base_url)
+        endpoint = self._endpoint()
         return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
 
     def __reduce_ex__(self, _: object) -> Never:
@@ -282,20 +274,22 @@ class RemoteModel(ClosableModel):
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         try:
-            return await self._call(request, timeout, io, stream=False).send()
+            reply = await self._call(request, timeout, io, stream=False).open()
         except BaseException as error:
             # The frames below have the key in the headers of the request.
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
+        assert isinstance(reply, ModelReply), "the request does not ask for a stream"
+        return reply
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         try:
             call = self._call(request, timeout, io, stream=True)
-            opened = await self._open(call)
+            opened = await call.open()
             if isinstance(opened, ModelReply):
                 yield opened
                 return
-            deltas = opened.reveal().deltas
+            deltas: tuple[ReplyDelta, ...] | None = opened.reveal().deltas
             try:
                 # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
                 while deltas is not None:
@@ -303,23 +297,18 @@ class RemoteModel(ClosableModel):
                         yield delta
                     deltas = await call.next_deltas(opened.reveal())
             finally:
-                await call.close(opened.reveal())
+                await opened.reveal().incoming.close()
             yield opened.reveal().draft.reply()
         except BaseException as error:
             # The frames below have the key in the headers of the request.
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
-
-    async def _open(self, call: Exchange) -> Hidden[OpenStream] | ModelReply:
-        opened = await call.open()
-        # A stream that waits for its reader shows its variables.
-        return opened if isinstance(opened, ModelReply) else Hidden(opened)
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
-        endpoint = self._endpoint()
+        endpoint = self._checked_endpoint()
         hide_in_logs(endpoint.secrets)
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         headers = {
@@ -344,10 +333,15 @@ class RemoteModel(ClosableModel):
         )
 
     def _endpoint(self) -> Endpoint:
-        provider = self._dialect.provider
-        endpoint = Endpoint(
-            self._sampling.model, self._base_url, self._key(), provider, self._reply_limits, self._known_secrets()
-        )
+        provider, given = self._dialect.provider, self._api_key
+        if given is None:
+            given = Secret(os.environ.get(provider.key_variable, ""))
+        # A key read from a file ends in a newline.
+        key, others = Secret(given.get_secret_value().strip()), (*self._others, *proxy_secrets())
+        return Endpoint(self._sampling.model, self._base_url, key, provider, self._reply_limits, others)
+
+    def _checked_endpoint(self) -> Endpoint:
+        endpoint = self._endpoint()
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
         if not (endpoint.key or self._api_key is not None or endpoint.is_local or has_credentials(self._headers)):
@@ -355,16 +349,3 @@ class RemoteModel(ClosableModel):
         if not is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
             raise invalid_key_error(endpoint)
         return endpoint
-
-    def _key(self) -> Secret:
-        given = self._api_key
-        if given is None:
-            given = Secret(os.environ.get(self._dialect.provider.key_variable, ""))
-        # A key read from a file ends in a newline.
-        return Secret(given.get_secret_value().strip())
-
-    def _secrets(self) -> tuple[Secret, ...]:
-        return (self._key(), *self._known_secrets())
-
-    def _known_secrets(self) -> tuple[Secret, ...]:
-        return (*self._others, *proxy_secrets())
