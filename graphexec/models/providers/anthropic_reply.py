@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
+from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply, parse
 from graphexec.models.providers.blocks import (
     Block,
     BlockDraft,
@@ -20,7 +20,6 @@ from graphexec.models.providers.blocks import (
     is_object,
     members_of,
     number,
-    parse,
     word,
 )
 
@@ -96,7 +95,7 @@ class AnthropicStream(BlockDraft):
             # Gateways may end any stream with it.
             yield from self.take_message({})
             return
-        event = parse(data.encode("utf-8", "replace"), self.endpoint)
+        event = parse(data, self.endpoint)
         self.check_error(event.get("error"))
         index = number(event.get("index"))
         delta = next(iter(self.objects(event.get("delta"), "delta")), JSON())

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, TypeAlias, TypeGuard
 
-from pydantic import ConfigDict
-
 from graphexec._parsing.json import read_object
 from graphexec.errors import RefusalError
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft, PartialCall
-from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import JSON, Wire, invalid_reply, read
+from graphexec.models.http.json_bodies import JSON, invalid_reply, mend_surrogates
 from graphexec.models.http.receiving import MOST_PARTS, reply_limit_error
 from graphexec.models.http.stop_cutter import StopCutter
 
@@ -171,7 +168,7 @@ class BlockDraft(Draft):
             if block.kind == "text":
                 if inner := self.thoughts_of(block):
                     thoughts.append(Reasoning(inner, "", self.endpoint.provider_name, length, len(calls)))
-                texts.append(self.text_of(block))
+                texts.append(mend_surrogates(self.text_of(block)))
                 length += len(texts[-1])
             elif block.kind == "call":
                 calls.append((length, self.call_of(block)))
@@ -223,15 +220,6 @@ class BlockDraft(Draft):
         """Raise the `ModelError` that the server reports, if there is one."""
         if any(error.values()) if isinstance(error, dict) else error:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
             raise error_in_body(self.endpoint, ErrorReport.from_json({"error": error}))
-
-
-class _Members(Wire):
-    model_config = ConfigDict(extra="allow")
-
-
-def parse(body: bytes, endpoint: Endpoint) -> JSON:
-    """Return the members of an object. Raises `InvalidReplyError` for other bodies."""
-    return read(body, _Members, endpoint).model_extra or {}
 
 
 def best_arguments(*candidates: str) -> str:

@@ -13,7 +13,7 @@ from graphexec.messages import ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
+from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply, parse
 from graphexec.models.providers.blocks import (
     Block,
     BlockDraft,
@@ -22,7 +22,6 @@ from graphexec.models.providers.blocks import (
     is_object,
     members_of,
     number,
-    parse,
     word,
 )
 
@@ -78,7 +77,7 @@ class ResponsesStream(BlockDraft):
             if self.blocks and all(block.ended for block in self.blocks):
                 yield from self._finish("completed", {})
             return
-        event = parse(data.encode("utf-8", "replace"), self.endpoint)
+        event = parse(data, self.endpoint)
         if data == self._last and number(event.get("sequence_number")):
             return
         self._last = data
