@@ -83,7 +83,7 @@ class _Style(NamedTuple):
 
     @classmethod
     def of(cls, sampling: Sampling) -> _Style:
-        if sampling.provider == "mistral_ai":
+        if _is(sampling, "mistral"):
             return cls(sampling.provider, _SHORT_IDS, "{:.9}")
         return cls(sampling.provider, _KIMI_IDS if "kimi" in sampling.model.lower() else _IDS)
 
