@@ -119,6 +119,13 @@ def _without_format(body: JSON) -> bool:
     return True
 
 
+def _with_reasoning(body: JSON) -> bool:
+    """Write empty reasoning beside calls without any, as those of another model: DeepSeek and Kimi demand it."""
+    messages = _items(body, "messages")
+    body["messages"] = [{"reasoning_content": "", **one} if "tool_calls" in one else one for one in messages]
+    return body["messages"] != messages
+
+
 def _plain_tools(body: JSON) -> bool:
     tools = _items(body, "tools")
     if tools:
@@ -127,6 +134,12 @@ def _plain_tools(body: JSON) -> bool:
 
 
 REPAIRS = (
+    Repair(
+        "calls without reasoning",
+        "calls with empty reasoning",
+        re.compile(r"reasoning_content.{0,40}(?:missing|must be passed back)|missing reasoning_content", re.IGNORECASE),
+        _with_reasoning,
+    ),
     Repair(
         "response_format",
         "a schema in the instructions",
