@@ -17,6 +17,7 @@ from graphexec.models.providers.blocks import (
     BlockDraft,
     Kind,
     best_arguments,
+    completeness,
     is_object,
     members_of,
     number,
@@ -167,7 +168,7 @@ class AnthropicStream(BlockDraft):
         block = self._find(index)
         for name, kind in _PIECES.items():
             piece = self.string(delta.get(name), f"delta.{name}")
-            if piece and (block is None or block.kind not in {kind, "other"} or (block.ended and kind == "call")):
+            if piece and (block is None or block.kind not in {kind, "other"} or _is_complete_call(block)):
                 # The event that begins the block is missing; only that of a call says what is needed.
                 if kind == "call":
                     raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
@@ -227,6 +228,11 @@ class AnthropicStream(BlockDraft):
             return {"type": kind, "data": word(block.members.get("data"))}
         signature = {"signature": block.members["signature"]} if "signature" in block.members else {}
         return {"type": kind, "thinking": self.text_of(block), **signature}
+
+
+def _is_complete_call(block: Block) -> bool:
+    """Return whether a call has ended; some gateways end it before its arguments."""
+    return block.kind == "call" and block.ended and completeness("".join(block.streamed)) in {1, 3}
 
 
 def _is_same(block: Block, kind: Kind, members: JSON) -> bool:

@@ -224,10 +224,11 @@ class BlockDraft(Draft):
 
 def best_arguments(*candidates: str) -> str:
     """Return the most complete arguments of a call, of equal ones the last."""
-    return max(reversed(candidates), key=_completeness)
+    return max(reversed(candidates), key=completeness)
 
 
-def _completeness(arguments: str) -> int:
+def completeness(arguments: str) -> int:
+    """Return 0 for no arguments, 2 for a part of them, and an odd number for an object."""
     try:
         # An empty object stands where arguments follow, too.
         return 3 if read_object(arguments) else 1
