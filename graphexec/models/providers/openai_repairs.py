@@ -144,7 +144,8 @@ REPAIRS = (
         "response_format",
         "a schema in the instructions",
         re.compile(
-            r"response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?|guided[ _]|grammar"
+            r"response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?"
+            r"|guided[ _]|grammar"
             # Of a request without tools, it can be about nothing else.
             r"|\A(?!.*\b(?:tools?|functions?)\b).*\bschema\b",
             re.IGNORECASE | re.DOTALL,

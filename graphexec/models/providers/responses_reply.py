@@ -83,6 +83,10 @@ class ResponsesStream(BlockDraft):
         self._last = data
         self.check_error(event.get("error"))
         name = self.string(event.get("type"), "type").removeprefix("response.")
+        if name == "content_part.done" and word(event.get("item_id")) in self._known:
+            # The whole part; some gateways send its text nowhere else.
+            part = members_of(event.get("part"))
+            event, name = {**event, **part}, f"{self.string(part.get('type'), 'part.type')}.done"
         kind: Kind | None = next((_ABOUT[start] for start in _ABOUT if name.startswith(start)), None)
         if kind is not None:
             yield from self._take_piece(event, name, kind)
