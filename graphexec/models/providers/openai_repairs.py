@@ -42,6 +42,7 @@ def _join(first: Any, second: Any) -> Any:
 _DROPPED = frozenset(
     {"$defs", "definitions", "$schema", "$id", "additionalProperties", "patternProperties", "default", "not"}
     | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "strict"}
+    | {"examples", "propertyNames"}
 )
 
 
