@@ -124,7 +124,7 @@ def _with_reasoning(body: JSON) -> bool:
     """Write empty reasoning beside calls without any, as those of another model: DeepSeek and Kimi demand it."""
     messages = _items(body, "messages")
     body["messages"] = [{"reasoning_content": "", **one} if "tool_calls" in one else one for one in messages]
-    return body["messages"] != messages
+    return bool(body["messages"] != messages)
 
 
 def _plain_tools(body: JSON) -> bool:
