@@ -140,6 +140,8 @@ class AnthropicStream(BlockDraft):
 
     def _begin(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
         """Begin a block; an event that is sent again begins none."""
+        if members and not members.get("type"):
+            raise invalid_reply(self.endpoint, "sent a block without a type")
         kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
         block = self._indexed.get(index) if index is not None else None
         if block is None or block.ended or block.pieces or not _is_same(block, kind, members):

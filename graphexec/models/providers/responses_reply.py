@@ -213,6 +213,8 @@ class ResponsesStream(BlockDraft):
                 self._known[name] = block
 
     def _kind_of(self, item: JSON) -> Kind:
+        if not item.get("type") and any(map(item.get, ("content", "arguments", "summary"))):
+            raise invalid_reply(self.endpoint, "sent an item without a type")
         kind = _KINDS.get(self.string(item.get("type"), "type"), "other")
         return "reasoning" if kind == "text" and item.get("phase") == _COMMENTARY else kind
 
@@ -237,7 +239,7 @@ class ResponsesStream(BlockDraft):
 
     def _merge_item(self, block: Block, item: JSON, place: str) -> None:
         """Merge an item; a member beside the answer that is of another type is as good as none."""
-        if "type" in item:
+        if item.get("type"):
             block.kind = self._kind_of({**item, "phase": word(item.get("phase")) or block.members.get("phase")})
         found = {name: one for name, one in item.items() if name not in _WORDS or isinstance(one, str)}
         for name in ("summary", "content"):
