@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
+from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply, parse
 from graphexec.models.providers.blocks import (
     Block,
     BlockDraft,
     Kind,
     best_arguments,
+    completeness,
     is_object,
     members_of,
     number,
-    parse,
     word,
 )
 
@@ -96,7 +96,7 @@ class AnthropicStream(BlockDraft):
             # Gateways may end any stream with it.
             yield from self.take_message({})
             return
-        event = parse(data.encode("utf-8", "replace"), self.endpoint)
+        event = parse(data, self.endpoint)
         self.check_error(event.get("error"))
         index = number(event.get("index"))
         delta = next(iter(self.objects(event.get("delta"), "delta")), JSON())
@@ -140,6 +140,8 @@ class AnthropicStream(BlockDraft):
 
     def _begin(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
         """Begin a block; an event that is sent again begins none."""
+        if members and not members.get("type"):
+            raise invalid_reply(self.endpoint, "sent a block without a type")
         kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
         block = self._indexed.get(index) if index is not None else None
         if block is None or block.ended or block.pieces or not _is_same(block, kind, members):
@@ -168,7 +170,7 @@ class AnthropicStream(BlockDraft):
         block = self._find(index)
         for name, kind in _PIECES.items():
             piece = self.string(delta.get(name), f"delta.{name}")
-            if piece and (block is None or block.kind not in {kind, "other"} or (block.ended and kind == "call")):
+            if piece and (block is None or block.kind not in {kind, "other"} or _is_complete_call(block)):
                 # The event that begins the block is missing; only that of a call says what is needed.
                 if kind == "call":
                     raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
@@ -228,6 +230,11 @@ class AnthropicStream(BlockDraft):
             return {"type": kind, "data": word(block.members.get("data"))}
         signature = {"signature": block.members["signature"]} if "signature" in block.members else {}
         return {"type": kind, "thinking": self.text_of(block), **signature}
+
+
+def _is_complete_call(block: Block) -> bool:
+    """Return whether a call has ended; some gateways end it before its arguments."""
+    return block.kind == "call" and block.ended and completeness("".join(block.streamed)) in {1, 3}
 
 
 def _is_same(block: Block, kind: Kind, members: JSON) -> bool:

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, TypeAlias, TypeGuard
 
-from pydantic import ConfigDict
-
 from graphexec._parsing.json import read_object
 from graphexec.errors import RefusalError
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft, PartialCall
-from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import JSON, Wire, invalid_reply, read
+from graphexec.models.http.json_bodies import JSON, invalid_reply, mend_surrogates
 from graphexec.models.http.receiving import MOST_PARTS, reply_limit_error
 from graphexec.models.http.stop_cutter import StopCutter
 
@@ -171,7 +168,7 @@ class BlockDraft(Draft):
             if block.kind == "text":
                 if inner := self.thoughts_of(block):
                     thoughts.append(Reasoning(inner, "", self.endpoint.provider_name, length, len(calls)))
-                texts.append(self.text_of(block))
+                texts.append(mend_surrogates(self.text_of(block)))
                 length += len(texts[-1])
             elif block.kind == "call":
                 calls.append((length, self.call_of(block)))
@@ -225,21 +222,13 @@ class BlockDraft(Draft):
             raise error_in_body(self.endpoint, ErrorReport.from_json({"error": error}))
 
 
-class _Members(Wire):
-    model_config = ConfigDict(extra="allow")
-
-
-def parse(body: bytes, endpoint: Endpoint) -> JSON:
-    """Return the members of an object. Raises `InvalidReplyError` for other bodies."""
-    return read(body, _Members, endpoint).model_extra or {}
-
-
 def best_arguments(*candidates: str) -> str:
     """Return the most complete arguments of a call, of equal ones the last."""
-    return max(reversed(candidates), key=_completeness)
+    return max(reversed(candidates), key=completeness)
 
 
-def _completeness(arguments: str) -> int:
+def completeness(arguments: str) -> int:
+    """Return 0 for no arguments, 2 for a part of them, and an odd number for an object."""
     try:
         # An empty object stands where arguments follow, too.
         return 3 if read_object(arguments) else 1

@@ -83,8 +83,10 @@ class _Style(NamedTuple):
 
     @classmethod
     def of(cls, sampling: Sampling) -> _Style:
-        if sampling.provider == "mistral_ai":
+        if _is(sampling, "mistral"):
             return cls(sampling.provider, _SHORT_IDS, "{:.9}")
+        if _is(sampling, "gemini"):
+            return cls(sampling.provider, _SIGNED_IDS)
         return cls(sampling.provider, _KIMI_IDS if "kimi" in sampling.model.lower() else _IDS)
 
 
@@ -92,6 +94,8 @@ class _Style(NamedTuple):
 _IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 # Kimi reads its own ids in the history.
 _KIMI_IDS = re.compile(r"[a-zA-Z0-9_.:-]{1,40}")
+# LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
+_SIGNED_IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}|\S+__thought__\S+")
 _SHORT_IDS = re.compile(r"[a-zA-Z0-9]{9}")
 # The families of models whose servers have a dialect of their own, at any address.
 _FAMILIES = {

@@ -13,7 +13,7 @@ from graphexec.messages import ModelReply, ReplyDelta, Usage
 from graphexec.models.http.dialect import PartialCall
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
+from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply, parse
 from graphexec.models.providers.blocks import (
     Block,
     BlockDraft,
@@ -22,7 +22,6 @@ from graphexec.models.providers.blocks import (
     is_object,
     members_of,
     number,
-    parse,
     word,
 )
 
@@ -78,12 +77,16 @@ class ResponsesStream(BlockDraft):
             if self.blocks and all(block.ended for block in self.blocks):
                 yield from self._finish("completed", {})
             return
-        event = parse(data.encode("utf-8", "replace"), self.endpoint)
+        event = parse(data, self.endpoint)
         if data == self._last and number(event.get("sequence_number")):
             return
         self._last = data
         self.check_error(event.get("error"))
         name = self.string(event.get("type"), "type").removeprefix("response.")
+        if name == "content_part.done" and word(event.get("item_id")) in self._known:
+            # The whole part; some gateways send its text nowhere else.
+            part = members_of(event.get("part"))
+            event, name = {**event, **part}, f"{self.string(part.get('type'), 'part.type')}.done"
         kind: Kind | None = next((_ABOUT[start] for start in _ABOUT if name.startswith(start)), None)
         if kind is not None:
             yield from self._take_piece(event, name, kind)
@@ -210,6 +213,8 @@ class ResponsesStream(BlockDraft):
                 self._known[name] = block
 
     def _kind_of(self, item: JSON) -> Kind:
+        if not item.get("type") and any(map(item.get, ("content", "arguments", "summary"))):
+            raise invalid_reply(self.endpoint, "sent an item without a type")
         kind = _KINDS.get(self.string(item.get("type"), "type"), "other")
         return "reasoning" if kind == "text" and item.get("phase") == _COMMENTARY else kind
 
@@ -234,7 +239,7 @@ class ResponsesStream(BlockDraft):
 
     def _merge_item(self, block: Block, item: JSON, place: str) -> None:
         """Merge an item; a member beside the answer that is of another type is as good as none."""
-        if "type" in item:
+        if item.get("type"):
             block.kind = self._kind_of({**item, "phase": word(item.get("phase")) or block.members.get("phase")})
         found = {name: one for name, one in item.items() if name not in _WORDS or isinstance(one, str)}
         for name in ("summary", "content"):
