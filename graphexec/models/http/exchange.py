@@ -17,7 +17,8 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, images_of
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
-from graphexec.models.http.json_bodies import JSON, write
+from graphexec.models.http.json_bodies import write
+from graphexec.models.http.json_values import JSON
 from graphexec.models.http.receiving import Body, EventReader, is_event_stream, is_event_type, skip_blanks
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
@@ -260,7 +261,7 @@ class Exchange:
         if not response.is_success:
             images = next(images_of(self.request), None) is not None
             raise self.attempts.response_error(response.status_code, response.headers, body, images=images)
-        return self.dialect.decode(body, self.request, self.attempts.endpoint)
+        return self.dialect.make_draft(self.request, self.attempts.endpoint).decode(body)
 
 
 def _is_decoded(response: Any) -> bool:

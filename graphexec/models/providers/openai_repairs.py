@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from graphexec.models.http.json_bodies import JSON, Encoded
+from graphexec.models.http.json_bodies import Encoded
+from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Repair
+from graphexec.models.providers.schemas import plain_schema
 
 # Between results and the user: the models of Mistral are trained on an answer there.
 _ANSWER = "I have read the results."
@@ -37,49 +38,6 @@ def _join(first: Any, second: Any) -> Any:
         return f"{first}\n\n{second}"
     before, after = ([{"type": "text", "text": one}] if isinstance(one, str) else one for one in (first, second))
     return before + after
-
-
-_DROPPED = frozenset(
-    {"$defs", "definitions", "$schema", "$id", "additionalProperties", "patternProperties", "default", "not"}
-    | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "strict"}
-)
-
-
-def plain_schema(schema: Mapping[str, Any]) -> JSON:
-    """Return a schema, or an object that has some, without references and the keywords that Gemini refuses.
-
-    The replies are checked against the whole schema in any case. A schema that contains itself allows any value there.
-    """
-    plain = _plain(schema, schema, frozenset())
-    assert isinstance(plain, dict), "an object stays one"
-    return plain  # pyright: ignore[reportUnknownVariableType]
-
-
-# Any: a schema's values are arbitrary JSON.
-def _plain(value: Any, root: Mapping[str, Any], within: frozenset[str]) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(one, root, within) for one in value]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(value, Mapping):
-        return value
-    schema: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(schema.get("parameters"), Mapping):
-        # The schema of a tool has its own definitions.
-        root = schema["parameters"]
-    found: JSON = {}
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference not in within:
-        target: Any = root
-        for name in reference.removeprefix("#").strip("/").split("/"):
-            target = target.get(name, {}) if isinstance(target, Mapping) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        found = _plain(target, root, within | {reference})
-    for word, inner in schema.items():
-        if word == "properties" and isinstance(inner, Mapping):
-            found[word] = {name: _plain(one, root, within) for name, one in inner.items()}  # pyright: ignore[reportUnknownVariableType]
-        elif word == "const":
-            found["enum"] = [inner]
-        elif word not in _DROPPED and word != "$ref":
-            found["anyOf" if word == "oneOf" else word] = _plain(inner, root, within)
-    return found
 
 
 # Any: a JSON value is arbitrary.
