@@ -16,6 +16,7 @@ from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.histories import HistoryForm, distinct_calls
 from graphexec.models.providers.openai_responses import encode, route
 from graphexec.models.providers.responses_reply import ResponsesStream
+from tests.counting import count_calls
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
 from tests.parameters import cases
@@ -197,6 +198,21 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
     assert reply.tool_calls == (ToolCall("a", "add", "{}"), ToolCall("b", "sub", "{}"))
     begun = [ReplyDelta(index=0, call_id="a", name="add"), ReplyDelta(index=1, call_id="b", name="sub")]
     assert deltas[:3] == [*begun, ReplyDelta(index=1, arguments="{}")]
+
+
+@cases("indexed", [True, False])
+def test_many_items_take_linear_work(indexed: bool) -> None:
+    def read(number: int) -> int:
+        places = [place if indexed else None for place in range(number)]
+        begun = [call(place, id=f"i{at}", name="add") for at, place in enumerate(places)]
+        done = [
+            {**one, "type": "response.output_item.done", "item": {**one["item"], "arguments": "{}"}} for one in begun
+        ]
+        output = [{"type": "function_call", "call_id": f"c{at}", "name": "add"} for at in reversed(range(number))]
+        events = [*(one for pair in zip(begun, done, strict=True) for one in pair), end(output=output)]
+        return count_calls(lambda: decode_stream(*events))
+
+    assert read(400) < 2.2 * read(200)
 
 
 def test_unstreamed_output_is_read_from_final_event() -> None:

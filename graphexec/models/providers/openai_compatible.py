@@ -167,7 +167,8 @@ def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
 
 # Any: a schema's values are arbitrary JSON.
 def _response_format(schema: Mapping[str, Any]) -> JSON:
-    # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields).
+    # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its rules
+    # are followed where a server demands them.
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
 
 

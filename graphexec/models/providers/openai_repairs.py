@@ -9,7 +9,7 @@ from typing import Any
 from graphexec.models.http.json_bodies import Encoded
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Repair
-from graphexec.models.providers.schemas import plain_schema
+from graphexec.models.providers.schemas import close_schema, plain_schema
 
 # Between results and the user: the models of Mistral are trained on an answer there.
 _ANSWER = "I have read the results."
@@ -77,6 +77,17 @@ def _without_format(body: JSON) -> bool:
     return True
 
 
+def _strict_format(body: JSON) -> bool:
+    """Write the schema of the answer by the rules of OpenAI's strict mode, in the body of either API."""
+    for name, inner in (("response_format", "json_schema"), ("text", "format")):
+        form: JSON = _decode(body.get(name)) or {}
+        if inner in form:
+            schema = close_schema(form[inner]["schema"], strict=True)
+            body[name] = {**form, inner: {**form[inner], "schema": schema}}
+            return schema != form[inner]["schema"]
+    return False
+
+
 def _plain_tools(body: JSON) -> bool:
     tools = _items(body, "tools")
     if tools:
@@ -84,7 +95,19 @@ def _plain_tools(body: JSON) -> bool:
     return bool(tools) and body["tools"] != tools
 
 
+STRICT_SCHEMA = Repair(
+    "optional properties in a schema",
+    "a schema that requires all",
+    re.compile(
+        r"additionalProperties\b.{0,40}(?:required|must|set to|false)|\brequired\W{1,3} is required"
+        r"|(?:including|contain) every key|(?:all|every) (?:fields?|keys?|propert\w+) must be required",
+        re.IGNORECASE,
+    ),
+    _strict_format,
+)
 REPAIRS = (
+    # Before the one that sends no schema at all.
+    STRICT_SCHEMA,
     Repair(
         "response_format",
         "a schema in the instructions",

@@ -34,6 +34,7 @@ from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
+from graphexec.models.providers.openai_repairs import STRICT_SCHEMA
 from graphexec.models.providers.responses_reply import ResponsesStream
 
 
@@ -124,7 +125,7 @@ def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
 
 # Any: a schema's values are arbitrary JSON.
 def _text_format(schema: Mapping[str, Any]) -> JSON:
-    # Not `strict`, as in chat completions: strict mode rejects optional fields and oneOf.
+    # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
     return {"format": {"type": "json_schema", "name": "reply", "schema": schema}}
 
 
@@ -148,6 +149,7 @@ RESPONSES = Dialect(
         "max_output_tokens": "pass max_tokens",
         "reasoning.effort": "pass reasoning_effort",
     },
+    repairs=(STRICT_SCHEMA,),
     absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
 )
 

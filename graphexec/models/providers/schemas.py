@@ -10,20 +10,28 @@ from graphexec.models.http.json_values import JSON
 # The keywords that are copied. `close_schema` handles those that contain schemas.
 _KEPT = {"$ref", "type", "enum", "const", "title", "required"}
 _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
+# The keywords that Gemini refuses.
+_DROPPED = frozenset(
+    {"$defs", "definitions", "$schema", "$id", "additionalProperties", "patternProperties", "default", "not"}
+    | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "strict"}
+)
 
 
-# Any: a schema's values are arbitrary JSON.
-def close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with every object closed, and with unsupported keywords moved into descriptions."""
+# Any: a schema's values are arbitrary JSON, here and below.
+def close_schema(schema: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
+    """Return a schema with every object closed, and with unsupported keywords moved into descriptions: for Anthropic.
+
+    The strict form, of OpenAI, requires every property, too: a reply that has them all follows the whole schema.
+    """
     found: dict[str, Any] = {}
     unsupported: dict[str, Any] = {}
     for word, value in schema.items():
         if word in {"$defs", "properties"} and _is_object(value):
-            found[word] = {name: _close_inner(inner) for name, inner in value.items()}
+            found[word] = {name: _close_inner(inner, strict=strict) for name, inner in value.items()}
         elif word in {"anyOf", "oneOf", "allOf"} and _is_list(value):
-            found["anyOf" if word == "oneOf" else word] = [_close_inner(inner) for inner in value]
+            found["anyOf" if word == "oneOf" else word] = [_close_inner(inner, strict=strict) for inner in value]
         elif word == "items":
-            found[word] = _close_inner(value)
+            found[word] = _close_inner(value, strict=strict)
         elif word in _KEPT or (word == "format" and value in _FORMATS) or (word == "minItems" and value in (0, 1)):
             found[word] = value
         elif word not in {"additionalProperties", "description"}:
@@ -31,6 +39,8 @@ def close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "object":
         found["additionalProperties"] = False
         found.setdefault("properties", {})
+        if strict:
+            found["required"] = list(found["properties"])
     if "$ref" in schema:
         # The API allows no other keyword than the definitions beside it.
         return {word: value for word, value in found.items() if word in {"$ref", "$defs"}}
@@ -42,56 +52,45 @@ def close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-# Any: the value may be `true` or `false`, which are schemas, too; the server may reject them.
-def _close_inner(schema: Any) -> Any:
-    return close_schema(schema) if _is_object(schema) else schema
+def _close_inner(schema: Any, *, strict: bool) -> Any:
+    """Close a schema; `true` and `false` are schemas, too, which the server may reject."""
+    return close_schema(schema, strict=strict) if _is_object(schema) else schema
 
 
 def _is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(value, Mapping)
 
 
-# Any: a list's values are arbitrary JSON.
 def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple)
-
-
-_DROPPED = frozenset(
-    {"$defs", "definitions", "$schema", "$id", "additionalProperties", "patternProperties", "default", "not"}
-    | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "strict"}
-)
 
 
 def plain_schema(schema: Mapping[str, Any]) -> JSON:
     """Return a schema, or an object that has some, without references and the keywords that Gemini refuses.
 
-    The replies are checked against the whole schema in any case. A schema that contains itself allows any value there.
+    A schema that contains itself allows any value there.
     """
-    plain = _plain(schema, schema, frozenset())
-    assert isinstance(plain, dict), "an object stays one"
-    return plain  # pyright: ignore[reportUnknownVariableType]
+    return {**_plain(schema, schema, frozenset())}
 
 
-# Any: a schema's values are arbitrary JSON.
 def _plain(value: Any, root: Mapping[str, Any], within: frozenset[str]) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(one, root, within) for one in value]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(value, Mapping):
+    if _is_list(value):
+        return [_plain(one, root, within) for one in value]
+    if not _is_object(value):
         return value
-    schema: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(schema.get("parameters"), Mapping):
+    if _is_object(value.get("parameters")):
         # The schema of a tool has its own definitions.
-        root = schema["parameters"]
+        root = value["parameters"]
     found: JSON = {}
-    reference = schema.get("$ref")
+    reference = value.get("$ref")
     if isinstance(reference, str) and reference not in within:
         target: Any = root
         for name in reference.removeprefix("#").strip("/").split("/"):
-            target = target.get(name, {}) if isinstance(target, Mapping) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            target = target.get(name, {}) if _is_object(target) else {}
         found = _plain(target, root, within | {reference})
-    for word, inner in schema.items():
-        if word == "properties" and isinstance(inner, Mapping):
-            found[word] = {name: _plain(one, root, within) for name, one in inner.items()}  # pyright: ignore[reportUnknownVariableType]
+    for word, inner in value.items():
+        if word == "properties" and _is_object(inner):
+            found[word] = {name: _plain(one, root, within) for name, one in inner.items()}
         elif word == "const":
             found["enum"] = [inner]
         elif word not in _DROPPED and word != "$ref":
