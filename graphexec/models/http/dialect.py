@@ -56,6 +56,15 @@ _MARKERS = compile_lazily(r"^(?:<\|[^|]*\|>)+|<\|.*", re.DOTALL)
 Kind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 
+# The reasons for the end of a reply, of the providers and gateways of every protocol.
+FINISH_REASONS: dict[str, FinishReason] = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens"), "length"),
+    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
+}
+
+
 @dataclass(slots=True, eq=False)
 class Block:
     """A part of a reply that is still being received: a text, reasoning or a call.
@@ -329,16 +338,15 @@ class Draft(ABC):
         Each has an id of its own, since its result must refer to it. A call that a gateway repeats is one.
         """
         given = [(block, self.call_of(block)) for block in self.of_kind("call") if block.after_text <= length]
-        used, found = {call.id for _, call in given}, dict[str, list[ToolCall]]()
+        used, before = {call.id for _, call in given}, set[ToolCall | str]()
         for number, (block, call) in enumerate(given):
-            before = found.setdefault(call.id, [])
             own = call.id
-            if call.id and call in before:
+            if own and call in before:
                 continue
-            if before or not call.id:
+            if not own or own in before:
                 own = next(made for place in count(number) if (made := f"call_{place}") not in used)
                 used.add(own)
-            before.append(call)
+            before |= {call, call.id}
             name = _MARKERS().sub("", call.name).strip()
             if not name:
                 raise invalid_reply(self.endpoint, "sent a tool call without a name")

@@ -67,7 +67,7 @@ def to_object(value: Any) -> JSON:
 
 def to_objects(value: Any) -> list[JSON]:
     """Return the objects in a list beside the answer; a single one is a list of one."""
-    several: list[Any] = value if isinstance(value, list) else [value]
+    several: list[Any] = [*value] if isinstance(value, list) else [value]
     return [one for one in several if isinstance(one, dict)]
 
 
@@ -103,8 +103,8 @@ def read_string(value: Any, endpoint: Endpoint, place: str) -> str:
 
 def read_objects(value: Any, endpoint: Endpoint, place: str) -> list[JSON]:
     """Return the objects in a list of the answer; a single one is a list of one. Raises as `read_string` does."""
-    several: list[Any] = value if isinstance(value, list) else [value]
-    found = [one for one in several if isinstance(one, dict)]
+    several: list[Any] = [*value] if isinstance(value, list) else [value]
+    found: list[JSON] = [one for one in several if isinstance(one, dict)]
     if len(found) < len(several):
         for one in several:
             if one and not isinstance(one, dict):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphexec.messages import FinishReason, ReplyDelta, ToolCall, Usage
-from graphexec.models.http.dialect import Block, Draft, Kind
+from graphexec.messages import ReplyDelta, ToolCall, Usage
+from graphexec.models.http.dialect import FINISH_REASONS, Block, Draft, Kind
 from graphexec.models.http.json_values import (
     JSON,
     best_arguments,
@@ -20,16 +20,7 @@ from graphexec.models.http.json_values import (
     to_object,
     to_word,
 )
-
-_FINISH_REASONS: dict[str, FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
-# The second ones are Bedrock's.
-_REFUSALS = {"refusal", "content_filtered", "guardrail_intervened"}
+from graphexec.models.http.meanings import FILTERED
 
 # The blocks of reasoning; a `redacted_thinking` block has only encrypted data.
 THINKING = ("thinking", "redacted_thinking")
@@ -179,8 +170,8 @@ class AnthropicStream(Draft):
         """Read the stop reason and its details."""
         reason = self.string(end.get("stop_reason"), "stop_reason")
         if reason:
-            self.finish = _FINISH_REASONS.get(reason, "other")
-        if reason in _REFUSALS:
+            self.finish = FINISH_REASONS.get(reason, "other")
+        if FILTERED.search(reason):
             self.refusal = to_word(to_object(end.get("stop_details")).get("explanation"))
         if self.complete:
             called = any(block.kind == "call" for block in self.blocks)

@@ -52,7 +52,8 @@ class CallPiece:
 
     def begins_after(self, call: Block) -> bool:
         """Return whether the piece begins another call than the known one at its place."""
-        given, name = call.members.get("id", ""), call.members["name"]
+        given: str = call.members.get("id", "")
+        name: str = call.members["name"]
         if self.id and given and self.id != given:
             # Some versions of vLLM send another id in each piece.
             return bool(self.name) or (self.has_arguments and is_complete(call.text))

@@ -84,7 +84,7 @@ def _strict_format(body: JSON) -> bool:
         if inner in form:
             schema = close_schema(form[inner]["schema"], strict=True)
             body[name] = {**form, inner: {**form[inner], "schema": schema}}
-            return schema != form[inner]["schema"]
+            return bool(schema != form[inner]["schema"])
     return False
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphexec.errors import OverloadedError, ServerError
-from graphexec.messages import FinishReason, ModelReply, ReplyDelta, ToolCall, Usage
-from graphexec.models.http.dialect import Block, Draft
+from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
+from graphexec.models.http.dialect import FINISH_REASONS, Block, Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import invalid_call_error, refusal_error
 from graphexec.models.http.json_values import (
@@ -31,11 +31,6 @@ from graphexec.models.http.json_values import (
 from graphexec.models.http.meanings import BROKEN_CALL, FILTERED
 from graphexec.models.providers.openai_calls import CallPiece, is_complete, read_calls
 
-_FINISH_REASONS: dict[str, FinishReason] = {
-    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens"), "length"),
-    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
-}
 # The reply was cut, because the server failed: OpenRouter, Zhipu, DeepSeek.
 _FAILED = {"error": ServerError, "network_error": ServerError, "insufficient_system_resource": OverloadedError}
 
@@ -148,7 +143,7 @@ class ChatStream(Draft):
         if failed := _FAILED.get(reason.lower()):
             fact = f"failed within its reply (finish_reason {reason}); try again later"
             raise failed(f"{self.endpoint} {fact}", status=200)
-        meant = _FINISH_REASONS.get(reason.lower(), "other")
+        meant = FINISH_REASONS.get(reason.lower(), "other")
         # Of several choices, the one with the calls may not be the last.
         if meant != "stop" or self.finish in {None, "other"}:
             self.finish = meant
@@ -359,7 +354,7 @@ def _text(content: Any, endpoint: Endpoint) -> str:
     """Return a content as a string, of parts or of one. Raises `InvalidReplyError` if it may hold a lost answer."""
     if isinstance(content, str):
         return content
-    parts: list[Any] = content if isinstance(content, list) else [content]
+    parts: list[Any] = [*content] if isinstance(content, list) else [content]
     return "".join([read_string(_text_of(part), endpoint, "content") for part in parts])
 
 

@@ -22,6 +22,7 @@ from graphexec.models.http.json_values import (
     to_objects,
     to_word,
 )
+from graphexec.models.http.meanings import FILTERED
 from graphexec.models.providers.openai_reply import read_counts, to_usage
 
 _KINDS: dict[str, Kind] = {"message": "text", "function_call": "call", "reasoning": "reasoning"}
@@ -126,7 +127,7 @@ class ResponsesStream(Draft):
         else:
             # Without a reason it is as good as cut.
             self.finish = "length" if status == "incomplete" and reason in {"", "max_output_tokens"} else "other"
-        if not called and all(map(_is_refusal, texts)) and (texts or reason == "content_filter"):
+        if not called and all(map(_is_refusal, texts)) and (texts or FILTERED.search(reason)):
             self.refusal = "".join(map(self.text_of, texts)) or reason
         yield from self.end_blocks()
 
