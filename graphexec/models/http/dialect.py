@@ -384,7 +384,7 @@ def _count_characters(value: Any) -> int:
 
 # The remedies for members of `extra_body` that belong to the request, not to the model.
 REQUEST_WRITES_IT = "each request writes it; leave it out"
-TOOL_CHOICE = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
+PASS_TOOL_CHOICE = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
 
 
 class Encode(Protocol):

@@ -36,7 +36,7 @@ def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
         value = _load(text)
     except (ValueError, RecursionError) as error:
         fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise _unreadable(endpoint, fact, text) from error
+        raise _unreadable(endpoint, fact, text) from None
     if isinstance(value, dict):
         return value  # pyright: ignore[reportUnknownVariableType]
     # Gemini sends errors as a list with one item.

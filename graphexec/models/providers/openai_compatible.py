@@ -20,7 +20,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import REQUEST_WRITES_IT, TOOL_CHOICE, Dialect, Sampling, bearer
+from graphexec.models.http.dialect import PASS_TOOL_CHOICE, REQUEST_WRITES_IT, Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     encode_messages,
@@ -204,7 +204,7 @@ CHAT_COMPLETIONS = Dialect(
         **dict.fromkeys(("messages", "prompt", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
         "n": "one reply is read; leave it out",
         "stream_options.include_usage": "a limit on tokens needs it; leave it out",
-        "tool_choice": TOOL_CHOICE,
+        "tool_choice": PASS_TOOL_CHOICE,
         "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
     },
 )
