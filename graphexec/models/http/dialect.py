@@ -316,7 +316,7 @@ class Draft(ABC):
         for block in self.blocks:
             block.after_text = length
             if block.kind == "text":
-                texts.append(self.text_of(block))
+                texts.append(mend_surrogates(self.text_of(block)))
                 length += len(texts[-1])
         cut = StopCutter(self.stops)
         text = cut.take("".join(texts))
@@ -324,7 +324,7 @@ class Draft(ABC):
         calls = self._finish_calls(len(text) if cut.done else length)
         finish = self.finish or "other"
         return ModelReply(
-            mend_surrogates(text),
+            text,
             calls,
             self.usage or Usage(),
             ("tool_calls" if calls else "stop") if cut.done else finish,
@@ -384,7 +384,7 @@ def _count_characters(value: Any) -> int:
 
 # The remedies for members of `extra_body` that belong to the request, not to the model.
 REQUEST_WRITES_IT = "each request writes it; leave it out"
-PASS_TOOL_CHOICE = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
+CHOOSE_TOOL = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
 
 
 class Encode(Protocol):

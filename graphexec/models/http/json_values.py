@@ -121,6 +121,15 @@ def read_arguments(value: Any, endpoint: Endpoint, place: str) -> str:
     return json.dumps(value) if isinstance(value, dict) else read_string(value, endpoint, place)
 
 
+def is_complete(arguments: str) -> bool:
+    """Return whether the arguments of a call, as far as they are known, are an object."""
+    try:
+        read_object(arguments)
+    except ValueError:
+        return False
+    return True
+
+
 def best_arguments(*candidates: str) -> str:
     """Return the most complete arguments of a call, of equal ones the last."""
     return max(reversed(candidates), key=_completeness)

@@ -24,7 +24,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.messages.turns import derive_texts
-from graphexec.models.http.dialect import PASS_TOOL_CHOICE, REQUEST_WRITES_IT, Dialect, Sampling
+from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling
 from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.json_bodies import (
     Encoded,
@@ -219,7 +219,7 @@ MESSAGES = Dialect(
     ),
     reserved={
         **dict.fromkeys(("messages", "stop_sequences", "stream", "output_config.format"), REQUEST_WRITES_IT),
-        "tool_choice": PASS_TOOL_CHOICE,
+        "tool_choice": CHOOSE_TOOL,
         "output_config.effort": "pass reasoning_effort",
     },
     absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},

@@ -14,6 +14,7 @@ from graphexec.models.http.json_values import (
     JSON,
     best_arguments,
     invalid_reply,
+    is_complete,
     read_arguments,
     to_count,
     to_number,
@@ -112,6 +113,8 @@ class AnthropicStream(Draft):
 
     def _begin(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
         """Begin a block; an event that is sent again begins none."""
+        if not members.get("type") and any(members.values()):
+            raise invalid_reply(self.endpoint, "sent a block without a type")
         kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
         block = self._indexed.get(index) if index is not None else None
         if block is None or block.ended or block.pieces or not _is_same(block, kind, members):
@@ -140,7 +143,7 @@ class AnthropicStream(Draft):
         block = self._find(index)
         for name, kind in _PIECES.items():
             piece = self.string(delta.get(name), f"delta.{name}")
-            if piece and (block is None or block.kind not in {kind, "other"} or (block.ended and kind == "call")):
+            if piece and (block is None or block.kind not in {kind, "other"} or _is_complete_call(block)):
                 # The event that begins the block is missing; only that of a call says what is needed.
                 if kind == "call":
                     raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
@@ -200,6 +203,11 @@ class AnthropicStream(Draft):
             return "", {"type": kind, "data": to_word(members.get("data"))}
         signature = {"signature": members["signature"]} if "signature" in members else {}
         return self.text_of(block), {"type": kind, "thinking": self.text_of(block), **signature}
+
+
+def _is_complete_call(block: Block) -> bool:
+    """Return whether a call has ended; some gateways end it before its arguments."""
+    return block.kind == "call" and block.ended and is_complete(block.text)
 
 
 def _is_same(block: Block, kind: Kind, members: JSON) -> bool:

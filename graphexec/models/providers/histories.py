@@ -21,13 +21,15 @@ _LONGEST_NAME = 64
 class HistoryForm:
     """The calls that a protocol takes: up to `longest` letters, digits and `signs` in an id.
 
-    If `exact`, an id has exactly so many characters, and another one becomes a hash. The `names` are those of the tools
-    that a request offers; others have letters, digits, `_` and `-`. Reasoning is sent back to its `provider` alone.
+    If `exact`, an id has exactly so many characters, and another one becomes a hash. One with the `marker` stays as it
+    is. The `names` are those of the tools that a request offers; others have letters, digits, `_` and `-`. Reasoning is
+    sent back to its `provider` alone.
     """
 
     longest: int = 64
     signs: str = "_-"
     exact: bool = False
+    marker: str = ""
     names: frozenset[str] = frozenset()
     provider: str = ""
 
@@ -37,6 +39,8 @@ class HistoryForm:
 
     def fit_id(self, call_id: str, number: int = 1) -> str:
         """Return an id in this form; the number distinguishes ids that would be the same."""
+        if number == 1 and self.marker and self.marker in call_id and not any(map(str.isspace, call_id)):
+            return call_id
         fitted = re.sub(f"[^a-zA-Z0-9{self.signs}]", "_", call_id)
         if self.exact:
             if fitted == call_id and len(call_id) == self.longest and number == 1:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphexec._parsing.json import read_object
 from graphexec.models.http.dialect import Block
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_values import JSON, invalid_reply, read_arguments, read_objects, read_string, to_number
+from graphexec.models.http.json_values import (
+    JSON,
+    invalid_reply,
+    is_complete,
+    read_arguments,
+    read_objects,
+    read_string,
+    to_number,
+)
 
 # Members of a call that its provider refuses a history without: the signatures of Gemini's reasoning, from Google and
 # from LiteLLM.
@@ -77,12 +84,3 @@ def read_calls(message: JSON, endpoint: Endpoint) -> list[CallPiece]:
         {"function": one} for one in read_objects(message.get("function_call"), endpoint, "function_call")
     ]
     return [CallPiece.from_json(call, endpoint) for call in calls]
-
-
-def is_complete(arguments: str) -> bool:
-    """Return whether the arguments of a call, as far as they are known, are an object."""
-    try:
-        read_object(arguments)
-    except ValueError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import PASS_TOOL_CHOICE, REQUEST_WRITES_IT, Dialect, Sampling, bearer
+from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     encode_messages,
@@ -61,8 +61,10 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     if not isinstance(request, ChatRequest):
         extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
         return merge_bodies(body | {"prompt": request.prompt}, extra)
-    form = _MISTRAL_CALLS if sampling.provider == "mistral_ai" else _KIMI_CALLS if _is(sampling, "kimi") else _CALLS
-    form = form.of(request, sampling.provider)
+    fitting = (form for family, form in _FORMS.items() if _is(sampling, family))
+    form = next(fitting, HistoryForm(_LONGEST_ID)).of(request, sampling.provider)
+        request, sampling.provider
+    )
     encoded = encode_messages(distinct_calls(request.messages, form), form, _messages)
     body["messages"] = take_turns(encoded.decode()) if _is(sampling, "mistral") else encoded
     body["reasoning_effort"] = sampling.reasoning_effort
@@ -77,10 +79,14 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
 
 
 # OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
-_CALLS = HistoryForm(40)
-# Kimi reads its own ids in the history.
-_KIMI_CALLS = HistoryForm(40, "_.:-")
-_MISTRAL_CALLS = HistoryForm(9, "", exact=True)
+_LONGEST_ID = 40
+_FORMS = {
+    "mistral": HistoryForm(9, "", exact=True),
+    # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
+    "gemini": HistoryForm(_LONGEST_ID, marker="__thought__"),
+    # Kimi reads its own ids in the history.
+    "kimi": HistoryForm(_LONGEST_ID, "_.:-"),
+}
 # The families of models whose servers have a dialect of their own, at any address.
 _FAMILIES = {
     "mistral": re.compile(r"m[ia][sx]tral|magistral|ministral|devstral|codestral|pixtral|voxtral", re.IGNORECASE),
@@ -204,7 +210,7 @@ CHAT_COMPLETIONS = Dialect(
         **dict.fromkeys(("messages", "prompt", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
         "n": "one reply is read; leave it out",
         "stream_options.include_usage": "a limit on tokens needs it; leave it out",
-        "tool_choice": PASS_TOOL_CHOICE,
+        "tool_choice": CHOOSE_TOOL,
         "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
     },
 )

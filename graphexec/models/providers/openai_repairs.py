@@ -77,6 +77,13 @@ def _without_format(body: JSON) -> bool:
     return True
 
 
+def _with_reasoning(body: JSON) -> bool:
+    """Write empty reasoning beside calls without any, as those of another model: DeepSeek and Kimi demand it."""
+    messages = _items(body, "messages")
+    body["messages"] = [{"reasoning_content": "", **one} if "tool_calls" in one else one for one in messages]
+    return bool(body["messages"] != messages)
+
+
 def _strict_format(body: JSON) -> bool:
     """Write the schema of the answer by the rules of OpenAI's strict mode, in the body of either API."""
     for name, inner in (("response_format", "json_schema"), ("text", "format")):
@@ -106,13 +113,20 @@ STRICT_SCHEMA = Repair(
     _strict_format,
 )
 REPAIRS = (
+    Repair(
+        "calls without reasoning",
+        "calls with empty reasoning",
+        re.compile(r"reasoning_content.{0,40}(?:missing|must be passed back)|missing reasoning_content", re.IGNORECASE),
+        _with_reasoning,
+    ),
     # Before the one that sends no schema at all.
     STRICT_SCHEMA,
     Repair(
         "response_format",
         "a schema in the instructions",
         re.compile(
-            r"response[ _]?(?:format|schema)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?|guided[ _]|grammar"
+            r"response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?"
+            r"|guided[ _]|grammar"
             # Of a request without tools, it can be about nothing else.
             r"|\A(?!.*\b(?:tools?|functions?)\b).*\bschema\b",
             re.IGNORECASE | re.DOTALL,

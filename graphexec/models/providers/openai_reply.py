@@ -22,6 +22,7 @@ from graphexec.models.http.json_values import (
     JSON,
     best_arguments,
     invalid_reply,
+    is_complete,
     read_string,
     to_count,
     to_object,
@@ -29,7 +30,7 @@ from graphexec.models.http.json_values import (
     to_word,
 )
 from graphexec.models.http.meanings import BROKEN_CALL, FILTERED
-from graphexec.models.providers.openai_calls import CallPiece, is_complete, read_calls
+from graphexec.models.providers.openai_calls import CallPiece, read_calls
 
 # The reply was cut, because the server failed: OpenRouter, Zhipu, DeepSeek.
 _FAILED = {"error": ServerError, "network_error": ServerError, "insufficient_system_resource": OverloadedError}

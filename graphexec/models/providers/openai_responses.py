@@ -19,7 +19,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import PASS_TOOL_CHOICE, REQUEST_WRITES_IT, Dialect, Sampling, bearer
+from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     conversation,
@@ -145,7 +145,7 @@ RESPONSES = Dialect(
     ),
     reserved={
         **dict.fromkeys(("input", "instructions", "stream", "text.format"), REQUEST_WRITES_IT),
-        "tool_choice": PASS_TOOL_CHOICE,
+        "tool_choice": CHOOSE_TOOL,
         "max_output_tokens": "pass max_tokens",
         "reasoning.effort": "pass reasoning_effort",
     },

@@ -75,6 +75,10 @@ class ResponsesStream(Draft):
         self._last = event
         self.check_error(event, answered=event.get("type") != "error")
         name = self.string(event.get("type"), "type").removeprefix("response.")
+        if name == "content_part.done" and to_word(event.get("item_id")) in self._known:
+            # The whole part; some gateways send its text nowhere else.
+            part = to_object(event.get("part"))
+            event, name = {**event, **part}, f"{self.string(part.get('type'), 'part.type')}.done"
         kind: Kind | None = next((_ABOUT[start] for start in _ABOUT if name.startswith(start)), None)
         if kind is not None:
             yield from self._take_piece(event, name, kind)
@@ -196,6 +200,8 @@ class ResponsesStream(Draft):
                 self._known[name] = block
 
     def _kind_of(self, item: JSON) -> Kind:
+        if not item.get("type") and any(map(item.get, ("content", "arguments", "summary"))):
+            raise invalid_reply(self.endpoint, "sent an item without a type")
         kind = _KINDS.get(self.string(item.get("type"), "type"), "other")
         return "reasoning" if kind == "text" and item.get("phase") == _COMMENTARY else kind
 
@@ -208,7 +214,7 @@ class ResponsesStream(Draft):
 
     def _merge_item(self, block: Block, item: JSON, place: str) -> None:
         """Merge an item; a member beside the answer that is of another type is as good as none."""
-        if "type" in item:
+        if item.get("type"):
             block.kind = self._kind_of({**item, "phase": to_word(item.get("phase")) or block.members.get("phase")})
         found = {name: one for name, one in item.items() if name not in _WORDS or isinstance(one, str)}
         for name in ("summary", "content"):

@@ -14,6 +14,7 @@ _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri",
 _DROPPED = frozenset(
     {"$defs", "definitions", "$schema", "$id", "additionalProperties", "patternProperties", "default", "not"}
     | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "strict"}
+    | {"examples", "propertyNames"}
 )
 
 
