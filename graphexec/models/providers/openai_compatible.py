@@ -63,8 +63,6 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         return merge_bodies(body | {"prompt": request.prompt}, extra)
     fitting = (form for family, form in _FORMS.items() if _is(sampling, family))
     form = next(fitting, HistoryForm(_LONGEST_ID)).of(request, sampling.provider)
-        request, sampling.provider
-    )
     encoded = encode_messages(distinct_calls(request.messages, form), form, _messages)
     body["messages"] = take_turns(encoded.decode()) if _is(sampling, "mistral") else encoded
     body["reasoning_effort"] = sampling.reasoning_effort
