@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any, TypeVar, final
 
 from graphexec._parsing import compile_lazily
@@ -21,7 +20,6 @@ from graphexec.messages.turns import derive_texts
 from graphexec.models.http.json_values import JSON
 from graphexec.models.secret import Secret
 
-T = TypeVar("T")
 S = TypeVar("S", bound=Hashable)
 
 
@@ -42,62 +40,40 @@ class Encoded:
 
 def encode_items(items: Iterable[JSON]) -> str:
     """Return the items of a list as JSON, without the brackets."""
-    return ",".join(map(_to_json, items))
+    return ",".join(map(to_json, items))
 
 
 def encode_messages(
-    messages: Sequence[Message], style: S, items: Callable[[Sequence[Message], S], Iterable[JSON]]
-) -> Encoded:
+    messages: Sequence[Message], style: S, items: Callable[[Sequence[Message], S], Iterable[JSON] | None]
+) -> Encoded | None:
     """Return the JSON of `items(messages, style)`, in which each turn is encoded once in a run.
 
-    The items of several turns must be those of the first, and then those of the others.
+    The items of several turns must be those of the first, and then those of the others; if they depend on each other,
+    `items` returns `None`, and so does this.
     """
-    texts = derive_texts(messages, (items, style), lambda part: encode_items(items(part, style)), ",")
-    assert texts is not None, "every part has its own items"
-    return encoded_list(texts)
 
+    def encode(part: Sequence[Message]) -> str | None:
+        found = items(part, style)
+        return None if found is None else encode_items(found)
 
-def encoded_list(texts: Sequence[str]) -> Encoded:
-    """Return a list whose items are JSON already, one or several in each of the `texts`."""
+    texts = derive_texts(messages, (items, style), encode, ",")
+    if texts is None:
+        return None
+    # A long one is joined only once, with the whole body.
     parts = [","] * (2 * len(texts) + 1)
     parts[1::2] = texts
     parts[0], parts[-1] = "[", "]"
     return Encoded(*parts) if texts else Encoded("[]")
 
 
-# By function and identity of its argument: a copy of the result, and its JSON. All requests of an agent have the same
-# tools and the same schema.
-_encoded: dict[tuple[object, int], tuple[object, Encoded]] = {}
-# The number of results that are kept.
-_KEPT = 64
-
-
-def encode_once(given: T, convert: Callable[[T], object]) -> object:
-    """Return `convert(given)` as JSON, which is made once as long as the result is equal; to compare it is cheaper.
-
-    A value that is not JSON is returned as it is, so that `write` reports it.
-    """
-    key, value = (convert, id(given)), convert(given)
-    found = _encoded.get(key)
-    if found is None or found[0] != value:
-        try:
-            made = deepcopy(value), Encoded(_to_json(value))
-        except (TypeError, ValueError, RecursionError):
-            return value
-        if len(_encoded) >= _KEPT:
-            _encoded.clear()
-        found = _encoded[key] = made
-    return found[1]
-
-
 def write(body: JSON) -> bytes:
     """Return a body as bytes. Raises `BadRequestError` if it is not valid JSON."""
     try:
         plain = {name: value for name, value in body.items() if type(value) is not Encoded}
-        parts = [_to_json(plain)[:-1]]
+        parts = [to_json(plain)[:-1]]
         for name, value in body.items():
             if type(value) is Encoded:
-                parts += (",", _to_json(name), ":", *value.parts)
+                parts += (",", to_json(name), ":", *value.parts)
         return "".join([*parts, "}"]).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequestError(
@@ -223,7 +199,7 @@ _encode = json.JSONEncoder(default=_to_plain, allow_nan=False, separators=(",", 
 _ESCAPES = compile_lazily(r"\\(?:ud[89ab]..\\ud[c-f]..|(?P<lone>ud[89a-f]..)|.)")
 
 
-def _to_json(value: object) -> str:
+def to_json(value: object) -> str:
     """Return JSON in ASCII, with U+FFFD for lone surrogates, which servers refuse: a tool may cut a text in a sign."""
     text = _encode(value)
     if "\\ud" not in text:

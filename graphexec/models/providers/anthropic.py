@@ -23,16 +23,12 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.messages.turns import derive_texts
 from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling
 from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.json_bodies import (
-    Encoded,
     conversation,
-    encode_items,
-    encode_once,
+    encode_messages,
     encode_tool_choice,
-    encoded_list,
     instructions,
     merge_bodies,
     stop_strings,
@@ -66,7 +62,8 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     """
     form = HistoryForm().of(request, sampling.provider)
     messages = distinct_calls(conversation(request), form)
-    turns = _encode_turns(messages, form)
+    # Where turns need not be merged, those of a run's steps are encoded once.
+    turns = encode_messages(messages, form, _part_turns) or _turns(messages, form)
     if not turns:
         raise BadRequestError(
             f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
@@ -84,7 +81,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     }
     output: JSON = {} if sampling.reasoning_effort is None else {"effort": sampling.reasoning_effort}
     if isinstance(request, ChatRequest):
-        body["tools"] = encode_once(request.tools, _tools) if request.tools else None
+        body["tools"] = _tools(request.tools) or None
         choice = encode_tool_choice(request, sampling.model, lambda name: {"type": "tool", "name": name})
         body["tool_choice"] = {"type": "any" if choice == "required" else choice} if isinstance(choice, str) else choice
         if request.schema is not None:
@@ -108,20 +105,14 @@ def _stops(stops: Sequence[str], model: str) -> list[str]:
     return list(stops)
 
 
-def _encode_turns(messages: Sequence[Message], form: HistoryForm) -> Encoded | list[JSON]:
-    """Return the turns of user and assistant; where possible, those of a run's steps are encoded once."""
-    texts = derive_texts(messages, (_encode_part, form), lambda part: _encode_part(part, form), ",")
-    return _turns(messages, form) if texts is None else encoded_list(texts)
-
-
-def _encode_part(messages: Sequence[Message], form: HistoryForm) -> str | None:
-    """Return the turns of some messages as JSON, or `None` if they may have to be merged with those around them."""
+def _part_turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON] | None:
+    """Return the turns of some messages, or `None` if they may have to be merged with those around them."""
     turns = _turns(messages, form)
     if not turns or turns[-1]["role"] != "user":
         return None
     if isinstance(messages[0], AssistantMessage) and turns[0]["role"] != "assistant":
         return None
-    return encode_items(turns)
+    return turns
 
 
 def _turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:

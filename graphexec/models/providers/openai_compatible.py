@@ -24,7 +24,6 @@ from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialec
 from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     encode_messages,
-    encode_once,
     encode_tool_choice,
     instructions,
     merge_bodies,
@@ -63,16 +62,17 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         return merge_bodies(body | {"prompt": request.prompt}, extra)
     fitting = (form for family, form in _FORMS.items() if _is(sampling, family))
     form = next(fitting, HistoryForm(_LONGEST_ID)).of(request, sampling.provider)
-    encoded = encode_messages(distinct_calls(request.messages, form), form, _messages)
-    body["messages"] = take_turns(encoded.decode()) if _is(sampling, "mistral") else encoded
+    history = distinct_calls(request.messages, form)
+    in_turns = take_turns(list(_messages(history, form))) if _is(sampling, "mistral") else None
+    body["messages"] = in_turns or encode_messages(history, form, _messages)
     body["reasoning_effort"] = sampling.reasoning_effort
     is_gemini = _is(sampling, "gemini")
-    body["tools"] = encode_once(request.tools, _plain_tools if is_gemini else _tools) if request.tools else None
+    body["tools"] = (_plain_tools if is_gemini else _tools)(request.tools) or None
     body["tool_choice"] = encode_tool_choice(
         request, sampling.model, lambda name: {"type": "function", "function": {"name": name}}
     )
     if request.schema is not None:
-        body["response_format"] = encode_once(request.schema, _plain_format if is_gemini else _response_format)
+        body["response_format"] = _response_format(plain_schema(request.schema) if is_gemini else request.schema)
     return merge_bodies(body, sampling.extra_body or {})
 
 
@@ -178,11 +178,6 @@ def _response_format(schema: Mapping[str, Any]) -> JSON:
 
 def _plain_tools(tools: Sequence[ToolSpec]) -> list[JSON]:
     return [plain_schema(tool) for tool in _tools(tools)]
-
-
-# Any: as above.
-def _plain_format(schema: Mapping[str, Any]) -> JSON:
-    return _response_format(plain_schema(schema))
 
 
 CHAT_COMPLETIONS = Dialect(

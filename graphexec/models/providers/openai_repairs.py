@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from graphexec.models.http.json_bodies import Encoded
+from graphexec.models.http.json_bodies import Encoded, to_json
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Repair
 from graphexec.models.providers.schemas import close_schema, plain_schema
@@ -70,7 +69,7 @@ def _without_format(body: JSON) -> bool:
     form: JSON | None = _decode(body.pop("response_format", None))
     if form is None:
         return False
-    asked = f"Answer with JSON alone, which follows this schema: {json.dumps(form['json_schema']['schema'])}"
+    asked = f"Answer with JSON alone, which follows this schema: {to_json(form['json_schema']['schema'])}"
     messages = _items(body, "messages")
     system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
     body["messages"] = [{"role": "system", "content": _join(system, asked)}, *messages]

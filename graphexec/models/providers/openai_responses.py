@@ -24,7 +24,6 @@ from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     conversation,
     encode_messages,
-    encode_once,
     encode_tool_choice,
     instructions,
     merge_bodies,
@@ -64,14 +63,14 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         "stream": stream or None,
     }
     if isinstance(request, ChatRequest):
-        body["tools"] = encode_once(request.tools, _tools) if request.tools else None
+        body["tools"] = _tools(request.tools) or None
         # A server that stores nothing needs its encrypted reasoning again before the results of calls.
         body["include"] = ["reasoning.encrypted_content"] if request.tools else None
         body["tool_choice"] = encode_tool_choice(
             request, sampling.model, lambda name: {"type": "function", "name": name}
         )
         if request.schema is not None:
-            body["text"] = encode_once(request.schema, _text_format)
+            body["text"] = _text_format(request.schema)
     return merge_bodies(body, sampling.extra_body or {})
 
 
