@@ -113,7 +113,7 @@ class AnthropicStream(Draft):
 
     def _begin(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
         """Begin a block; an event that is sent again begins none."""
-        if not members.get("type") and any(members.values()):
+        if members and not members.get("type"):
             raise invalid_reply(self.endpoint, "sent a block without a type")
         kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
         block = self._indexed.get(index) if index is not None else None
