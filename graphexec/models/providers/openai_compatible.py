@@ -60,13 +60,14 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     if not isinstance(request, ChatRequest):
         extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
         return merge_bodies(body | {"prompt": request.prompt}, extra)
-    fitting = (form for family, form in _FORMS.items() if _is(sampling, family))
-    form = next(fitting, HistoryForm(_LONGEST_ID)).of(request, sampling.provider)
+    named = f"{sampling.model} {sampling.provider}"
+    family = next((family for family, pattern in _FAMILIES.items() if pattern.search(named)), "")
+    form = _FORMS.get(family, HistoryForm(_LONGEST_ID)).of(request, sampling.provider)
     history = distinct_calls(request.messages, form)
-    in_turns = take_turns(list(_messages(history, form))) if _is(sampling, "mistral") else None
+    in_turns = take_turns(list(_messages(history, form))) if family == "mistral" else None
     body["messages"] = in_turns or encode_messages(history, form, _messages)
     body["reasoning_effort"] = sampling.reasoning_effort
-    is_gemini = _is(sampling, "gemini")
+    is_gemini = family == "gemini"
     body["tools"] = (_plain_tools if is_gemini else _tools)(request.tools) or None
     body["tool_choice"] = encode_tool_choice(
         request, sampling.model, lambda name: {"type": "function", "function": {"name": name}}
@@ -91,10 +92,6 @@ _FAMILIES = {
     "gemini": re.compile(r"gemini", re.IGNORECASE),
     "kimi": re.compile(r"kimi", re.IGNORECASE),
 }
-
-
-def _is(sampling: Sampling, family: str) -> bool:
-    return _FAMILIES[family].search(f"{sampling.model} {sampling.provider}") is not None
 
 
 def _messages(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
