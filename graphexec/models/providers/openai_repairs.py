@@ -39,14 +39,9 @@ def _join(first: Any, second: Any) -> Any:
     return before + after
 
 
-# Any: a JSON value is arbitrary.
-def _decode(value: Any) -> Any:
-    return value.decode() if isinstance(value, Encoded) else value
-
-
 def _items(body: JSON, name: str) -> list[JSON]:
-    items: list[JSON] = _decode(body.get(name)) or []
-    return list(items)
+    items: list[JSON] | Encoded | None = body.get(name)
+    return items.decode() if isinstance(items, Encoded) else list(items or ())
 
 
 def _reorder(body: JSON) -> bool:
@@ -66,7 +61,7 @@ def _without_system(body: JSON) -> bool:
 
 def _without_format(body: JSON) -> bool:
     """Ask for the schema in the instructions instead."""
-    form: JSON | None = _decode(body.pop("response_format", None))
+    form: JSON | None = body.pop("response_format", None)
     if form is None:
         return False
     asked = f"Answer with JSON alone, which follows this schema: {to_json(form['json_schema']['schema'])}"
@@ -86,7 +81,7 @@ def _with_reasoning(body: JSON) -> bool:
 def _strict_format(body: JSON) -> bool:
     """Write the schema of the answer by the rules of OpenAI's strict mode, in the body of either API."""
     for name, inner in (("response_format", "json_schema"), ("text", "format")):
-        form: JSON = _decode(body.get(name)) or {}
+        form: JSON = body.get(name) or {}
         if inner in form:
             schema = close_schema(form[inner]["schema"], strict=True)
             body[name] = {**form, inner: {**form[inner], "schema": schema}}
