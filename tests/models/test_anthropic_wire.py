@@ -15,10 +15,10 @@ from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRepl
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
-from graphexec.models.providers.anthropic import ANTHROPIC
-from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
-from graphexec.models.providers.anthropic_request import close_schema, encode, headers, route
-from graphexec.models.providers.histories import fitting_conversation
+from graphexec.models.providers.anthropic import ANTHROPIC, encode, headers, route
+from graphexec.models.providers.anthropic_reply import AnthropicStream
+from graphexec.models.providers.histories import HistoryForm, distinct_calls
+from graphexec.models.providers.schemas import close_schema
 from tests.models.actors import HELLO
 from tests.models.test_wire import encode_body as encode_for_openai
 from tests.parameters import cases
@@ -197,7 +197,8 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
     # A user message at the end, so that no text of the assistant is trimmed.
     listed.append(UserMessage("go"))
     encoded_turns = turns(*listed)
-    listed = [*fitting_conversation(ChatRequest(listed))]
+    form = HistoryForm()
+    listed = [form.fit(one) for one in distinct_calls(listed, form)]
     assert all(one["role"] != other["role"] for one, other in pairwise(encoded_turns))
     for role in ("user", "assistant"):
         blocks = [read_back(block) for turn in encoded_turns if turn["role"] == role for block in turn["content"]]
@@ -218,14 +219,14 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
 def test_each_stop_reason_has_its_finish_reason(reason: str, finish: messages.FinishReason) -> None:
     assert decode_stream(ending(reason)).finish_reason == finish
     body = json.dumps({"content": [], "stop_reason": reason}).encode()
-    assert decode(body, PEER) == ModelReply("", finish_reason=finish)
+    assert AnthropicStream(PEER).decode(body) == ModelReply("", finish_reason=finish)
 
 
 def test_refusal_is_an_error_with_its_explanation() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
     refused = json.dumps({"content": [text("So")], "stop_reason": "refusal", "stop_details": details}).encode()
     readers: list[Callable[[], object]] = [
-        lambda: decode(refused, PEER),
+        lambda: AnthropicStream(PEER).decode(refused),
         lambda: decode_stream(ending("refusal", stop_details=details)),
     ]
     for read in readers:
@@ -235,7 +236,10 @@ def test_refusal_is_an_error_with_its_explanation() -> None:
 
 def test_optional_members_have_defaults_and_calls_are_not_lost() -> None:
     body = b'{"content": [{"type": "tool_use", "name": "now"}, {"type": "tool_use", "name": "a", "input": "{"}]}'
-    assert decode(body, PEER).tool_calls == (ToolCall("call_0", "now", "{}"), ToolCall("call_1", "a", "{"))
+    assert AnthropicStream(PEER).decode(body).tool_calls == (
+        ToolCall("call_0", "now", "{}"),
+        ToolCall("call_1", "a", "{"),
+    )
     # Arguments, the end of a block, or the announcement of a call whose beginning is missing.
     for events in ([input_delta(0, "{}")], [{"type": "content_block_stop", "index": 1}], [ending("tool_use")]):
         with pytest.raises(errors.InvalidReplyError):

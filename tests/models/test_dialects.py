@@ -180,7 +180,7 @@ FAULTS: dict[Side, list[tuple[bytes, str]]] = {
         (b'{"choices": []}', "without choices"),
         (b'{"choices": null}', "without choices"),
         (b'{"choices": [{}]}', "without a message"),
-        (b'{"choices": [{"message": {"content": 5}}]}', "sent a content that is no text"),
+        (b'{"choices": [{"message": {"content": 5}}]}', "content: int is not a string"),
         (b'{"choices": [{"message": {"tool_calls": [{"id": "a"}]}}]}', "without a name"),
         (b'{"error": {"code": 7, "message": "it\\nbroke"}}', "it broke"),
         (b'{"error": "no"}', "no"),

@@ -19,7 +19,7 @@ from graphexec import AgentExecutor, create_tool_calling_agent, messages
 from graphexec.messages import AssistantMessage, ChatRequest, ToolCall, ToolMessage, UserMessage
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
-from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
+from graphexec.models.providers import anthropic, openai_compatible, openai_responses, schemas
 from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
@@ -118,9 +118,9 @@ def test_anthropic_package_sends_the_same_request() -> None:
         output_config={"format": {"type": "json_schema", "schema": {**SCHEMA}}},
     )
     request = ChatRequest(REQUEST.messages, REQUEST.tools, ("STOP",), REQUEST.schema, "none")
-    assert encode(anthropic_request, request, "claude-9", None, 9) == server.sent_body
+    assert encode(anthropic, request, "claude-9", None, 9) == server.sent_body
     # The headers differ: the package uses a later version of the API, which has no temperature.
-    assert server.requests[0].url.path == f"/{anthropic_request.route(request)}"
+    assert server.requests[0].url.path == f"/{anthropic.route(request)}"
 
 
 @pytest.mark.medium
@@ -134,7 +134,7 @@ def test_anthropic_package_reads_the_same_reply_and_stream(recording: Recording)
     with claude(server).messages.stream(model="claude-9", max_tokens=4096, messages=[hi]) as stream:
         assert_same_message(stream.get_final_message(), recording)
     asked = ChatRequest([UserMessage("hi")])
-    assert encode(anthropic_request, asked, "claude-9", None, 4096, stream=True) == server.sent_body
+    assert encode(anthropic, asked, "claude-9", None, 4096, stream=True) == server.sent_body
 
 
 def assert_same_message(message: claude_types.Message, recording: Recording) -> None:
@@ -164,7 +164,7 @@ def assert_same_message(message: claude_types.Message, recording: Recording) -> 
 def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None:
     from anthropic import transform_schema
 
-    assert anthropic_request.close_schema(schema) == transform_schema(schema)
+    assert schemas.close_schema(schema) == transform_schema(schema)
 
 
 # The schema is slow to build. Any: the type of the official package.
@@ -273,7 +273,7 @@ def test_anthropic_types_describe_images() -> None:
     said: claude_types.TextBlockParam = {"type": "text", "text": "See:"}
     content: list[claude_types.ImageBlockParam | claude_types.TextBlockParam] = [*see, said]
     result: claude_types.ToolResultBlockParam = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-    sent = encode(anthropic_request, PICTURES, "any", None, 9)["messages"]
+    sent = encode(anthropic, PICTURES, "any", None, 9)["messages"]
     assert sent[2] == {"role": "user", "content": [result]}
     assert sent[0]["content"][1] == see[1]
 

@@ -30,7 +30,7 @@ THOUGHTS = "First I say it.\nThen I am done."
 
 def read_chat(**message: Any) -> messages.ModelReply:
     body = {"choices": [{"message": {"content": "4", **message}, "finish_reason": "stop"}]}
-    return openai_reply.decode(json.dumps(body).encode(), PEER, chat=True)
+    return openai_reply.ChatStream(PEER).decode(json.dumps(body).encode())
 
 
 def stream_chat(*deltas: dict[str, Any]) -> tuple[str, messages.ModelReply]:
@@ -236,7 +236,7 @@ class TestChatServers:
     def test_signature_of_a_call_is_sent_back(self) -> None:
         signed = {"extra_content": {"google": {"thought_signature": "s"}}}
         body = {"choices": [{"message": {"content": None, "tool_calls": [ECHO | signed]}}]}
-        reply = openai_reply.decode(json.dumps(body).encode(), LOCAL, chat=True)
+        reply = openai_reply.ChatStream(LOCAL).decode(json.dumps(body).encode())
         assert sent_back(send_again("chat", reply))["tool_calls"][0].items() >= signed.items()
         _, streamed = stream_chat({"tool_calls": [{"index": 0, **ECHO, **signed}]})
         assert data_of(streamed) == {"extra_content": {"c1": signed}}
@@ -255,7 +255,7 @@ class TestAnthropic:
             {"type": "tool_use", "id": "c1", "name": "echo", "input": {"text": "hi"}},
         ]
         body = {"content": blocks, "stop_reason": "tool_use"}
-        reply = anthropic_reply.decode(json.dumps(body).encode(), LOCAL)
+        reply = anthropic_reply.AnthropicStream(LOCAL).decode(json.dumps(body).encode())
         assert texts_of(reply) == ["", ""]
         assert sent_back(send_again("anthropic", reply))["content"] == blocks
         # A piece whose block has no beginning is kept.

@@ -16,7 +16,7 @@ from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.openai_compatible import encode, route
-from graphexec.models.providers.openai_reply import ChatStream, decode
+from graphexec.models.providers.openai_reply import ChatStream
 from tests.models import recorded
 from tests.models.actors import HELLO, scripted_server, sse
 from tests.models.call_modes import stream_blocking
@@ -79,16 +79,16 @@ def test_completions_have_their_own_route() -> None:
 
 
 @cases(
-    ("body", "chat", "reply"),
-    [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (recorded.COMPLETION, False, recorded.COMPLETION_REPLY)],
+    ("body", "reply"),
+    [(CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY)],
 )
-def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool, reply: messages.ModelReply) -> None:
-    assert decode(body, PEER, chat=chat) == reply
+def test_complete_replies_are_read_and_truncated_are_not(body: bytes, reply: messages.ModelReply) -> None:
+    assert ChatStream(PEER).decode(body) == reply
     for end in range(len(body)):
         with pytest.raises(InvalidReplyError):
-            decode(body[:end], PEER, chat=chat)
+            ChatStream(PEER).decode(body[:end])
     with pytest.raises(ContextOverflowError):
-        decode(recorded.OVERFLOW, PEER, chat=chat)
+        ChatStream(PEER).decode(recorded.OVERFLOW)
 
 
 @given(st.text(st.characters() | st.characters(categories=["Cs"])))
@@ -145,12 +145,12 @@ ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
 )
 def test_optional_members_have_defaults(message: str, content: str, calls: tuple[messages.ToolCall, ...]) -> None:
     body = f'{{"choices": [{{"message": {message}}}]}}'.encode()
-    assert decode(body, PEER, chat=True) == messages.ModelReply(content, calls, messages.Usage(), "other")
+    assert ChatStream(PEER).decode(body) == messages.ModelReply(content, calls, messages.Usage(), "other")
 
 
 def test_truncated_arguments_are_unchanged() -> None:
     body = CALLS.replace(b'"{\\"a\\": 17, \\"b\\": 25}"', b'"{"').replace(b'"tool_calls","index"', b'"length","index"')
-    reply = decode(body, PEER, chat=True)
+    reply = ChatStream(PEER).decode(body)
     assert (reply.tool_calls[0].arguments, reply.finish_reason) == ("{", "length")
 
 

@@ -17,7 +17,8 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, images_of
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
-from graphexec.models.http.json_bodies import JSON, write
+from graphexec.models.http.json_bodies import write
+from graphexec.models.http.json_values import JSON
 from graphexec.models.http.receiving import Body, EventReader, is_event_stream, is_event_type, skip_blanks
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
@@ -234,7 +235,7 @@ class Exchange:
         if beginning is not None:
             body = await incoming.rest(beginning)
             if response.is_success:
-                return self.dialect.decode(body, self.request, endpoint)
+                return self.dialect.make_draft(self.request, endpoint).decode(body)
             images = next(images_of(self.request), None) is not None
             raise self.attempts.response_error(response.status_code, response.headers, body, images=images)
         draft = self.dialect.make_draft(self.request, endpoint)
