@@ -8,11 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, ParseError, create_structured_agent, tool
-from graphexec.agents import WorkedExample
+from graphexec import AgentExecutor, AgentFinish, ParseError, agents, create_structured_agent, models, tool
 from graphexec.agents.structured import decision_schema, read
 from graphexec.messages import AssistantMessage, ModelReply, SystemMessage, UserMessage
-from graphexec.models import ScriptedModel
 from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, messages
@@ -193,7 +191,7 @@ def test_answer_in_json_is_read(text: str, output: str) -> None:
 
 
 def test_conversation_is_instructions_examples_question_and_steps() -> None:
-    examples = [WorkedExample("Say a.", (("echo", {"text": "a"}, "a"),), "a it is")]
+    examples = [agents.WorkedExample("Say a.", (("echo", {"text": "a"}, "a"),), "a it is")]
     options: dict[str, Any] = {"prompt": "Tools: {tools} {{}}", "question": "Q: {input}", "examples": examples}
     result, (first, second) = run_and_record(
         lambda model: create_structured_agent(model, [echo], **options), [ACTION, ANSWER], [echo]
@@ -213,7 +211,7 @@ def test_conversation_is_instructions_examples_question_and_steps() -> None:
 
 
 def test_instructions_may_have_inputs() -> None:
-    model = ScriptedModel(['{"action": "final_answer", "answer": "done"}'])
+    model = models.ScriptedModel(['{"action": "final_answer", "answer": "done"}'])
     agent = create_structured_agent(model, [echo], prompt="{tools}|{tool_names}|{mood}|{chat_history}", examples=())
     assert (agent.input_keys, agent.optional_keys) == (("mood", "chat_history", "input"), ())
     before = [UserMessage("Hello."), AssistantMessage("Hm.")]
