@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import errors, runtime
+from graphexec.errors import HistoryWarning, InputError
 from graphexec.memory import FileHistory, History, SQLiteHistory, Turn
+from graphexec.runtime import files
 from tests.memory.stores import turn, turns
 from tests.models.pictures import CAT
 from tests.parameters import cases, examples
@@ -47,7 +48,7 @@ def test_cut_end_is_named_and_set_aside(end: bytes, whole: int, tmp_path: Path) 
     file = tmp_path / "turns.jsonl"
     file.write_bytes(LINE * whole + end)
     history = FileHistory(file)
-    with pytest.warns(errors.HistoryWarning) as noted:
+    with pytest.warns(HistoryWarning) as noted:
         assert history.turns() == (turn(1),) * whole
     (message,) = [str(one.message) for one in noted]
     assert message.startswith(f"{file}, line {whole + 1}, was cut by a crash: the last {len(end):,} bytes of the file ")
@@ -71,7 +72,7 @@ def test_line_may_be_cut_anywhere(
     history.add(lost)
     os.truncate(history.path, data.draw(st.integers(start, history.path.stat().st_size)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", errors.HistoryWarning)
+        warnings.simplefilter("ignore", HistoryWarning)
         kept = history.turns()
     assert kept in (tuple(before), (*before, lost))
     history.add(turn(2))
@@ -85,7 +86,7 @@ def test_file_of_another_kind_is_left_alone(content: bytes, tmp_path: Path) -> N
     history = FileHistory(file)
     calls: list[Callable[[], object]] = [history.turns, functools.partial(history.add, turn(1))]
     for call in calls:
-        with pytest.raises(errors.InputError, match=r"notes.txt, line 1, is not a turn"):
+        with pytest.raises(InputError, match=r"notes.txt, line 1, is not a turn"):
             call()
     assert file.read_bytes() == content
 
@@ -98,7 +99,7 @@ def test_edited_and_replaced_files_get_the_turn(tmp_path: Path, monkeypatch: pyt
     waits = iter([True, False])
 
     def wait_while_it_is_deleted(descriptor: int) -> None:
-        runtime.files.lock(descriptor)
+        files.lock(descriptor)
         if next(waits):
             history.path.unlink()
 
@@ -150,10 +151,10 @@ def test_device_or_pipe_is_refused(make: Callable[[Path], History], name: str, t
     later = FileHistory(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe")
     path = tmp_path / name
-    with pytest.raises(errors.InputError, match=f"path {path} is not a regular file; name a file on a disk"):
+    with pytest.raises(InputError, match=f"path {path} is not a regular file; name a file on a disk"):
         make(path)
     # A file that became a pipe.
-    with pytest.raises(errors.InputError, match=r"the history .*pipe cannot be read: it is not a regular file; "):
+    with pytest.raises(InputError, match=r"the history .*pipe cannot be read: it is not a regular file; "):
         later.turns()
 
 
@@ -197,7 +198,7 @@ def test_damaged_rows_are_named(statement: str, why: str, tmp_path: Path) -> Non
         database.execute("UPDATE sqlite_master SET sql = replace(sql, 'TEXT', 'BLOB')")
     with contextlib.closing(sqlite3.connect(file)) as database, database:
         database.execute(statement)
-    with pytest.raises(errors.InputError, match=f"the database {file} (has|is) ") as raised:
+    with pytest.raises(InputError, match=f"the database {file} (has|is) ") as raised:
         history.turns()
     assert why in str(raised.value)
 
@@ -215,7 +216,7 @@ def test_damaged_database_raises_our_errors(data: st.DataObject, tmp_path_factor
     file.write_bytes(content[: data.draw(st.just(len(content)) | st.integers(0, len(content)))])
     calls: list[Callable[[], object]] = [history.turns, lambda: history.add(turn(2)), history.clear]
     for call in calls:
-        with contextlib.suppress(errors.InputError):
+        with contextlib.suppress(InputError):
             call()
 
 
@@ -260,7 +261,7 @@ def turns_after_kills(kind: str, folder: Path, rounds: int, seed: int) -> tuple[
             continue
         history = FileHistory(path) if kind == "file" else SQLiteHistory(path, conversation="me")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", errors.HistoryWarning)
+            warnings.simplefilter("ignore", HistoryWarning)
             found += history.turns()
     assert all(set(one.output) == {"x"} for one in found)
     kept = [one.input for one in found]

@@ -13,7 +13,9 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 import graphexec as gx
-from graphexec import errors, models, runtime
+from graphexec.errors import InputError, NestedRunError
+from graphexec.models import ScriptedModel
+from graphexec.runtime import RunContext, calls, make_run_context, threads
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.executor.actors import Caller, caller_of, echo, replayed, run_by
 from tests.kernel.machines import machine_of, value
@@ -38,13 +40,13 @@ class Over: ...
 
 # What to try at a place, and the refusals.
 tries: dict[str, Callable[[], object]] = {}
-refused: list[errors.NestedRunError] = []
+refused: list[NestedRunError] = []
 
 
 def at(place: str) -> int:
     try:
         tries.get(place, int)()
-    except errors.NestedRunError as error:
+    except NestedRunError as error:
         refused.append(error)
     return 0
 
@@ -100,9 +102,9 @@ def around(call: gx.CallContext[Any]) -> Generator[None]:
     yield
 
 
-def context(most: int = 2) -> runtime.RunContext:
-    made = runtime.make_run_context({Fetch: fetched}, limits=gx.Limits({PAGES: most}))
-    return runtime.RunContext(made.handlers, made.limits, around_call=around)
+def context(most: int = 2) -> RunContext:
+    made = make_run_context({Fetch: fetched}, limits=gx.Limits({PAGES: most}))
+    return RunContext(made.handlers, made.limits, around_call=around)
 
 
 def inner() -> tuple[gx.AgentExecutor, Caller]:
@@ -117,7 +119,7 @@ def in_copied_context(work: Callable[[], Any]) -> None:
     def guarded() -> None:
         try:
             work()
-        except errors.NestedRunError as error:
+        except NestedRunError as error:
             raised.append(error)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(guarded,))
@@ -163,7 +165,7 @@ def refused_at_each(executor: gx.AgentExecutor, told: list[str]) -> Callable[[ob
     """Return an observer that cannot start a run of the executor at any event, and notes the events."""
 
     def observe(event: object) -> None:
-        with pytest.raises(errors.NestedRunError, match="observer cannot start a run"):
+        with pytest.raises(NestedRunError, match="observer cannot start a run"):
             executor.run("q")
         told.append(type(event).__name__)
 
@@ -192,7 +194,7 @@ def test_a_visit_is_no_host() -> None:
 
     def observe(event: Any) -> None:
         if event.call.effect is None:
-            with pytest.raises(errors.InputError, match=r"host is .*; give a call of a tool"):
+            with pytest.raises(InputError, match=r"host is .*; give a call of a tool"):
                 executor.run("q", host=event.call)
             told.append(type(event).__name__)
 
@@ -213,9 +215,9 @@ def test_a_validator_that_starts_a_run_ends_it() -> None:
         def judge(cls, text: str) -> str:
             return str(executor.run(text).output)
 
-    asked = models.ScriptedModel(['{"text": "fine"}'], repeat_last=True)
+    asked = ScriptedModel(['{"text": "fine"}'], repeat_last=True)
     judged = gx.create_agent(asked, [], output_type=Judged)
-    with pytest.raises(errors.NestedRunError, match="cannot start a run"):
+    with pytest.raises(NestedRunError, match="cannot start a run"):
         judged.run("q")
     assert (len(asked.requests), model.calls) == (1, 0)
 
@@ -241,7 +243,7 @@ def test_a_task_of_an_observer_cannot_start_a_run() -> None:
         await observing(lambda _: tasks.append(asyncio.create_task(executor.ainvoke({"input": "q"})))).arun("q")
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         assert ended
-        assert all(isinstance(error, errors.NestedRunError) for error in ended)
+        assert all(isinstance(error, NestedRunError) for error in ended)
         assert (await executor.arun("q")).output == "hello"
 
     asyncio.run(main())
@@ -275,7 +277,7 @@ def test_the_consumer_of_a_stream_may_start_runs(is_async: bool) -> None:
     assert model.calls == 2 * 7
 
 
-@cases("lock", [runtime.calls.sharing, runtime.threads._threads._lock])  # pyright: ignore[reportPrivateUsage]
+@cases("lock", [calls.sharing, threads._threads._lock])  # pyright: ignore[reportPrivateUsage]
 def test_a_run_is_collected_while_its_thread_holds_a_lock(lock: Any) -> None:
     """Closing it takes the same lock: it waited for itself for ever."""
     outer = caller_of(Caller(), echo, max_execution_time=LONG)

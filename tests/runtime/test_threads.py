@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, errors, runtime, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, tool
+from graphexec.errors import AbandonedError, ThreadLimitError
+from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope
 from tests.executor.actors import (
     Running,
@@ -39,8 +41,8 @@ HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A separate pool for this test, without calls that other tests abandoned."""
-    made = vars(runtime.threads)["_Threads"]()
-    monkeypatch.setattr(runtime.threads, "_threads", made)
+    made = vars(threads)["_Threads"]()
+    monkeypatch.setattr(threads, "_threads", made)
     yield made
     eventually(lambda: not made.running)
 
@@ -112,14 +114,14 @@ def test_many_cut_runs_stay_flat(run: Running, pool: Any) -> None:
 @pytest.mark.medium
 @HOW
 def test_past_the_cap_an_error_says_so(run: Running, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime.threads, "MOST_ABANDONED", 2)
+    monkeypatch.setattr(threads, "MOST_ABANDONED", 2)
     released = threading.Event()
     # A call begins in this time on a busy machine, too.
     executor = executor_of(lambda: released.wait(LONG), max_execution_time=1.5)
     # On a very busy one a run may end before.
     while count_abandoned() < 2:
         assert run(executor).reason == "seconds"
-    snapshot = snapshot_after(errors.ThreadLimitError, lambda: run(executor), "2 abandoned calls still run")
+    snapshot = snapshot_after(ThreadLimitError, lambda: run(executor), "2 abandoned calls still run")
     assert count_abandoned() == 2
     released.set()
     eventually(lambda: count_abandoned() == 0)
@@ -180,7 +182,7 @@ def test_nothing_runs_after_a_thread_error(run: Running, left: int, pool: Any, m
     error: BaseException | None = None
     try:
         result = run(executor)
-    except errors.ThreadLimitError as limit:
+    except ThreadLimitError as limit:
         error = limit
     raised.set()
     eventually(lambda: not pool.running)
@@ -195,14 +197,14 @@ def test_nothing_runs_after_a_thread_error(run: Running, left: int, pool: Any, m
 def test_no_thread_is_an_error_with_a_snapshot(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     let_start(0, monkeypatch)
     executor = executor_of(lambda: None, max_execution_time=LONG)
-    snapshot_after(errors.ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
+    snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
 
 
 def test_call_of_cancelled_scope_does_not_start(pool: Any) -> None:
     called: list[int] = []
     with open_cancel_scope() as scope:
         pass
-    with pytest.raises(errors.AbandonedError):
+    with pytest.raises(AbandonedError):
         start_in_thread(lambda: called.append(1), scope).result(LONG)
     assert called == []
     assert count_abandoned() == 0
@@ -223,7 +225,7 @@ def test_threads_are_used_again(pool: Any) -> None:
 
 
 def test_idle_threads_end(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime.threads, "_IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.001)
     before = graphexec_threads()
     start_in_thread(int).result(LONG)
     eventually(lambda: graphexec_threads() <= before)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import graphexec as gx
-from graphexec import agents, effects
 from graphexec.actions import Run, Steps
+from graphexec.agents import react, tool_calling
+from graphexec.effects import CallModel, reported_tokens
 from graphexec.executor.result import Ending
 from graphexec.messages import (
     AssistantMessage,
@@ -124,8 +125,8 @@ def read_json(reply: ModelReply) -> Decision:
 SAY: dict[Flavour, tuple[Callable[[Turn], Any], Callable[[Any], Decision]]] = {
     "callable": (make_decision, read_decision),
     "chat": (in_json, read_json),
-    "react": (in_words, agents.react.read),
-    "tool calling": (natively, agents.tool_calling.read),
+    "react": (in_words, react.read),
+    "tool calling": (natively, tool_calling.read),
 }
 
 
@@ -153,7 +154,7 @@ def make_outcome(ending: Ending, result: Any) -> Expected:
         iterations=result.spent.iterations,
         model_calls=result.spent["model_calls"],
         tool_calls=result.spent["tool_calls"],
-        tokens=effects.reported_tokens(result.spent),
+        tokens=reported_tokens(result.spent),
         cost=result.spent["cost"],
         seconds=result.spent.seconds,
     )
@@ -292,8 +293,8 @@ def check_conversation(conversation: Sequence[Message]) -> None:
     assert not waiting
 
 
-def ask_in_words(run: Run) -> effects.CallModel:
-    return effects.CallModel(ChatRequest((UserMessage(f">>>{as_shown(list(run.steps), 'chat')[0]}"),)))
+def ask_in_words(run: Run) -> CallModel:
+    return CallModel(ChatRequest((UserMessage(f">>>{as_shown(list(run.steps), 'chat')[0]}"),)))
 
 
 def as_shown(steps: Sequence[gx.AgentStep], flavour: Flavour) -> list[str]:

@@ -3,16 +3,18 @@
 import json
 from typing import Any
 
-from graphexec import AgentFinish, ParseError, agents, messages
+from graphexec import AgentFinish, ParseError
+from graphexec.agents import react
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.reading.json_text import find_decisions
 from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, Spelling
+from graphexec.messages import ModelReply
 from tests.agents.langchain.record import RECORDED, WRITTEN
 from tests.parameters import cases
 
 READ = {
     module.__name__.rpartition(".")[2]: module.read
-    for module in (agents.react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)
+    for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)
 }
 CASES: dict[str, dict[str, list[Any]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
 
@@ -20,7 +22,7 @@ CASES: dict[str, dict[str, list[Any]]] = json.loads(RECORDED.read_text(encoding=
 def read(kind: str, text: str) -> list[Any]:
     """Return `[tool, input]` for an action, `[answer]` for an answer, and an empty list for an error."""
     try:
-        decision = READ[kind](messages.ModelReply(text))
+        decision = READ[kind](ModelReply(text))
     except ParseError:
         return []
     if isinstance(decision, AgentFinish):

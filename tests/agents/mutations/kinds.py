@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from graphexec import agents, messages
+from graphexec.agents import Decision, react, structured, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.messages import ModelReply
 from tests.agents.mutations import common, in_json, labelled, tagged
 
 
@@ -13,7 +14,7 @@ from tests.agents.mutations import common, in_json, labelled, tagged
 class Kind:
     """A reader, the replies that it reads, and the changes that keep or blur what they mean."""
 
-    read: Callable[[messages.ModelReply], agents.Decision]
+    read: Callable[[ModelReply], Decision]
     replies: Callable[[Random], tuple[common.Meaning, str]]
     keepers: Sequence[common.Change]
     # The changes of the whole reply, which come last.
@@ -40,7 +41,7 @@ WRAPPERS = [common.surround, common.think]
 JSON_BREAKERS = [in_json.add_decision, in_json.cut, in_json.contradict, in_json.quote_within]
 
 
-def json_kind(read: Callable[..., agents.Decision], *breakers: common.Change) -> Kind:
+def json_kind(read: Callable[..., Decision], *breakers: common.Change) -> Kind:
     """Return the kind of an agent of LangChain's whose replies are JSON."""
     return Kind(
         lambda reply: read(reply, common.NAMES),
@@ -53,7 +54,7 @@ def json_kind(read: Callable[..., agents.Decision], *breakers: common.Change) ->
 
 KINDS = {
     "react": Kind(
-        lambda reply: agents.react.read(reply, common.NAMES),
+        lambda reply: react.read(reply, common.NAMES),
         labelled.labelled,
         [LABEL_KEEPERS[0], labelled.quote_input, *LABEL_KEEPERS[1:]],
         [common.explain, common.invent, labelled.fence_reply, common.end_reply, common.begin_reply, *WRAPPERS],
@@ -80,7 +81,7 @@ KINDS = {
         [labelled.act_twice_with_inputs, labelled.drop_label],
     ),
     "structured": Kind(
-        lambda reply: agents.structured.read(reply, common.TOOLS),
+        lambda reply: structured.read(reply, common.TOOLS),
         in_json.as_json("final_answer", "answer"),
         JSON_KEEPERS,
         [in_json.fence, in_json.speak, common.explain, common.end_reply, common.begin_reply, *WRAPPERS],
@@ -110,7 +111,7 @@ KINDS = {
         [tagged.ask_and_answer, tagged.drop_question],
     ),
     "tool_calling": Kind(
-        lambda reply: agents.tool_calling.read(reply, common.TOOLS),
+        lambda reply: tool_calling.read(reply, common.TOOLS),
         tagged.called,
         [tagged.explain_call, in_json.trail_commas, in_json.break_lines, in_json.quote_otherwise],
         [tagged.mark, common.end_reply, common.begin_reply, *WRAPPERS],
