@@ -4,7 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import graphexec as gx
 from graphexec import effects, kernel
@@ -19,7 +19,7 @@ from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
-from tests.verify.flows import MODEL_CALL, end, flow_with, flows, limits, way
+from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 from tests.verify.traces import facts_of, recorded
 
@@ -52,7 +52,19 @@ def value_of(form: str, values: dict[str, float | None], first: int) -> int:
     return int(eval(re.sub(r"[a-z_]+", lambda name: str(values[name[0]]), text)))
 
 
+# Without any iteration, the bound on model calls is a number, though one iteration more for each draft is not.
+NOTHING_LEFT = flow_with(
+    way("plan", "plan", "iterations", **calling(models=1)),
+    gate("plan", "iterations", "parse"),
+    within("plan", "model_calls", "parse", "iterations", **calling(models=1)),
+    *(way("parse", "plan", "drafts", "iterations"), gate("parse", "drafts")),
+    drafts=1,
+    questions=2,
+)
+
+
 @settings(max_examples=examples(300))
+@example(flow=NOTHING_LEFT, given_limits=agent_limits(iterations=0, model_calls=0))
 @given(flow=flows(), given_limits=limits())
 def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: kernel.Limits) -> None:
     """A third opinion: the flow with the first measures 0, 1 and 3 as limits, and each of its states."""
