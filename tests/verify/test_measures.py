@@ -64,7 +64,7 @@ NOTHING_LEFT = flow_with(
 
 
 @settings(max_examples=examples(300))
-@example(flow=NOTHING_LEFT, given_limits=agent_limits(iterations=0, model_calls=0))
+@example(flow=NOTHING_LEFT, given_limits=effects.agent_limits(iterations=0, model_calls=0))
 @given(flow=flows(), given_limits=limits())
 def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: kernel.Limits) -> None:
     """A third opinion: the flow with the first measures 0, 1 and 3 as limits, and each of its states."""
