@@ -1,7 +1,6 @@
 """The bytes of Anthropic's protocol, requests and replies, without a server."""
 
 import json
-from collections.abc import Callable
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -208,59 +207,6 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
         assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
 
 
-@cases(
-    ("reason", "finish"),
-    [
-        *((reason, "stop") for reason in ("end_turn", "stop_sequence")),
-        *((reason, "length") for reason in ("max_tokens", "model_context_window_exceeded")),
-        *((reason, "other") for reason in ("pause_turn", "what there will be")),
-    ],
-)
-def test_each_stop_reason_has_its_finish_reason(reason: str, finish: messages.FinishReason) -> None:
-    assert decode_stream(ending(reason)).finish_reason == finish
-    body = json.dumps({"content": [], "stop_reason": reason}).encode()
-    assert AnthropicStream(PEER).decode(body) == ModelReply("", finish_reason=finish)
-
-
-def test_refusal_is_an_error_with_its_explanation() -> None:
-    details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
-    refused = json.dumps({"content": [text("So")], "stop_reason": "refusal", "stop_details": details}).encode()
-    readers: list[Callable[[], object]] = [
-        lambda: AnthropicStream(PEER).decode(refused),
-        lambda: decode_stream(ending("refusal", stop_details=details)),
-    ]
-    for read in readers:
-        with pytest.raises(errors.RefusalError, match="No poisons"):
-            read()
-
-
-def test_optional_members_have_defaults_and_calls_are_not_lost() -> None:
-    body = b'{"content": [{"type": "tool_use", "name": "now"}, {"type": "tool_use", "name": "a", "input": "{"}]}'
-    assert AnthropicStream(PEER).decode(body).tool_calls == (
-        ToolCall("call_0", "now", "{}"),
-        ToolCall("call_1", "a", "{"),
-    )
-    # Arguments, the end of a block, or the announcement of a call whose beginning is missing.
-    for events in ([input_delta(0, "{}")], [{"type": "content_block_stop", "index": 1}], [ending("tool_use")]):
-        with pytest.raises(errors.InvalidReplyError):
-            decode_stream(*events)
-
-
-@cases(
-    ("start", "events", "call", "finish"),
-    [
-        ({"input": {"a": 1}}, [{"type": "content_block_stop", "index": 0}], '{"a": 1}', "tool_calls"),
-        ({}, [input_delta(0, '{"a')], '{"a', "length"),
-    ],
-)
-def test_arguments_of_a_stream_are_unchanged(
-    start: dict[str, Any], events: list[dict[str, Any]], call: str, finish: str
-) -> None:
-    end = ending("tool_use" if finish == "tool_calls" else "max_tokens")
-    reply = decode_stream(call_start(0, **start), *events, end)
-    assert (reply.tool_calls, reply.finish_reason) == ((ToolCall("a", "add", call),), finish)
-
-
 def test_last_token_counts_of_a_stream_are_used() -> None:
     start = {"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}
     last = {"type": "message_delta", "delta": {}, "usage": {"input_tokens": 6, "output_tokens": 9}}
@@ -271,21 +217,6 @@ def test_last_token_counts_of_a_stream_are_used() -> None:
     begun, more = (list(fold.take(json.dumps(event))) for event in (call_start(7), input_delta(7, "{")))
     assert begun == [messages.ReplyDelta(index=0, call_id="a", name="add")]
     assert more == [messages.ReplyDelta(index=0, arguments="{")]
-
-
-@cases(
-    ("kind", "error"),
-    [
-        ("overloaded_error", errors.OverloadedError),
-        *((kind, errors.ServerError) for kind in ("api_error", "timeout_error")),
-        ("rate_limit_error", errors.RateLimitError),
-        ("invalid_request_error", errors.BadRequestError),
-    ],
-)
-def test_error_in_a_stream_has_its_class(kind: str, error: type[errors.ModelError]) -> None:
-    with pytest.raises(error, match="Sorry") as caught:
-        decode_stream({"type": "error", "error": {"type": kind, "message": "Sorry"}})
-    assert type(caught.value) is error
 
 
 def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from graphexec import errors
+from graphexec import errors, models
 from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage, UserMessage
-from graphexec.models import LocalModel
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers import anthropic, openai_compatible, openai_responses
@@ -90,7 +89,7 @@ def test_images_without_text_are_sent_alone(protocol: ModuleType) -> None:
 @cases("messages", [(QUESTION,), (UserMessage("?"), *TURN)])
 def test_local_model_refuses_images(messages: tuple[Message, ...]) -> None:
     with pytest.raises(errors.BadRequestError, match=r"cannot see the images .* llama-server --mmproj"):
-        LocalModel(download=False).complete(ChatRequest(messages))
+        models.LocalModel(download=False).complete(ChatRequest(messages))
 
 
 @all_modes
