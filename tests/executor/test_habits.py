@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import graphexec
-from graphexec import AgentExecutor, create_agent, create_react_agent, create_tool_calling_agent, node, tool
-from graphexec.actions import Run
+from graphexec import AgentExecutor, actions, create_agent, create_react_agent, create_tool_calling_agent, node, tool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import Ready
 from graphexec.memory import BufferMemory, WindowMemory
@@ -195,7 +194,7 @@ executor = AgentExecutor(agent=agent, tools=[echo])
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
     **{one.__name__: one for one in (Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ChatRequest, Image)},
-    **{one.__name__: one for one in (BufferMemory, WindowMemory, Run, Ready, Path, Out)},
+    **{one.__name__: one for one in (BufferMemory, WindowMemory, actions.Run, Ready, Path, Out)},
     "step": step,
     "echo": echo,
     "plain": plain,

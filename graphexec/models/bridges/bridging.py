@@ -18,7 +18,8 @@ from graphexec.messages import FinishReason, ModelReply, ModelRequest, ReplyDelt
 from graphexec.models.http.dialect import Piece, Sampling
 from graphexec.models.http.endpoint import Endpoint, Provider
 from graphexec.models.http.failures import classify_response, timeout_error
-from graphexec.models.http.json_bodies import JSON, conversation, instructions, stop_strings, write
+from graphexec.models.http.json_bodies import conversation, instructions, stop_strings, write
+from graphexec.models.http.json_values import JSON
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.http.stop_cutter import StopCutter
 from graphexec.models.providers.openai_compatible import encode

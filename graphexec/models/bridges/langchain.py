@@ -11,7 +11,7 @@ from graphexec._arguments import has_methods, validate
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.bridges import bridging
 from graphexec.models.http.dialect import Piece
-from graphexec.models.http.json_bodies import JSON
+from graphexec.models.http.json_values import JSON
 from graphexec.runtime.io import IO
 
 _MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream", "astream")

@@ -12,9 +12,10 @@ from graphexec.messages import ChatRequest, ModelReply, ModelRequest
 from graphexec.models.bridges.bridging import BridgedModel, require
 from graphexec.models.http.dialect import Piece, Sampling
 from graphexec.models.http.endpoint import provider_name
-from graphexec.models.http.json_bodies import JSON, write
+from graphexec.models.http.json_bodies import write
+from graphexec.models.http.json_values import JSON
 from graphexec.models.providers.openai_compatible import encode
-from graphexec.models.providers.openai_reply import ChatStream, decode
+from graphexec.models.providers.openai_reply import ChatStream
 from graphexec.runtime.background_loop import call_client, iterate_client
 from graphexec.runtime.io import IO
 
@@ -65,7 +66,7 @@ class OpenAIModel(BridgedModel):
     async def _ask(self, request: ModelRequest, timeout: float | None, io: IO, /) -> ModelReply:
         create = self._prepare(request, timeout, stream=False)
         given = await call_client(io, *((None, create) if self._is_async else (create, None)))
-        return decode(_to_json(given).encode(), self._endpoint, chat=isinstance(request, ChatRequest))
+        return ChatStream(self._endpoint).decode(_to_json(given).encode())
 
     async def _pieces(self, request: ModelRequest, timeout: float | None, io: IO, /) -> AsyncGenerator[Piece, None]:
         create = self._prepare(request, timeout, stream=True)

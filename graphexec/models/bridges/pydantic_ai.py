@@ -11,7 +11,7 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.bridges import bridging
 from graphexec.models.bridges.pydantic_ai_messages import convert
 from graphexec.models.http.dialect import Piece
-from graphexec.models.http.json_bodies import JSON
+from graphexec.models.http.json_values import JSON
 from graphexec.runtime.background_loop import call_client, iterate_client
 from graphexec.runtime.io import IO
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphexec.models.http.json_bodies import JSON
+from graphexec.models.http.json_values import JSON
 
 
 # Any: the module with the classes of the package, which is optional, and their instances; so in this module.

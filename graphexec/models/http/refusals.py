@@ -14,7 +14,8 @@ from http import HTTPStatus
 from typing import Any, final
 
 from graphexec.models.http.failures import ErrorReport
-from graphexec.models.http.json_bodies import JSON, Encoded
+from graphexec.models.http.json_bodies import Encoded
+from graphexec.models.http.json_values import JSON
 from graphexec.models.progress_reports import OptionRefused
 from graphexec.runtime.calls import ForkSafeLock
 

@@ -12,7 +12,7 @@ from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods,
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
 from graphexec.errors import InputError, SecretError, format_value
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
@@ -248,21 +248,13 @@ class RemoteModel(ClosableModel):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """What each request has beside messages and tools; without the key, the headers and `extra_body`."""
-        sampling = self._sampling
-        settings = {
-            "base_url": self._base_url,
-            "model": sampling.model,
-            "temperature": sampling.temperature,
-            "max_tokens": sampling.max_tokens,
-            "top_p": sampling.top_p,
-            "seed": sampling.seed,
-            "reasoning_effort": sampling.reasoning_effort,
-        }
+        shown = ("model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort")
+        settings = {"base_url": self._base_url, **{name: getattr(self._sampling, name) for name in shown}}
         return {name: value for name, value in settings.items() if value is not None}
 
     def check_access(self) -> None:
         """Raise the error of a call that fails before it is sent, such as `MissingAPIKeyError`. Sends nothing."""
-        self._endpoint()
+        self._checked_endpoint()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_sampling"):
@@ -279,10 +271,12 @@ class RemoteModel(ClosableModel):
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         try:
-            return await self._call(request, timeout, io, stream=False).send()
+            reply = await self._call(request, timeout, io, stream=False).open()
         except BaseException as error:
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
+        assert isinstance(reply, ModelReply), "the request does not ask for a stream"
+        return reply
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         try:
@@ -291,7 +285,7 @@ class RemoteModel(ClosableModel):
             if isinstance(opened, ModelReply):
                 yield opened
                 return
-            deltas = opened.deltas
+            deltas: tuple[ReplyDelta, ...] | None = opened.deltas
             try:
                 # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
                 while deltas is not None:
@@ -299,17 +293,17 @@ class RemoteModel(ClosableModel):
                         yield delta
                     deltas = await call.next_deltas(opened)
             finally:
-                await call.close(opened)
+                await opened.incoming.close()
             yield opened.draft.reply()
         except BaseException as error:
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
-        endpoint = self._endpoint()
+        endpoint = self._checked_endpoint()
         hide_in_logs(endpoint.secrets)
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         headers = {
@@ -335,10 +329,15 @@ class RemoteModel(ClosableModel):
         )
 
     def _endpoint(self) -> Endpoint:
-        provider = self._dialect.provider
-        endpoint = Endpoint(
-            self._sampling.model, self._base_url, self._key(), provider, self._reply_limits, self._known_secrets()
-        )
+        provider, given = self._dialect.provider, self._api_key
+        if given is None:
+            given = Secret(os.environ.get(provider.key_variable, ""))
+        # A key read from a file ends in a newline.
+        key, others = Secret(given.get_secret_value().strip()), (*self._others, *proxy_secrets())
+        return Endpoint(self._sampling.model, self._base_url, key, provider, self._reply_limits, others)
+
+    def _checked_endpoint(self) -> Endpoint:
+        endpoint = self._endpoint()
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
         if not (
@@ -348,16 +347,3 @@ class RemoteModel(ClosableModel):
         if not is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
             raise invalid_key_error(endpoint)
         return endpoint
-
-    def _key(self) -> Secret:
-        given = self._api_key
-        if given is None:
-            given = Secret(os.environ.get(self._dialect.provider.key_variable, ""))
-        # A key read from a file ends in a newline.
-        return Secret(given.get_secret_value().strip())
-
-    def _secrets(self) -> tuple[Secret, ...]:
-        return (self._key(), *self._known_secrets())
-
-    def _known_secrets(self) -> tuple[Secret, ...]:
-        return (*self._others, *proxy_secrets())
