@@ -108,12 +108,15 @@ class Connections:
             keeper = _keep_client(is_local=self._is_local)
             used = OpenClient(await anext(keeper), keeper=keeper)
             with self._lock:
-                # The clients of closed loops are closed, too.
-                for ended in [known for known in self._own if known is not None and known.is_closed()]:
-                    del self._own[ended]
+                self._forget_ended()
                 # Another task may have created a client in the meantime.
                 used = self._own.setdefault(loop, used)
         return used
+
+    def _forget_ended(self) -> None:
+        # The clients of closed loops are closed, too.
+        for ended in [known for known in self._own if known is not None and known.is_closed()]:
+            del self._own[ended]
 
     def reset_after_fork(self) -> None:
         """Forget the clients, whose connections belong to the parent process; the next call opens new ones.
