@@ -28,22 +28,12 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.threads import NotDone
 
 # The meanings of exceptions, by the ends of the names of their classes and of those of their causes, in this order.
+_TIMEOUTS, _CONNECTIONS = ("Timeout", "TimeoutError"), ("ConnectionError", "ConnectError", "TransportError")
+_UNREADABLE = ("UnexpectedModelBehavior", "ValidationError", "JSONDecodeError")
 _MEANINGS: tuple[tuple[tuple[str, ...], type[errors.ModelError], str], ...] = (
-    (
-        ("Timeout", "TimeoutError"),
-        errors.ModelTimeoutError,
-        "did not answer in time ({}); allow its client a longer timeout",
-    ),
-    (
-        ("ConnectionError", "ConnectError", "TransportError"),
-        errors.ModelConnectionError,
-        "cannot be reached ({}); check its address and network",
-    ),
-    (
-        ("UnexpectedModelBehavior", "ValidationError", "JSONDecodeError"),
-        errors.InvalidReplyError,
-        "sent a reply that cannot be read ({}); try again, or look at its library",
-    ),
+    (_TIMEOUTS, errors.ModelTimeoutError, "did not answer in time ({}); allow its client a longer timeout"),
+    (_CONNECTIONS, errors.ModelConnectionError, "cannot be reached ({}); check its address and network"),
+    (_UNREADABLE, errors.InvalidReplyError, "sent a reply that cannot be read ({}); try again, or look at its library"),
     (("NotImplementedError",), errors.BadRequestError, "has no such calls ({}); use create_structured_agent"),
     (("",), errors.ModelError, "failed ({}); see what its library says of this error"),
 )
@@ -202,9 +192,13 @@ def _ids_and_text(message: JSON) -> tuple[list[object], str]:
 
 
 def make_chunk(text: str | None, thoughts: str | None, calls: Sequence[tuple[object, ...]]) -> JSON:
-    """Return a chunk of chat completions; `calls` are indices, ids, names and arguments."""
+    """Return a chunk of chat completions; `calls` are indices, which may be any, ids, names and arguments."""
     written = [
-        {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
+        {
+            "index": index if isinstance(index, int) else None,
+            "id": call_id,
+            "function": {"name": name, "arguments": arguments},
+        }
         for index, call_id, name, arguments in calls
     ]
     delta = {"content": text, "reasoning_content": thoughts, "tool_calls": written}
@@ -245,9 +239,7 @@ def _response_of(error: Any) -> tuple[int | None, Mapping[str, str], bytes]:
     response: Any = getattr(error, "response", None)
     # Of AWS, whose message is in the exception's text.
     metadata: Any = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-    found = [
-        getattr(one, name, None) for one, name in ((error, "status_code"), (response, "status_code"), (error, "code"))
-    ]
+    found = [getattr(error, "status_code", None), getattr(response, "status_code", None), getattr(error, "code", None)]
     codes = [one for one in (*found, metadata.get("HTTPStatusCode")) if isinstance(one, int) and one in range(400, 600)]
     headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None) or {}
     body: Any = getattr(error, "body", None) or str(error)

@@ -58,11 +58,11 @@ class LangChainModel(bridging.BridgedModel):
         model, history, options = self._prepare(request)
         options |= self._stream_options
         forms = (partial(form, history, self._config, **options) for form in (model.stream, model.astream))
-        whole, places = None, dict[object, int]()
+        whole = None
         async with aclosing(io.iterate(*forms)) as chunks:
             async for chunk in chunks:
                 whole = chunk if whole is None else whole + chunk
-                yield _read(chunk, places)
+                yield _read(chunk)
         if whole is not None:
             # A fake model has neither a provider nor a reason of the end.
             default = "" if whole.response_metadata.get("model_provider") else "stop"
@@ -102,13 +102,10 @@ class LangChainModel(bridging.BridgedModel):
         )
 
 
-def _read(message: Any, places: dict[object, int] | None = None) -> JSON:
-    """Return a message, or a piece of one; `places` has the positions of calls by their indices, which begin anywhere."""
+def _read(message: Any) -> JSON:
+    """Return a message, or a piece of one, as a chunk."""
     thoughts = "".join([one.get("reasoning", "") for one in message.content_blocks if one["type"] == "reasoning"])
     # Of a stream, the strings as received: LangChain completes arguments that were cut.
     found = getattr(message, "tool_call_chunks", None) or [*message.tool_calls, *message.invalid_tool_calls]
-    indices = [one.get("index") for one in found]
-    places = {} if places is None else places
-    known = [None if index is None else places.setdefault(index, len(places)) for index in indices]
-    calls = [(place, one["id"], one["name"], one["args"]) for place, one in zip(known, found, strict=True)]
+    calls = [(one.get("index"), one["id"], one["name"], one["args"]) for one in found]
     return bridging.make_chunk(str(message.text), thoughts, calls)
