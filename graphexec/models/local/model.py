@@ -146,12 +146,7 @@ class LocalModel(ClosableModel):
     def check_access(self) -> None:
         """Raise `WeightsError` if llama.cpp is not installed, or the weights are missing and may not be downloaded."""
         require_llama()
-        if self._path is None and self._download:
-            weights_path(self._name)
-        elif self._path is None:
-            self._require_there()
-        else:
-            check_gguf(self._path)
+        self._weights(load=False)
 
     def __repr__(self) -> str:
         what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
@@ -210,24 +205,22 @@ class LocalModel(ClosableModel):
 
     def _start(self) -> _Running:
         key = Secret(secrets.token_urlsafe(24))
-        process = LlamaProcess(self._settings(path=str(self._weights()), key=key))
+        process = LlamaProcess(self._settings(path=str(self._weights(load=True)), key=key))
         return _Running(process, self._client_at(base_url=f"{process.url}/v1", api_key=key), key)
 
-    def _weights(self) -> Path:
+    def _weights(self, *, load: bool) -> Path:
+        """Return the path of the file; to `load` it, weights are downloaded if necessary, and verified."""
         if self._path is not None:
             return check_gguf(self._path)
+        path = weights_path(self._name)
         if self._download:
-            return pull(self._name)
-        self._require_there()
-        return verify_weights(self._name)
-
-    def _require_there(self) -> None:
-        there = weights_path(self._name)
-        if not there.is_file():
+            return pull(self._name) if load else path
+        if not path.is_file():
             raise WeightsError(
-                f"the weights {self._name} are not at {there}, and download=False; fetch them with "
+                f"the weights {self._name} are not at {path}, and download=False; fetch them with "
                 f"graphexec.models.pull({self._name!r}), or pass the path of a GGUF file instead"
             )
+        return verify_weights(self._name) if load else path
 
 
 def _has_tools(request: ModelRequest) -> bool:

@@ -25,7 +25,8 @@ from graphexec.models.providers.openai_calls import CallPiece, is_complete, read
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens"), "length"),
+    "model_context_window_exceeded": "length",
     **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
 }
 # The reply was cut, because the server failed: OpenRouter, Zhipu, DeepSeek.
