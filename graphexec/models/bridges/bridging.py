@@ -18,7 +18,7 @@ from graphexec.messages import ChatRequest, ModelReply, ModelRequest, SystemMess
 from graphexec.models.http.dialect import Piece, Sampling
 from graphexec.models.http.endpoint import Endpoint, Provider
 from graphexec.models.http.failures import classify_response, timeout_error
-from graphexec.models.http.json_bodies import JSON, conversation, stop_strings, write
+from graphexec.models.http.json_bodies import JSON, conversation, stop_strings, to_object, write
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.providers.openai_compatible import encode
@@ -238,7 +238,7 @@ def _response_of(error: Any) -> tuple[int | None, Mapping[str, str], bytes]:
     """Return the status, the headers and the body of the response that an exception reports, as far as it has them."""
     response: Any = getattr(error, "response", None)
     # Of AWS, whose message is in the exception's text.
-    metadata: Any = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
+    metadata = to_object(to_object(response).get("ResponseMetadata"))
     found = [getattr(error, "status_code", None), getattr(response, "status_code", None), getattr(error, "code", None)]
     codes = [one for one in (*found, metadata.get("HTTPStatusCode")) if isinstance(one, int) and one in range(400, 600)]
     headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None) or {}

@@ -12,7 +12,7 @@ from graphexec._mistakes import explain_calls
 from graphexec.messages import ModelRequest
 from graphexec.models.bridges import bridging
 from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.json_bodies import JSON
+from graphexec.models.http.json_bodies import JSON, to_object
 from graphexec.runtime.io import IO
 
 _MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream", "astream")
@@ -89,8 +89,8 @@ class LangChainModel(bridging.BridgedModel):
 
     def _end(self, chunk: JSON, given: Any, default: str) -> JSON:
         message = self._types.message_chunk_to_message(given)
-        meta, used = message.response_metadata, message.usage_metadata or {}
-        details: JSON = used.get("input_token_details") or {}
+        meta, used = message.response_metadata, to_object(message.usage_metadata)
+        details = to_object(used.get("input_token_details"))
         kept = {name: value for name, value in message.additional_kwargs.items() if value and name != "tool_calls"}
         has_more = bool(kept) or not isinstance(message.content, str)
         return bridging.end_chunk(
