@@ -13,6 +13,7 @@ from graphexec.errors import InputError, format_value
 from graphexec.messages import ModelRequest
 from graphexec.models.bridges import bridging
 from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.endpoint import one_line
 from graphexec.models.http.json_bodies import JSON
 from graphexec.runtime.background_loop import call_client, iterate_client
 from graphexec.runtime.io import IO
@@ -33,7 +34,7 @@ def from_pydantic_ai(model: Any) -> PydanticAIModel:
     try:
         return PydanticAIModel(models.infer_model(model))
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"from_pydantic_ai has model={format_value(model)}; {error}") from error
+        raise InputError(f"from_pydantic_ai has model={format_value(model)}; {one_line(str(error))}") from error
 
 
 @final
