@@ -54,9 +54,8 @@ Transport = httpx2.MockTransport
 Bridge = Callable[[Transport], Any]
 
 
-def package(module: str) -> Any:
-    """Return a module of a package that may be missing, whose types are not known then."""
-    return import_module(module)
+# Modules of packages that may be missing, whose types are not known then.
+package: Callable[[str], Any] = import_module
 
 
 def client(transport: Transport, *, awaits: bool = False, **options: Any) -> Any:
