@@ -181,8 +181,7 @@ def restore(sent: JSON, load: Callable[[Any], Any], read: Callable[[Any], JSON])
     reasoning = {name: sent.pop(name, None) for name in REASONING_MEMBERS}
     for detail in reasoning["reasoning_details"] or ():
         own = load(detail["message"])
-        said = read(own)["choices"][0]["delta"]
-        if all(_ids_and_text(said) == _ids_and_text(one) for one in (said, sent)):
+        if _ids_and_text(read(own)["choices"][0]["delta"]) == _ids_and_text(sent):
             return own
     return None
 

@@ -53,18 +53,11 @@ def from_openai(
     )
     extra = copy_extra_body("from_openai", extra_body, CHAT_COMPLETIONS.reserved, ("top_p", "seed"))
     address = str(getattr(client, "base_url", ""))
-    return OpenAIModel(
-        client,
-        Sampling(
-            model,
-            temperature,
-            max_tokens,
-            reasoning_effort=reasoning_effort,
-            extra_body=extra,
-            provider=provider_name(address),
-        ),
-        address,
+    provider = provider_name(address)
+    sampling = Sampling(
+        model, temperature, max_tokens, reasoning_effort=reasoning_effort, extra_body=extra, provider=provider
     )
+    return OpenAIModel(client, sampling, address)
 
 
 @final
