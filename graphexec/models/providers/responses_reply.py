@@ -242,7 +242,7 @@ class ResponsesStream(Draft):
         if block.kind == "reasoning":
             parts = block.members.get("summary") or block.members.get("content") or ()
             return _BREAK.join([part["text"] for part in parts if part.get("text")] or block.streamed)
-        written = [part for part in block.members.get("content", ()) if part.get("type") not in _THOUGHTS]
+        written = [part for part in block.members.get("content", ()) if to_word(part.get("type")) not in _THOUGHTS]
         return "".join([part.get("text") or part.get("refusal") or "" for part in written]) or block.text
 
     def call_of(self, block: Block) -> ToolCall:
@@ -255,7 +255,7 @@ class ResponsesStream(Draft):
         """Return the reasoning in an item, also in a message; what has no content is not stored by the server."""
         members = block.members
         if block.kind == "text":
-            parts = [part for part in members.get("content", ()) if part.get("type") in _THOUGHTS]
+            parts = [part for part in members.get("content", ()) if to_word(part.get("type")) in _THOUGHTS]
             return _BREAK.join([part["text"] for part in parts if part.get("text")]), None
         if members.get("type") != "reasoning" or not (members.get("encrypted_content") or members.get("content")):
             return self.text_of(block), None
