@@ -13,7 +13,7 @@ from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Observation, Value
-from graphexec.messages.observations import shorten_observation
+from graphexec.messages.observations import WHOLE, Excerpt, format_observation
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ StepStatus: TypeAlias = Literal[
 class AgentStep:
     """An action and its observation. Unpacks as the pair `(action, observation)`.
 
-    The model sees the observation as its `text`: at most `max_text` characters of it (`None`: all), and a `note` after
-    them. `status` is `ok`, `error` (the tool raised),
+    The model sees an `excerpt` of the observation as its `text`. `status` is `ok`, `error` (the tool raised),
     `bad_arguments` (it was not called), `unknown_tool`, `timed_out` (the tool's own timeout), `cut` (the run's
     deadline), `parse_error` (there was no action to run) or `rejected` (a person or a node did not allow the call).
     `error` is the class of the exception that the tool raised.
@@ -109,15 +108,15 @@ class AgentStep:
     action: AgentAction
     observation: Observation
     status: StepStatus = "ok"
-    max_text: int | None = None
+    excerpt: Excerpt = WHOLE
     # With its module unless it is a builtin: "ValueError", "my_tools.PaymentError".
     error: str | None = None
-    note: str = ""
 
     @property
     def text(self) -> str:
         """The observation as the model sees it."""
-        return shorten_observation(self.observation, self.max_text) + self.note
+        observation, excerpt = self.observation, self.excerpt
+        return format_observation(observation) if excerpt is WHOLE else excerpt.of(observation)
 
     def __iter__(self) -> Iterator[Any]:
         yield self.action

@@ -13,7 +13,7 @@ from graphexec.kernel.events import CompactReply
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
 from graphexec.messages.images import Observation
-from graphexec.messages.observations import shorten_observation
+from graphexec.messages.observations import WHOLE, Excerpt, format_observation
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
@@ -209,31 +209,31 @@ class CallAgent(Effect[Decided]):
 class ToolResult(CompactReply):
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
-    With `return_direct` the observation is the run's answer. The model sees at most `max_text` characters of the
-    observation (`None`: all), and a `note` after them. `error` is the qualified name of the exception's class if the
+    With `return_direct` the observation is the run's answer. The model sees an `excerpt` of the
+    observation as its `text`. `error` is the qualified name of the exception's class if the
     call failed or timed out, and `traceback` says where the tool raised it.
     """
 
     observation: Observation
     status: StepStatus = "ok"
     return_direct: bool = False
-    max_text: int | None = None
+    excerpt: Excerpt = WHOLE
     error: str | None = None
     traceback: str | None = field(default=None, compare=False, repr=False)
-    note: str = ""
 
     @property
     def text(self) -> str:
         """The observation as the model sees it."""
-        return shorten_observation(self.observation, self.max_text) + self.note
+        observation, excerpt = self.observation, self.excerpt
+        return format_observation(observation) if excerpt is WHOLE else excerpt.of(observation)
 
     def compact(self) -> object:
         """Return the observation, if it is all that there is: a subclass may have more."""
         alone = (
             self.status == "ok"
-            and self.traceback is self.error is self.max_text is None
+            and self.traceback is self.error is None
+            and self.excerpt is WHOLE
             and not self.return_direct
-            and not self.note
             and type(self) is ToolResult
             # A tool may return a result as its observation, which would be restored as the result itself.
             and type(self.observation) is not ToolResult

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.errors import InputError, format_value
 from graphexec.messages.images import Image, image_from_json
-from graphexec.messages.observations import split_observation
+from graphexec.messages.observations import WHOLE, split_observation
 
 # The name of the input with images, which is optional.
 IMAGES = "images"
@@ -171,7 +171,7 @@ def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, .
     for step in run.steps:
         found = observation_images(step)
         if found and images:
-            changed.append(replace(step, observation=_shift(step.text, found, len(images)), max_text=None, note=""))
+            changed.append(replace(step, observation=_shift(step.text, found, len(images)), excerpt=WHOLE))
         else:
             changed.append(step)
         images += found

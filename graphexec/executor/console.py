@@ -72,7 +72,7 @@ class ConsolePrinter:
             self._line(self._observation(step), "observation" if step.status == "ok" else "error")
         last = run.steps[-1] if run.steps else None
         # A node such as notice_repeats may have changed what the model sees of the last step.
-        if not new and last is not None and self._last is not None and last.note != self._last.note:
+        if not new and last is not None and self._last is not None and last.excerpt != self._last.excerpt:
             self._line(self._observation(last), "note")
         self._last = last
 

@@ -338,7 +338,7 @@ def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
 
 def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
     """Return the step that records an action and the result of its tool."""
-    return AgentStep(action, result.observation, result.status, result.max_text, result.error, result.note)
+    return AgentStep(action, result.observation, result.status, result.excerpt, result.error)
 
 
 @node
@@ -351,7 +351,7 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     if len(results) == len(actions) == 1:
         # `make_step` written out, to save a call at each step.
         result = results[0]
-        step = _UnfrozenStep(actions[0], result.observation, result.status, result.max_text, result.error, result.note)
+        step = _UnfrozenStep(actions[0], result.observation, result.status, result.excerpt, result.error)
         step.__class__ = AgentStep
         run = observed.run.with_steps((step,))
         if not result.return_direct:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from graphexec.messages.images import (
@@ -62,12 +63,22 @@ def _format(value: Any, label: Callable[[Image], str]) -> str:
     return pydantic_core.to_json(replace_images(data, label)).decode()
 
 
-def shorten_observation(observation: Any, most: int | None) -> str:
-    """Return an observation as text for a model; of a longer one, `most` characters and the number of the others.
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What a model is shown of an observation: at most `max_text` characters (`None`: all), and a `note` after them.
 
     Labels of images count as text; the images are not cut.
     """
-    text = format_observation(observation)
-    if most is None or len(text) <= most:
-        return text
-    return f"{text[:most]}\n[... {len(text) - most:,} more characters were cut; ask for less]"
+
+    max_text: int | None = None
+    note: str = ""
+
+    def of(self, observation: Any) -> str:
+        """Return it of an observation."""
+        text, most = format_observation(observation), self.max_text
+        if most is None or len(text) <= most:
+            return f"{text}{self.note}"
+        return f"{text[:most]}\n[... {len(text) - most:,} more characters were cut; ask for less]{self.note}"
+
+
+WHOLE = Excerpt()

@@ -92,7 +92,7 @@ def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
             known = _find_result(acted.run.steps, action, rules)
             if known is not None:
                 acted = acted.answer(
-                    place, ToolResult(known.observation, known.status, called.return_direct, known.max_text)
+                    place, ToolResult(known.observation, known.status, called.return_direct, known.excerpt)
                 )
                 continue
             equal = next(
@@ -239,8 +239,8 @@ def _is_same_step(one: AgentStep, other: AgentStep) -> bool:
 
 def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
-    note = f"{last.note}\n{WARNING.format(times=times)}"
-    return dataclasses.replace(run, steps=Steps([*before, dataclasses.replace(last, note=note)]))
+    noted = dataclasses.replace(last.excerpt, note=f"{last.excerpt.note}\n{WARNING.format(times=times)}")
+    return dataclasses.replace(run, steps=Steps([*before, dataclasses.replace(last, excerpt=noted)]))
 
 
 def no_dummies() -> Piece:

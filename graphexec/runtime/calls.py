@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import Token
+from contextvars import Context, Token
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
@@ -178,6 +178,20 @@ enter_call, reset_call = current.set, current.reset
 # locks here: Python may collect an abandoned run while its thread holds one, and closing the run takes it again.
 sharing = threading.RLock()
 hold_over_fork(sharing)
+
+
+# No value of a context variable.
+_UNSET: Any = object()
+
+
+def adopt(context: Context) -> None:
+    """Set the context variables that a call has set in its copy, so that the next call of its run sees them.
+
+    The library's own stay.
+    """
+    for variable, value in context.items():
+        if variable.get(_UNSET) is not value and not variable.name.startswith("graphexec"):
+            variable.set(value)
 
 
 def run_of_call() -> Scope | None:

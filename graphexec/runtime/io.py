@@ -25,6 +25,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
+from graphexec.runtime.calls import adopt
 from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.runtime.threads import (
     CallUpdate,
@@ -36,7 +37,6 @@ from graphexec.runtime.threads import (
     wait_for,
     wait_for_all,
 )
-from graphexec.runtime.variables import adopt
 
 P = ParamSpec("P")
 T = TypeVar("T")

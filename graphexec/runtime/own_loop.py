@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from graphexec.runtime.calls import run_of_call
+from graphexec.runtime.calls import adopt, run_of_call
 from graphexec.runtime.threads import NotDone, current_cancel_scope, wait_for
-from graphexec.runtime.variables import adopt
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.errors import EventLoopError
 from graphexec.kernel.meters import GRACE
+from graphexec.runtime.calls import adopt
 from graphexec.runtime.threads import (
     MOST_REPORTS,
     NOT_DONE,
@@ -24,7 +25,6 @@ from graphexec.runtime.threads import (
     open_cancel_scope,
     run_in_thread,
 )
-from graphexec.runtime.variables import adopt
 
 T = TypeVar("T")
 

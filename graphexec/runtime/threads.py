@@ -25,7 +25,7 @@ from types import CoroutineType
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import AbandonedError, ThreadLimitError
-from graphexec.runtime.variables import adopt
+from graphexec.runtime.calls import adopt
 
 T = TypeVar("T")
 

@@ -12,9 +12,10 @@ from graphexec._arguments import Constraint, optional, validate
 from graphexec._parsing import compile_lazily
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
+from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
+from graphexec.messages.observations import WHOLE, Excerpt
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.own_loop import run_on_own_loop
@@ -109,6 +110,7 @@ class _Prepared:
     __slots__ = (
         "async_function",
         "call_parameter",
+        "excerpt",
         "function",
         "is_async",
         "max_observation",
@@ -127,6 +129,7 @@ class _Prepared:
         self.function = tool.function
         self.is_async = tool.is_async
         self.max_observation = tool.max_observation
+        self.excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
         self.name = tool.name
         self.on_error = tool.on_error
         self.read = tool.read
@@ -271,7 +274,7 @@ _UnfrozenResult = unfrozen(ToolResult)
 
 # Any: a settled value.
 def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
-    result = _UnfrozenResult(returned, "ok", tool.return_direct, tool.max_observation)
+    result = _UnfrozenResult(returned, "ok", tool.return_direct, tool.excerpt)
     result.__class__ = ToolResult
     return result
 
@@ -288,7 +291,8 @@ def _explain(error: BaseException, levels: int = _LEVELS) -> str:
     if inner and levels:
         more = [f"and {len(inner) - _TOLD:,} more"] if len(inner) > _TOLD else []
         text = f"{text}: {'; '.join([*(_explain(one, levels - 1) for one in inner[:_TOLD]), *more])}"
-    cause = error.__cause__
+    # The library's own errors say what to do.
+    cause = None if isinstance(error, GraphexecError) else error.__cause__
     if cause is None or not levels or described(cause).partition(": ")[2] in text:
         return text
     return f"{text} (because of {_explain(cause, levels - 1)})"
@@ -297,7 +301,7 @@ def _explain(error: BaseException, levels: int = _LEVELS) -> str:
 def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:
     policy = tool.on_error
     if isinstance(error, ReportedError):
-        return ToolResult(error.observation, "error", max_text=tool.max_observation)
+        return ToolResult(error.observation, "error", excerpt=tool.excerpt)
     if policy == "raise":
         raise error
     observation: object = f"{tool.name} failed: {_explain(error)}"
@@ -312,4 +316,4 @@ def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:
     from graphexec._mistakes.tracebacks import format_traceback
 
     name, frames = qualified_name(type(error)), format_traceback(error)
-    return ToolResult(observation, "error", max_text=tool.max_observation, error=name, traceback=frames)
+    return ToolResult(observation, "error", excerpt=tool.excerpt, error=name, traceback=frames)

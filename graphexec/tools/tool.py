@@ -27,7 +27,7 @@ from graphexec._parsing.json import is_broken_container, read_container, read_va
 from graphexec.errors import Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
-from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
 from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
@@ -282,7 +282,8 @@ class Tool(Generic[P, R_co]):
             raise InvalidArgumentsError(message, tuple(names)) from None
 
     def _validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(validate_json(self.arguments.validator, arguments))
+        validator = self.arguments.validator
+        return dict(validator.validate_python(arguments) if self._is_simple else validate_json(validator, arguments))
 
     def _require_length(self, tool_input: str | Mapping[str, Any], most: int) -> None:
         length, complete = (len(tool_input), True) if isinstance(tool_input, str) else measure_json(tool_input, most)

@@ -57,7 +57,11 @@ MISTAKES: dict[str, list[tuple[str, ...]]] = {
         ("create_react_agent(model, [], prompt=prompt_template)", "is ChatPromptTemplate()", "give a string"),
         ("create_react_agent(model, [], verbose=True)", "no option verbose", "it belongs to the executor"),
         ('create_react_agent(model, [], stop_sequence=["O"])', "no option stop_sequence", "(model, tools, stop=[...])"),
-        ("create_react_agent(model, [langchain_tool])", "StructuredTool() is not a tool", "takes tools of LangChain"),
+        (
+            "create_react_agent(model, [langchain_tool])",
+            "StructuredTool() is not a tool",
+            "decorate the function with @tool",
+        ),
         ("create_react_agent(model, [plain])", "plain is not a tool", "decorate the function with @tool"),
         ("create_tool_calling_agent(model, [], output_parser=print)", "output_parser", "chat_agent(ask, read"),
         ('tool("search")(plain)', "tool was given the string 'search'", "@tool(name='search')"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, Done, Reported, RunResult, actions, create_react_agent, kernel, models, tool
 from graphexec.effects import Decided, ToolResult, Unreadable
 from graphexec.kernel.events import CompactReply, MemberReply
+from graphexec.messages.observations import Excerpt
 from tests.executor.actors import snapshot_after
 from tests.parameters import cases
 
@@ -127,8 +128,8 @@ REPLIES = (
     ToolResult(ToolResult("inner")),
     ToolResult("late", "timed_out", error="TimeoutError", traceback="line 1"),
     ToolResult("answer", return_direct=True),
-    ToolResult("long", max_text=2),
-    ToolResult("long", note=" time"),
+    ToolResult("long", excerpt=Excerpt(2)),
+    ToolResult("long", excerpt=Excerpt(note=" time")),
     ToolResult("found", traceback="line 1"),
     MemberReply(0, ToolResult("found")),
     None,

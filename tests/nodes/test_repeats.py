@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec import actions, errors, messages, models, nodes, verify
 from graphexec.executor import Ready
+from graphexec.messages.observations import Excerpt
 from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
@@ -67,7 +68,7 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
 @cases(
     ("other", "times"),
     [
-        (gx.AgentStep(act("look", at="a"), "A", note=", a warning"), 2),
+        (gx.AgentStep(act("look", at="a"), "A", excerpt=Excerpt(note=", a warning")), 2),
         (gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A"), 2),
         (gx.AgentStep(act("see", at="a"), "A"), 1),
         (gx.AgentStep(act("look", at="b"), "A"), 1),
@@ -173,7 +174,7 @@ def test_warned_model_may_change_its_mind() -> None:
     assert f"Observation: hi\n{warning}" in asked[2]
     # The observations themselves are unchanged.
     assert [step.observation for step in result.steps] == ["hi", "hi"]
-    assert [step.note for step in result.steps] == ["", f"\n{warning}"]
+    assert [step.excerpt.note for step in result.steps] == ["", f"\n{warning}"]
 
 
 @cases(("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)])
@@ -182,7 +183,7 @@ def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, w
     result = make_guarded_executor(scripted(act("echo", text="a")), **options).run("q")
     assert limit_of(result.ending) == gx.Exhausted(REPEATS, stop_after, stop_after)
     assert len(result.steps) == stop_after
-    assert [bool(step.note) for step in result.steps].count(True) == warned
+    assert [bool(step.excerpt.note) for step in result.steps].count(True) == warned
 
 
 @gx.tool
@@ -214,7 +215,7 @@ def test_run_without_repetition_is_not_stopped() -> None:
     turns = [act("echo", text=str(number)) for number in range(12)]
     result = make_guarded_executor(scripted(*turns, answer())).run("q")
     assert isinstance(result.ending, gx.AgentFinish)
-    assert not any(step.note for step in result.steps)
+    assert not any(step.excerpt.note for step in result.steps)
 
 
 def test_repeating_run_may_generate_a_last_answer() -> None:
@@ -287,5 +288,5 @@ def test_the_node_is_pure_and_keeps_the_inputs() -> None:
     made: Any = nodes.stop_repeats().nodes[0].function
     warned = made(Ready(run))
     assert warned.run.inputs == {"input": "q"}
-    assert not run.steps[-1].note
+    assert not run.steps[-1].excerpt.note
     assert made(Ready(run)) == warned

@@ -227,5 +227,5 @@ def test_changed_observation_is_what_the_model_is_sent(limit: int | None, text: 
     result = call_tool(tool_of(lambda: "the password is hunter2", is_async=False), {}, max_observation=limit)
     changed = dataclasses.replace(result, observation="nothing to see")
     assert changed.text == text
-    step = gx.AgentStep(act("give"), result.observation, max_text=result.max_text, note=" (noted)")
+    step = gx.AgentStep(act("give"), result.observation, excerpt=dataclasses.replace(result.excerpt, note=" (noted)"))
     assert dataclasses.replace(step, observation="nothing to see").text == f"{text} (noted)"

@@ -267,7 +267,7 @@ def test_text_of_an_exception_is_shortened(policy: Any) -> None:
 def test_corrections_of_a_call_are_never_shortened() -> None:
     handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
     for call in (effects.CallTool("give", {"x": 1}), effects.CallTool("nope", {})):
-        assert actors.reply_of(handler, call).max_text is None
+        assert actors.reply_of(handler, call).excerpt.max_text is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))

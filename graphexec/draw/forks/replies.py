@@ -24,6 +24,7 @@ from graphexec.kernel.events import Cut
 from graphexec.kernel.serialization import format_json, load_reply, parse_json, to_json_data
 from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage
 from graphexec.messages.images import restore_images
+from graphexec.messages.observations import Excerpt
 from graphexec.messages.replies import FinishReason
 
 # What a record that is not of the expected form raises here.
@@ -61,11 +62,11 @@ def _read(effect: Effect[Any], record: Record, outcomes: Mapping[str, type], mov
         case CallTool(), {"status": status}:
             rest = (
                 record.get("return_direct", False),
-                record.get("max_text"),
+                Excerpt(record.get("max_text"), record.get("note", "")),
                 record["error"],
                 record.get("traceback"),
             )
-            return ToolResult(restore_images(record["observation"]), status, *rest, record.get("note", ""))
+            return ToolResult(restore_images(record["observation"]), status, *rest)
         case _, {"value": {"limit": _, "value": _, "reached": _, "wanted": _, "outer": _}}:
             return Cut()
         case ModelEffect(), {"value": {"error": error, "text": text, "status": status}}:

@@ -218,10 +218,10 @@ def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
     data["observation"] = to_json_data(result.observation)
     if result.traceback is not None:
         data["traceback"] = result.traceback
-    if result.max_text is not None:
-        data["max_text"] = result.max_text
-    if result.note:
-        data["note"] = result.note
+    if result.excerpt.max_text is not None:
+        data["max_text"] = result.excerpt.max_text
+    if result.excerpt.note:
+        data["note"] = result.excerpt.note
     if result.return_direct:
         data["return_direct"] = True
     return data

@@ -133,8 +133,8 @@ class CallRules:
         if (step := self.earlier_step(run, action)) is not None:
             tool = self.find_tool(action)
             direct = tool is not None and tool.return_direct
-            note = step.note.removesuffix(NOT_REPEATED) + NOT_REPEATED
-            return ToolResult(step.observation, step.status, direct, step.max_text, note=note)
+            note = step.excerpt.note.removesuffix(NOT_REPEATED) + NOT_REPEATED
+            return ToolResult(step.observation, step.status, direct, replace(step.excerpt, note=note))
         return None
 
     def copying_tools(self, run: Run, actions: Sequence[AgentAction]) -> frozenset[str]:
@@ -259,7 +259,7 @@ def _last_calls(steps: Steps) -> Sequence[AgentStep]:
 
 
 def _was_made(step: AgentStep) -> bool:
-    repeats = step.note.endswith(NOT_REPEATED)
+    repeats = step.excerpt.note.endswith(NOT_REPEATED)
     return step.status not in ("bad_arguments", "unknown_tool", "parse_error") and not repeats
 
 

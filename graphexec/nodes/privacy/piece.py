@@ -15,7 +15,15 @@ from graphexec.kernel.node import Node, node, rename
 from graphexec.messages import ChatRequest, ModelRequest
 from graphexec.nodes.privacy.patterns import PATTERNS
 from graphexec.nodes.privacy.search import AnyPattern, Matcher, to_finders
-from graphexec.nodes.privacy.values import Change, hide_result, map_input, map_inputs, map_message, map_values
+from graphexec.nodes.privacy.values import (
+    Change,
+    hide_result,
+    map_excerpt,
+    map_input,
+    map_inputs,
+    map_message,
+    map_values,
+)
 from graphexec.nodes.privacy.vault import Vault
 
 E = TypeVar("E", AgentFinish, StoppedResponse)
@@ -139,4 +147,5 @@ def _map_step(step: AgentStep, change: Change, change_json: Change) -> AgentStep
         action, log=str(change(action.log)), message=message, unread=str(change(action.unread))
     )
     observation = map_values(step.observation, change)
-    return dataclasses.replace(step, action=action, observation=observation, note=str(change(step.note)))
+    excerpt = map_excerpt(step.excerpt, change)
+    return dataclasses.replace(step, action=action, observation=observation, excerpt=excerpt)

@@ -12,6 +12,7 @@ from graphexec.actions import AgentAction, Run
 from graphexec.effects import ToolResult
 from graphexec.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.images import dump_observation
+from graphexec.messages.observations import Excerpt
 
 M = TypeVar("M", bound=SystemMessage | UserMessage | ToolMessage | AssistantMessage)
 
@@ -99,4 +100,9 @@ def hide_result(result: ToolResult, hide: Change) -> ToolResult:
     hidden = map_values(data, hide)
     # What holds no match stays an object of its class.
     observation = result.observation if hidden is data else hidden
-    return dataclasses.replace(result, observation=observation, note=str(hide(result.note)))
+    return dataclasses.replace(result, observation=observation, excerpt=map_excerpt(result.excerpt, hide))
+
+
+def map_excerpt(excerpt: Excerpt, change: Change) -> Excerpt:
+    """Return an excerpt with its note changed."""
+    return dataclasses.replace(excerpt, note=str(change(excerpt.note))) if excerpt.note else excerpt
