@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -98,6 +97,8 @@ class SQLiteCache:
         validate("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
             raise InputError("SQLiteCache needs a file, but path is ':memory:'; use MemoryCache() for memory")
+        import sqlite3
+
         # Absolute, because the program may change its working directory.
         self._path = Path(path).absolute()
         try:
@@ -131,6 +132,8 @@ class SQLiteCache:
         return f"SQLiteCache({str(self._path)!r})"
 
     def _try(self, statement: str, *values: str) -> tuple[str] | None:
+        import sqlite3
+
         try:
             return self._execute(statement, *values)
         # The message of SQLite may quote a damaged file.
@@ -139,6 +142,9 @@ class SQLiteCache:
             return None
 
     def _execute(self, statement: str, *values: str) -> tuple[str] | None:
+        # Imported where it is used: most programs have no cache in a file.
+        import sqlite3
+
         # No transactions by Python: each statement is a transaction.
         with closing(sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT, isolation_level=None)) as connection:
             # After a power failure the last entries may be missing, which is harmless.
