@@ -89,6 +89,9 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     if len(found) > 1:
         raise make_action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     if found:
+        before = text[: found[0].start]
+        if TURN.lines[Spelling.EXACT].search(before, _find_prose(before).start):
+            raise make_action_error("its decision follows a question that you wrote", text)
         return read_decision(found[0], whole, reply, names)
     if not text.strip():
         raise make_action_error("it is empty", text)
@@ -98,9 +101,11 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 
 
 def _find_value(text: str) -> Value | None:
-    """Return the place behind the decision in JSON, or else the first line without a label: there the answer begins."""
-    if any(map(is_decision, find_regions(text))):
-        return find_value_in_json(text)
+    return find_value_in_json(text) if any(map(is_decision, find_regions(text))) else _find_prose(text)
+
+
+def _find_prose(text: str) -> Value:
+    """Return the answer in a text without JSON: it begins in the first line without a label."""
     start = len(text) - len(text.lstrip())
     labels = (TURN.lines[Spelling.EXACT], THOUGHT.lines[Spelling.EXACT])
     while any(label.match(text, start) for label in labels):
