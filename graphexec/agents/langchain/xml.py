@@ -116,7 +116,8 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     if begin is None:
         raise _unreadable("its <tool> is not followed by </tool> and <tool_input>", text)
     end = _find_end(kinds, begin)
-    until = _find_begun(whole.log, f"</{kinds[begin]}>") if end is None else tags[end].start()
+    # The tag of an input is the stop string. An answer may end like a tag.
+    until = _find_begun(whole.log, f"</{kinds[begin]}>", 1 if action else 3) if end is None else tags[end].start()
     inner = unescape_tags(text[tags[begin].end() : until].strip())
     # Without the closing tag, the element extends to the end, and tags inside it count as further decisions.
     after = begin + 1 if end is None else end
@@ -164,10 +165,11 @@ def _find_value(text: str) -> Value | None:
     return None if begin else find_value_from(text, tags[begin].end(), Spelling.EXACT)
 
 
-def _find_begun(text: str, tag: str) -> int:
-    """Return where the beginning of a tag stands at the end of a text, or the length of the text."""
+def _find_begun(text: str, tag: str, least: int) -> int:
+    """Return where a text ends in at least so many characters of a tag, or the length of the text."""
     last = text.rfind("<")
-    return last if last >= 0 and tag.startswith(text[last:].rstrip().lower()) else len(text)
+    begun = text[last:].rstrip().lower() if last >= 0 else ""
+    return last if len(begun) >= least and tag.startswith(begun) else len(text)
 
 
 # The end of the received text, if it may become a tag or an escaped tag. A tag has at most 18 characters; text that is
