@@ -14,7 +14,7 @@ from graphexec.agents.reading.answers import AnswerReader, hold_back_wrapping, m
 from graphexec.agents.reading.labels import FINAL_ANSWER
 from graphexec.agents.reading.text_parsing import find_value, make_decision, reject_more, unwrap
 from graphexec.agents.reading.turns import read_text
-from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
+from graphexec.agents.scratchpad import STOP, TextProtocol, format_thoughts, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply, separate_reasoning
 from graphexec.tools import AnyTool
 
@@ -40,8 +40,6 @@ Begin!
 
 Question: {input}
 Thought: {agent_scratchpad}"""
-
-STOP = ("\nObservation",)
 
 
 @remakeable
@@ -89,9 +87,9 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     # The thoughts are not a part of the fence around the whole answer.
     reply = separate_reasoning(reply)
     read = read_text(replace(reply, content=unwrap(reply.content)), find_value)
-    if read.rest:
-        # A fence or a token may end before what the model invented.
-        inner = read_text(replace(reply, content=unwrap(read.text)), find_value)
+    # A fence or a token may end before what the model invented.
+    if read.rest and (content := unwrap(read.text)) != read.text:
+        inner = read_text(replace(reply, content=content), find_value)
         read = replace(inner, rest="\n".join(filter(None, (inner.rest, read.rest))), is_cut=read.is_cut)
     decision = make_decision(read, names)
     reject_more(read.text, names)

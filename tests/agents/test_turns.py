@@ -10,8 +10,8 @@ from hypothesis import given
 from graphexec import AgentExecutor, AgentFinish, ParseError, agents, create_react_agent
 from graphexec.agents import Agent, Decision
 from graphexec.agents.langchain import conversational, mrkl, self_ask, structured_chat, xml
-from graphexec.agents.react import STOP
 from graphexec.agents.react import read as react
+from graphexec.agents.scratchpad import STOP
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.mutations.common import Meaning, make_lines, meaning_of

@@ -20,7 +20,7 @@ from graphexec.agents.reading.json_text import (
 from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, find_answer
 from graphexec.agents.reading.turns import Value, find_value_after, find_value_in_json, read_text
-from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
+from graphexec.agents.scratchpad import STOP, format_previous_work, make_form, make_instructed_agent
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -48,8 +48,6 @@ CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
 
 # Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
-
-STOP = ("\nObservation",)
 
 
 @remakeable

@@ -16,7 +16,7 @@ from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.labels import INPUT, Label, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, find_action, make_missing_error, read_action
 from graphexec.agents.reading.turns import Value, find_value_after, read_text
-from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.scratchpad import LEGACY_STOP, TextProtocol, make_form, make_text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -45,8 +45,6 @@ What was said before:
 The person now says: {input}
 {agent_scratchpad}"""
 
-STOP = ("\nObservation:", "\n\tObservation:")
-
 
 @remakeable
 @explain_creation
@@ -56,7 +54,7 @@ def create_conversational_agent(
     *,
     prompt: str = CONVERSATIONAL_PROMPT,
     ai_prefix: str = "AI",
-    stop: Sequence[str] = STOP,
+    stop: Sequence[str] = LEGACY_STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that talks; the input `chat_history` is the earlier conversation, as a string or as messages.

@@ -13,7 +13,7 @@ from graphexec.agents.langchain.json_action import make_action_error, make_answe
 from graphexec.agents.prompt import names_of, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, reject_answer_tool
 from graphexec.agents.reading.turns import find_value_in_json, read_text
-from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
+from graphexec.agents.scratchpad import STOP, Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -40,8 +40,6 @@ The tool returned:
 
 What is the answer to my last message, now that you know this? I have not seen what the tool returned, so say all that
 matters. Reply with one JSON object in a fence, and nothing else."""
-
-STOP = ("\nObservation",)
 
 
 @remakeable

@@ -14,7 +14,7 @@ from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import find_action, find_value, make_decision
 from graphexec.agents.reading.turns import ReplyText, read_text
-from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.scratchpad import LEGACY_STOP, TextProtocol, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -42,8 +42,6 @@ Thought:{agent_scratchpad}"""
 # Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 
-STOP = ("\nObservation:", "\n\tObservation:")
-
 
 @remakeable
 @explain_creation
@@ -52,7 +50,7 @@ def create_mrkl_agent(
     tools: Sequence[AnyTool],
     *,
     prompt: str = MRKL_PROMPT,
-    stop: Sequence[str] = STOP,
+    stop: Sequence[str] = LEGACY_STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make a zero-shot agent that continues a text of thoughts, actions and observations.

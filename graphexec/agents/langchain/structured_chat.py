@@ -14,7 +14,7 @@ from graphexec.agents.reading.json_text import find_decisions, find_regions, is_
 from graphexec.agents.reading.labels import THOUGHT, TURN, Spelling
 from graphexec.agents.reading.text_parsing import find_action, find_named_tools
 from graphexec.agents.reading.turns import Value, find_value_from, find_value_in_json, read_text
-from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
+from graphexec.agents.scratchpad import STOP, format_previous_work, make_form, make_instructed_agent
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -41,8 +41,6 @@ Action:
 ```"""
 
 STRUCTURED_CHAT_QUESTION = "{input}\n\n{agent_scratchpad}\n(Whatever happens, reply with a JSON object in a fence.)"
-
-STOP = ("\nObservation",)
 
 
 @remakeable
