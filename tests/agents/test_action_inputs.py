@@ -98,7 +98,13 @@ TABLE: dict[str, list[tuple[AnyTool, Called]]] = {
         # A tool with one argument may take JSON as its text.
         (text, {"query": '{"top_k": 5}'}),
     ],
-    '{"a": 1}': [(one_required, "query"), (two_optional, "a"), (an_object, {"options": {"a": 1}}), (number, "count")],
+    '{"a": 1}': [
+        (one_optional, {"unit": '{"a": 1}'}),
+        (one_required, "query"),
+        (two_optional, "a"),
+        (an_object, {"options": {"a": 1}}),
+        (number, "count"),
+    ],
     "{'query': 'cats', 'top_k': None}": [(one_required, "top_k")],
 }
 for nothing in ("", "None", "null", "{}"):
