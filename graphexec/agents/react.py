@@ -87,10 +87,11 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     # The thoughts are not a part of the fence around the whole answer.
     reply = separate_reasoning(reply)
     read = read_text(replace(reply, content=unwrap(reply.content)), find_value)
-    # A fence or a token may end before what the model invented.
-    if read.rest and (content := unwrap(read.text)) != read.text:
-        inner = read_text(replace(reply, content=content), find_value)
-        read = replace(inner, rest="\n".join(filter(None, (inner.rest, read.rest))), is_cut=read.is_cut)
     decision = make_decision(read, names)
     reject_more(read.text, names)
+    # A fence or a token may end before what the model invented.
+    if read.unread and (content := unwrap(read.log)) != read.log:
+        inner = read_text(replace(reply, content=content), find_value)
+        rest = "\n".join(filter(None, (inner.rest, read.unread)))
+        decision = make_decision(replace(inner, rest=rest, is_cut=read.is_cut), names)
     return decision

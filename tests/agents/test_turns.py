@@ -14,7 +14,7 @@ from graphexec.agents.react import read as react
 from graphexec.agents.scratchpad import STOP
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
-from tests.agents.mutations.common import Meaning, make_lines, meaning_of
+from tests.agents.mutations.common import Meaning, invent, make_lines, meaning_of
 from tests.agents.mutations.kinds import KINDS, Kind
 from tests.agents.mutations.labelled import spell_labels_otherwise
 from tests.agents.mutations.tagged import leave_open
@@ -65,13 +65,15 @@ def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
     kind, chance = TEXTUAL[name], Random(seed)
     # Labels that are spelled in another way than those of the decision are text.
     keepers = [one for one in kind.keepers if one not in (spell_labels_otherwise, leave_open)]
+    wrappers = [one for one in kind.wrappers if one is not invent]
     stop = "\nIntermediate answer:" if name == "self_ask" else f"{STOP[0]}:"
     for _ in range(REPLIES):
         meaning, text = kind.replies(chance)
         ends = [go_on, begin_stop_string(stop)]
         if name == "xml" and len(meaning) > 1 and chance.choice([True, False]):
             text, ends = text.removesuffix("</tool_input>"), [begin_stop_string("</tool_input>")]
-        reply = apply(keepers, min(2, len(keepers)), chance, text) + chance.choice(ends)(chance)
+        text = apply(wrappers, min(1, len(wrappers)), chance, apply(keepers, min(2, len(keepers)), chance, text))
+        reply = text + chance.choice(ends)(chance)
         try:
             assert meaning_of(kind.read(ModelReply(reply))) == meaning, reply
         except ParseError:
@@ -91,6 +93,7 @@ def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
         (react, "Final Answer: 42\nThought: I know\nFinal Answer: 4", ("42",), "Thought: I know\nFinal Answer: 4"),
         (react, "最终答案：42\n问题：还有吗", ("42",), "问题：还有吗"),
         (react, "Final Answer: 42</s>\nQuestion: y", ("42",), "Question: y"),
+        (react, "Final Answer: 42</s>\nThought: y", ("42",), "Thought: y"),
         (react, "```\nFinal Answer: 42\n```\nObservation", ("42",), "Observation"),
         (mrkl.read, "Action: f\nAction Input: 今天上海的天气\nObservation", ("f", "今天上海的天气"), "Observation"),
         (react, "Action: f\nAction Input: apple\n\tObserv", ("f", "apple"), "\tObserv"),
