@@ -9,8 +9,10 @@ from hypothesis import given
 
 from graphexec import AgentExecutor, AgentFinish, ParseError, agents, create_react_agent
 from graphexec.agents import Agent, Decision
+from graphexec.agents import react as react_module
 from graphexec.agents.langchain import conversational, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.react import read as react
+from graphexec.agents.reading.answers import AnswerReader
 from graphexec.agents.scratchpad import STOP
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
@@ -82,6 +84,12 @@ def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
             assert "{" in reply
 
 
+STREAMED: dict[Read, Callable[[], AnswerReader]] = {
+    react: react_module.make_answer_reader,
+    **{module.read: module.make_answer_reader for module in (mrkl, self_ask, structured_chat, xml)},
+}
+
+
 @cases(
     ("read", "reply", "meaning", "unread"),
     [
@@ -98,6 +106,7 @@ def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
         (mrkl.read, "Action: f\nAction Input: 今天上海的天气\nObservation", ("f", "今天上海的天气"), "Observation"),
         (react, "Action: f\nAction Input: apple\n\tObserv", ("f", "apple"), "\tObserv"),
         (react, "Action: f\nAction Input: x\nQuestion: y\nAction: g\nAction Input: z", ("f", "x"), None),
+        (react, "Action: f\nAction Input: x\nHuman: y\nFinal Answer: z", ("f", "x"), "Human: y\nFinal Answer: z"),
         # The first line of a value, a spelling that is looser than that of its label, and a fence are the model's.
         (react, "Final Answer:\nQuestion: why?\nIt is.", ("Question: why?\nIt is.",), ""),
         (react, "Final Answer: x\nquestion: y\nthought: z", ("x\nquestion: y\nthought: z",), ""),
@@ -116,6 +125,9 @@ def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning | No
     assert meaning_of(decision) == (meaning or ("```\n</final_answer>\n<tool>f</tool>\n```\nx",))
     assert unread is None or one.unread == unread
     assert one.log in reply
+    # While it streams, the answer ends there, too; the end of its last line may come later.
+    streamed = "".join(map(STREAMED.get(read, lambda: lambda _: "")(), reply))
+    assert (decision.output if isinstance(decision, AgentFinish) else "").startswith(streamed)
 
 
 @cases(

@@ -45,6 +45,8 @@ _NAMES = "(?i:tool|tool_input|observation|final_answer)"
 _TAG = compile_lazily(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
 # A tag that decides what the reply is.
 _FIRST = ("tool", "final_answer", "observation")
+# A tag at which an answer ends while it streams; what follows it may belong to the answer.
+_ENDS_ANSWER = ("/final_answer", "observation")
 _TOOL = compile_lazily(r"(?i)<tool[ \t]{0,3}>")
 _ELEMENT = compile_lazily(r"(?i)<(?:tool_input|final_answer)[ \t]{0,3}>")
 _TAG_OR_FENCE = compile_lazily(rf"(?:(?m:^)[ \t]{{0,3}}|(?<=>)\s{{0,9}})```(?s:.*?)```|<(/?{_NAMES})[ \t]{{0,3}}>")
@@ -201,7 +203,7 @@ def make_answer_reader() -> AnswerReader:
             if ended:
                 return ""
             waiting = waiting[first.end() :]
-        end = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() == "/final_answer"), None)
+        end = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() in _ENDS_ANSWER), None)
         open_tag = _BEGUN().search(waiting)
         ended = end is not None
         until = end.start() if end else open_tag.start() if open_tag else len(waiting)

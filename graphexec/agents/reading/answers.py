@@ -11,6 +11,7 @@ from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
 from graphexec.agents.reading.labels import (
+    INPUT,
     OBSERVATION,
     THOUGHT,
     TURN,
@@ -78,7 +79,10 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
         waiting += piece
         if cut is None:
             found = label.at_line.search(waiting)
-            if found is None:
+            # Behind an action, and behind what the model invented, there is no answer.
+            before = waiting if found is None else waiting[: found.start()]
+            ended = any(one.at_line.search(before) for one in (INPUT, invented))
+            if ended or found is None:
                 waiting = _find_last_line(waiting)
                 return ""
             waiting, mark = waiting[found.end() :], find_open_emphasis(found)
