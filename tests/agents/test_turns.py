@@ -126,7 +126,7 @@ def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning | No
     assert unread is None or one.unread == unread
     assert one.log in reply
     # While it streams, the answer ends there, too; the end of its last line may come later.
-    streamed = "".join(map(STREAMED.get(read, lambda: lambda _: "")(), reply))
+    streamed = "".join(map(STREAMED[read](), reply)) if read in STREAMED else ""
     assert (decision.output if isinstance(decision, AgentFinish) else "").startswith(streamed)
 
 
