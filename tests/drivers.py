@@ -23,8 +23,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import graphexec as gx
-from graphexec import advance
-from graphexec.kernel import Cut, PendingEffect
+from graphexec import advance, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import compile_program
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
@@ -128,26 +127,26 @@ def drive_from_text(script: Script[S, F]) -> DriverResult[F]:
     texts = [first.to_json()]
     events: list[gx.Event[F]] = []
 
-    def reload() -> PendingEffect | gx.Done[F]:
+    def reload() -> kernel.PendingEffect | gx.Done[F]:
         return advance(graph, gx.Snapshot.from_json(texts[-1], graph), limits)
 
-    while isinstance(state := reload(), PendingEffect):
+    while isinstance(state := reload(), kernel.PendingEffect):
         events += [gx.Asked(call.node, call.effect, call) for call in state.calls if call.effect is not None]
         worlds = context.handlers_of(compile_program(graph, limits).worlds)
         replies = _answer_pending(context, worlds.get(state.snapshot.node, context.handlers), state, began)
         at = context.clock() - began
         again = reload()
-        assert isinstance(again, PendingEffect), "after a reload, the engine asks for the same effect"
+        assert isinstance(again, kernel.PendingEffect), "after a reload, the engine asks for the same effect"
         assert again.snapshot == state.snapshot
         if not isinstance(state.effect, gx.All) or len(state.calls) == 1:
             (reply,) = replies
             whole = (reply,) if isinstance(state.effect, gx.All) else reply
-            after = again.cut(at=at) if isinstance(reply, Cut) else again.reply(whole, at=at)
+            after = again.cut(at=at) if isinstance(reply, kernel.Cut) else again.reply(whole, at=at)
             texts.append(after.to_json())
             continue
         for call, reply in reversed(list(zip(state.calls, replies, strict=True))):
             pending = advance(graph, again.snapshot, limits)
-            assert isinstance(pending, PendingEffect), "the other members are pending"
+            assert isinstance(pending, kernel.PendingEffect), "the other members are pending"
             after = pending.reply_member(call.member, reply, at=at)
             again = dataclasses.replace(pending, snapshot=gx.Snapshot.from_json(after.to_json(), graph))
         texts.append(again.snapshot.to_json())
@@ -272,11 +271,11 @@ def _answer_call(handler: Handler, call: CallContext[Any]) -> object:
     return run_sync(handler.answer(call.effect, call, BLOCKING))
 
 
-def _answer_pending(context: RunContext, handlers: Handlers, state: PendingEffect, began: float) -> list[object]:
+def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.PendingEffect, began: float) -> list[object]:
     """Return a reply to each pending call; a `Cut` for each call that the deadline cut."""
     left = None if state.deadline is None else state.deadline - (context.clock() - began)
     if left is not None and left <= 0:
-        return [Cut() for _ in state.calls]
+        return [kernel.Cut() for _ in state.calls]
     scope = _TimedScope(left)
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
@@ -285,4 +284,4 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: PendingEffec
     if left is None:
         return [answer() for answer in answers]
     replies = wait_for_all(answers, left, at_once=context.at_once)
-    return [Cut() if reply is NOT_DONE else reply for reply in replies]
+    return [kernel.Cut() if reply is NOT_DONE else reply for reply in replies]

@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+import tomllib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -41,6 +43,11 @@ def some(values: Mapping[str, Any], step: int) -> list[Any]:
         pytest.param(value, id=name, marks=[pytest.mark.full] if number % step else [])
         for number, (name, value) in enumerate(values.items())
     ]
+
+
+def read_tables(test: str) -> dict[str, Any]:
+    """Return the tables in the TOML file beside a test, of which this is the file."""
+    return tomllib.loads(Path(test).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def examples(number: int, gate: int = 300) -> int:

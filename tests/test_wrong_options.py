@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Budget, Limits, create_tool_calling_agent
+from graphexec import AgentExecutor, Budget, Limits, create_tool_calling_agent, messages, testing
 from graphexec.errors import InputError, LimitsError
 from graphexec.memory import (
     BufferMemory,
@@ -25,7 +25,6 @@ from graphexec.memory import (
     TokenWindowMemory,
     WindowMemory,
 )
-from graphexec.messages import UserMessage
 from graphexec.models import (
     Anthropic,
     LocalModel,
@@ -42,7 +41,6 @@ from graphexec.models import (
     with_fallbacks,
 )
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
-from graphexec.testing import verify_termination
 from tests.models.actors import HELLO
 from tests.parameters import cases
 
@@ -56,7 +54,7 @@ A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"
 A_HISTORY = "give MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)"
 SUMMARY = partial(SummaryMemory, MODEL)
-VERIFY = partial(verify_termination, AgentExecutor(agent=create_tool_calling_agent(MODEL, []), tools=[]))
+VERIFY = partial(testing.verify_termination, AgentExecutor(agent=create_tool_calling_agent(MODEL, []), tools=[]))
 
 WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (cached, (ScriptedModel, MemoryCache()), {}, f"cached has model=ScriptedModel, a class; {A_MODEL}"),
@@ -272,7 +270,7 @@ def test_any_option_is_accepted_or_rejected(room: tuple[Any, str], value: Any) -
     assert message is None or (f" has {option}=" in message and "; give " in message and "\n" not in message)
 
 
-@cases("request_", ["hello", [UserMessage("hello")]])
+@cases("request_", ["hello", [messages.UserMessage("hello")]])
 def test_model_is_not_sent_a_prompt_alone(request_: Any) -> None:
     model = OpenAICompatible("a-model", api_key="k", base_url="http://127.0.0.1:1/v1")
 

@@ -14,11 +14,9 @@ from graphexec._mistakes import explain_calls, join_faults, unknown_options
 from graphexec.errors import InputError, SignatureError, format_value
 from graphexec.messages import Model
 from graphexec.models.http.endpoint import OPENAI, Provider, has_scheme, provider_name
-from graphexec.models.http.options import hide_options
 from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
-from graphexec.models.local.weights import CATALOGUE, DEFAULT, suggest_weights
-from graphexec.models.name_suggestions import explain_name, find_family, find_local_name
+from graphexec.models.local.weights import CATALOGUE, DEFAULT
 from graphexec.models.provider_names import (
     ADDRESS_REMEDIES,
     EXAMPLE,
@@ -52,8 +50,6 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     `mistral:7b`, which is that of a local model rather than of the provider's. For an unknown option it is a
     `SignatureError`.
     """
-    # The frame of an error shows its variables.
-    hide_options(options)
     provider, model = split_name(name)
     allowed = _LOCAL_OPTIONS if provider == LOCAL else tuple(ModelOptions.__annotations__)
     if faults := list(unknown_options(f"the model {name}", _OPTION_REMEDIES, allowed, options)):
@@ -96,9 +92,14 @@ def _local_model(name: str, options: Mapping[str, Any]) -> Model:
     # A path, whether the file is there or not: the first call says if it is missing.
     if name.endswith(".gguf") or Path(name).is_file():
         return LocalModel(name, **options)
-    close = suggest_weights(name)
-    hint = f"did you mean 'local:{close}'?" if close else "write 'local', or 'local:<path of a GGUF file>'"
-    raise InputError(f"model is 'local:{name}', which is neither known weights nor a GGUF file; {hint}")
+    raise InputError(
+        f"model is 'local:{name}', which is neither known weights nor a GGUF file; write 'local', or "
+        "'local:<path of a GGUF file>'"
+    )
+
+
+# The end of a model's name in Ollama's library: a size, with anything after it, or `latest`.
+_LOCAL_TAG = re.compile(r"(?!ft:)(?:[^/]*:)?(?:latest|\d[\dx.]*b(?:-[^:/]*)?)", re.IGNORECASE)
 
 
 def has_provider(name: str) -> bool:
@@ -119,29 +120,30 @@ def split_name(name: str) -> tuple[str, str]:
     provider, fact = find_provider(before), f"model is {format_value(name)}"
     if provider == LOCAL:
         return LOCAL, model or DEFAULT
-    in_cloud = provider in PROVIDERS and not is_own_server(provider)
-    local_name = find_local_name(before, model) if in_cloud else None
-    if provider in PROVIDERS and model and local_name is None:
+    # A prompt for a model on this machine must not leave it by mistake.
+    is_tag = provider in PROVIDERS and not is_own_server(provider) and _LOCAL_TAG.fullmatch(model) is not None
+    if provider in PROVIDERS and model and not is_tag:
         return provider, model
-    if provider in PROVIDERS and colon and local_name is None:
+    own_server = os.environ.get(OPENAI.base_url_variable)
+    if provider in PROVIDERS and not model and (colon or not own_server):
         raise InputError(f"{fact}, without a model; write '{provider}:<model>', as in {EXAMPLE}")
     if provider in ADDRESS_REMEDIES and colon:
         raise InputError(f"{fact}, and {before} needs an address of its own; write {ADDRESS_REMEDIES[provider]}")
     if has_scheme(name.strip()):
         # The address may contain a password.
         raise InputError("model is an address; give the name of the model, and base_url=... to OpenAICompatible")
-    if name.strip() and os.environ.get(OPENAI.base_url_variable):
+    if name.strip() and own_server:
         return "openai", name.strip()
-    if local_name is not None:
-        tag = model.rpartition(":")[2]
+    if is_tag:
+        local_name = model if ":" in model else f"{before}:{model}"
         raise InputError(
-            f"{fact}, and {tag} looks like the tag of a local model; write 'ollama:{local_name}' for the model "
-            f"on this machine, or '{provider}:<model>' with the whole name that {provider} uses"
+            f"{fact}, and {model.rpartition(':')[2]} looks like the tag of a local model; write 'ollama:{local_name}' "
+            f"for the model on this machine, or '{provider}:<model>' with the whole name that {provider} uses"
         )
-    if provider in PROVIDERS:
-        local = f", or 'ollama:{before}' for the model on this machine" if "ollama" in find_family(before) else ""
-        raise InputError(f"{fact}, without a model; write '{provider}:<model>', as in {EXAMPLE}{local}")
-    raise InputError(f"{fact}, {explain_name(name.strip())}")
+    raise InputError(
+        f"{fact}, without a known provider; put a provider first, as in {EXAMPLE}; the providers are "
+        f"{', '.join(PROVIDERS)}"
+    )
 
 
 # Patterns of models that call tools natively, by provider, after the providers' pages of models and function calling.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphexec.errors import described
-from graphexec.runtime.progress import report
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,6 @@ class Retried:
 
     def __str__(self) -> str:
         return f"attempt {self.attempt} failed with {described(self.error)}; the next one follows in {self.wait:.1f} s"
-
-
-def report_retry(error: Exception, attempt: int, wait: float) -> None:
-    """Report a failed attempt that is followed by another one."""
-    report(Retried(error, attempt, wait))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,28 +34,22 @@ PROVIDERS = ("openai", "openai-responses", "anthropic", *SERVERS, LOCAL)
 
 # Names that other libraries give to the same providers.
 _ALIASES = {
-    "azureaiopenai": "azureopenai",  # OpenTelemetry's name, which `model.provider` has
-    "azure": "azureopenai",
-    "claude": "anthropic",
-    "fireworksai": "fireworks",
-    "gcpgemini": "gemini",
-    "google": "gemini",
-    "googlegenai": "gemini",
-    "googlegenerativeai": "gemini",
-    "googlegla": "gemini",
-    "grok": "xai",
-    "hf": "huggingface",
-    "hostedvllm": "vllm",
-    "mistralai": "mistral",
-    "moonshotai": "moonshot",
-    "togetherai": "together",
-    "vertex": "vertexai",
-    "googlevertexai": "vertexai",
-    "googlevertex": "vertexai",
-    "googlecloud": "vertexai",
-    "bedrockconverse": "bedrock",
-    "amazonbedrock": "bedrock",
-    "amazonbedrockconverse": "bedrock",
+    alias: provider
+    for provider, aliases in {
+        "anthropic": "claude",
+        "azureopenai": "azure azureaiopenai",
+        "bedrock": "bedrockconverse amazonbedrock amazonbedrockconverse",
+        "fireworks": "fireworksai",
+        "gemini": "gcpgemini google googlegenai googlegenerativeai googlegla",
+        "huggingface": "hf",
+        "mistral": "mistralai",
+        "moonshot": "moonshotai",
+        "together": "togetherai",
+        "vertexai": "vertex googlevertexai googlevertex googlecloud",
+        "vllm": "hostedvllm",
+        "xai": "grok",
+    }.items()
+    for alias in aliases.split()
 }
 
 # Providers that need more than a name and a key, and what to write for them.

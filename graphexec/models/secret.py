@@ -1,32 +1,30 @@
-"""Secrets: API keys and other credentials, which nothing shows, and texts without them."""
+"""Secrets: API keys and other credentials, which nothing shows, and texts and errors without them."""
 
 from __future__ import annotations
 
 import hmac
-import os
+import html
+import json
 import re
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, Generic, Never, Protocol, TypeVar, final, runtime_checkable
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, Never, Protocol, TypeVar, final, runtime_checkable
+from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from graphexec._parsing import compile_lazily
-from graphexec.errors import InputError, SecretError
+from graphexec.errors import GraphexecError, InputError, SecretError
 
-T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 HIDDEN = "***"
 # Characters. Shorter strings are not removed from texts: they are no secret, and may be parts of ordinary words.
 SHORTEST = 8
-# The parts of a secret that are searched one after another: a pattern of a whole token of kilobytes would take seconds.
-# None ends in the middle of what may be an escape.
-_PART = compile_lazily(r"(?s).{1,32}(?:(?<=[%\\&]).)*+")
+# Characters of a secret that show which one it is: where a text has more of it, or is cut, all of it is removed.
+_BEGINNING = 32
 
 # The names of headers, parameters and members whose values are credentials.
 _NAME = compile_lazily(r"(?i)key|token|secret|auth|passw|pwd|credential|signature|cookie|bearer|^sig$|^code$")
-# Makes hashes of secrets useless outside this process.
-_SALT = os.urandom(16)
 
 
 @runtime_checkable
@@ -38,17 +36,6 @@ class HasSecretValue(Protocol):
 
 
 @final
-class _Handle:
-    """The key under which a value is kept."""
-
-    __slots__ = ("__weakref__",)
-
-
-# Kept apart from the secrets, so that nothing finds them that goes through the attributes of objects.
-_values: WeakKeyDictionary[_Handle, str] = WeakKeyDictionary()
-
-
-@final
 class Secret:
     """A string that is never shown, such as an API key: its `repr`, `str` and format are `***`.
 
@@ -56,17 +43,16 @@ class Secret:
     be pickled (`SecretError`), and a copy of it is the same object. `get_secret_value()` returns the string.
     """
 
-    __slots__ = ("_handle",)
+    __slots__ = ("__weakref__", "_value")
 
     def __init__(self, value: str) -> None:
         if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise InputError(f"Secret was given an object of the class {type(value).__name__}; give a string")
-        self._handle = _Handle()
-        _values[self._handle] = value
+        self._value = value
 
     def get_secret_value(self) -> str:
         """Return the string."""
-        return _values[self._handle]
+        return self._value
 
     def __repr__(self) -> str:
         return HIDDEN
@@ -75,15 +61,15 @@ class Secret:
         return format(HIDDEN, spec)
 
     def __bool__(self) -> bool:
-        return bool(self.get_secret_value())
+        return bool(self._value)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(_to_bytes(self.get_secret_value()), _to_bytes(other.get_secret_value()))
+        return hmac.compare_digest(*(one._value.encode("utf-8", "surrogatepass") for one in (self, other)))
 
     def __hash__(self) -> int:
-        return hash(hmac.digest(_SALT, _to_bytes(self.get_secret_value()), "sha256"))
+        return hash((Secret, self._value))
 
     def __copy__(self) -> Secret:
         return self
@@ -100,37 +86,12 @@ class Secret:
 
 NO_SECRET = Secret("")
 
-# Any: objects of any type.
-_objects: WeakKeyDictionary[_Handle, Any] = WeakKeyDictionary()
 
-
-@final
-class Hidden(Generic[T]):
-    """An object with a secret in it, such as the response of an HTTP client, which has the request."""
-
-    __slots__ = ("_handle",)
-
-    def __init__(self, value: T) -> None:
-        self._handle = _Handle()
-        _objects[self._handle] = value
-
-    def reveal(self) -> T:
-        """Return the object."""
-        value: T = _objects[self._handle]
-        return value
-
-
-def hide(value: object) -> Secret | type | None:
-    """Return a string, or what a holder such as pydantic's `SecretStr` has, as a secret; any other object as its class.
-
-    `None`, a secret and a class stay. The frame of an error shows its variables, so what may be a key is hidden first,
-    and validated then.
-    """
-    if value is None or isinstance(value, Secret | type):
-        return value
-    if isinstance(value, HasSecretValue):
-        return hide(value.get_secret_value())
-    return Secret(value) if isinstance(value, str) else type(value)
+def to_secret(value: object) -> Secret | None:
+    """Return a string, or what a holder such as pydantic's `SecretStr` has, as a secret; for others, `None`."""
+    if isinstance(value, HasSecretValue) and not isinstance(value, type):
+        value = value.get_secret_value()
+    return Secret(value) if isinstance(value, str) else None
 
 
 def is_secret_name(name: str) -> bool:
@@ -138,44 +99,27 @@ def is_secret_name(name: str) -> bool:
     return _NAME().search(name) is not None
 
 
-def reveal_headers(headers: Mapping[str, Secret]) -> dict[str, str]:
-    """Return headers as a client needs them."""
-    return {name: value.get_secret_value() for name, value in headers.items()}
-
-
-def hide_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
-    """Return headers whose values are not shown."""
-    return {name: Secret(value) for name, value in headers.items()}
-
-
 # Any: JSON.
-def hide_members(value: Any, name: str = "") -> Any:
-    """Return JSON in which the strings of members with the name of a credential are secrets."""
+def secrets_in(value: Any, name: str = "") -> Iterator[Secret]:
+    """Yield the strings in JSON whose members have the name of a credential."""
     if isinstance(value, dict):
-        return {key: hide_members(item, str(key)) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, list):
-        return [hide_members(item, name) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return Secret(value) if isinstance(value, str) and len(value) >= SHORTEST and is_secret_name(name) else value
-
-
-# Any: JSON with secrets.
-def secrets_in(value: Any) -> Iterator[Secret]:
-    """Yield the secrets of JSON that `hide_members` returned."""
-    if isinstance(value, Secret):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:  # pyright: ignore[reportUnknownVariableType]
-            yield from secrets_in(item)
+        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from secrets_in(item, str(key))  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(value, list):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from secrets_in(item, name)
+    elif isinstance(value, str) and is_secret_name(name):
+        yield Secret(value)
 
 
 # The secrets that are removed from the log of the HTTP clients, which has addresses and the headers of responses.
-_logged: WeakSet[_Handle] = WeakSet()
+_logged: WeakValueDictionary[int, Secret] = WeakValueDictionary()
 _LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
 
 
 def hide_in_logs(secrets: Iterable[Secret]) -> None:
     """Write `***` for these secrets in the log of httpx, httpx2 and what they use, as long as the secrets live."""
-    _logged.update(secret._handle for secret in secrets if secret)  # pyright: ignore[reportPrivateUsage]
+    _logged.update({id(secret): secret for secret in secrets if secret})
     _filter_logs()
 
 
@@ -185,9 +129,10 @@ def _filter_logs() -> None:
     import logging
 
     def clean(record: logging.LogRecord) -> bool:
-        values = [_values[handle] for handle in list(_logged)]
         message = record.getMessage()
-        cleaned = _remove(message, values)
+        # A copy: other threads add to it meanwhile.
+        secrets = [secret for reference in _logged.valuerefs() if (secret := reference()) is not None]
+        cleaned = redact(message, secrets)
         if cleaned != message:
             record.msg, record.args = cleaned, None
         return True
@@ -198,88 +143,50 @@ def _filter_logs() -> None:
             logging.getLogger(f"{package.replace('httpx', 'httpcore')}.{name}").addFilter(clean)
 
 
+# As servers and proxies write a text.
+_ENCODINGS: tuple[Callable[[str], str], ...] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: text.replace("/", "\\/"),
+    lambda text: quote(text, safe="", errors="replace"),
+    html.escape,
+)
+
+
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """Return a text with `***` for the secrets in it, in any case of letters, also where they are encoded.
+    """Return a text with `***` for the secrets in it, in any case of letters, also as JSON, URLs and HTML write them.
 
-    The encodings are those of JSON, URLs, HTML, base64 and hexadecimal digits, also of one another. Secrets of fewer
-    than 8 characters are kept. Linear in the length of the text.
+    A text may be within another one of these. Secrets of fewer than 8 characters are kept.
     """
-    return _remove(text, [secret.get_secret_value() for secret in secrets])
-
-
-def _remove(text: str, values: Iterable[str]) -> str:
+    forms = {secret.get_secret_value() for secret in secrets if len(secret.get_secret_value()) >= SHORTEST}
+    for _ in range(2):
+        forms |= {encode(form) for form in forms for encode in _ENCODINGS}
     # A secret may be a part of another one.
-    for value in sorted(set(values), key=len, reverse=True):
-        if len(value) >= SHORTEST and _may_have(text, value):
-            for form in _forms(value):
-                text = _replace(text, form)
+    for form in sorted(forms, key=len, reverse=True):
+        cut = rf"|{re.escape(form[:_BEGINNING])}[^\s\"'<>]*" if len(form) > _BEGINNING else ""
+        text = re.sub(f"{re.escape(form)}{cut}", HIDDEN, text, flags=re.IGNORECASE)
     return text
 
 
-def _replace(text: str, form: str) -> str:
-    """Return a text without a form of a secret; of a long one, the beginning is enough."""
-    first, *rest = _PART().findall(form)
-    kept: list[str] = []
-    end = 0
-    while (found := _compile(first).search(text, end)) is not None:
-        kept += (text[end : found.start()], HIDDEN)
-        end = found.end()
-        for part in rest:
-            if text[end : end + len(part)].lower() == part.lower():
-                end += len(part)
-                continue
-            further = _compile(part).match(text, end)
-            if further is None:
-                break
-            end = further.end()
-    return "".join((*kept, text[end:]))
+_CLIENTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
+# The attributes in which the errors of a client hold the request and the response.
+_HELD = ("_request", "request", "response")
 
 
-def _compile(part: str) -> re.Pattern[str]:
-    return re.compile("".join(map(_pattern_of, part)), re.IGNORECASE)
+def remove_secrets(error: E, secrets: Iterable[Secret]) -> E:
+    """Write `***` for secrets in the messages of an error and of its causes; return the error.
 
-
-def _may_have(text: str, value: str) -> bool:
-    """Return whether a text has a secret or an encoded character: most have neither, and a pattern takes a while."""
-    if not _ENCODED.isdisjoint(text):
-        return True
-    folded = text.lower()
-    return any(form.lower() in folded for form in _forms(value))
-
-
-# The characters with which encoded characters begin.
-_ENCODED = frozenset("\\%&")
-
-
-def _forms(value: str) -> Iterator[str]:
-    yield value
-    yield _to_bytes(value).hex()
-    # In base64 a string has three forms: with 0, 1 and 2 bytes before it in its first group.
-    for before in range(3):
-        data = bytes(before) + _to_bytes(value)
-        form = b64encode(data).decode()[(0, 2, 3)[before] : len(data) * 8 // 6]
-        yield from {form, form.translate(_URL_SAFE)}
-
-
-_URL_SAFE = str.maketrans("+/", "-_")
-_NAMES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
-
-
-@cache
-def _pattern_of(character: str) -> str:
-    """Return a pattern of a character as it may be written: plain, or as an escape of Python, JSON, a URL or HTML.
-
-    A text within a text is encoded again, which doubles each backslash and makes `%25` of a percent sign.
+    It is called where the call of a model ends. Our own errors and their causes lose the frames of the call, and errors
+    of the client the request. An error that quotes the reply must be no cause: it may have a part of a secret.
     """
-    code = ord(character)
-    data = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in _to_bytes(character))
-    name = f"|&(?:amp;){{0,2}}{_NAMES[character]};" if character in _NAMES else ""
-    blank = r"|\+" if character == " " else ""
-    return (
-        rf"(?:\\{{0,8}}{re.escape(character)}|{data}|\\{{1,8}}(?:u{code:04x}|x{code:02x})"
-        rf"|&(?:amp;){{0,2}}#(?:x0{{0,4}}{code:x}|0{{0,4}}{code});{name}{blank})"
-    )
-
-
-def _to_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    known = tuple(secrets)
+    one: BaseException | None = error
+    seen: set[int] = set()
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(error, GraphexecError):
+            one.__traceback__ = None
+        if type(one).__module__.partition(".")[0] in _CLIENTS:
+            vars(one).update(dict.fromkeys(vars(one).keys() & _HELD))
+        one.args = tuple(redact(part, known) if isinstance(part, str) else part for part in one.args)
+        one = one.__cause__ if one.__suppress_context__ else one.__context__
+    return error

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphexec import Agent, AgentExecutor
+from graphexec import Agent, AgentExecutor, messages
 from graphexec.executor.result import Ending
-from graphexec.messages import ModelRequest
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
@@ -15,7 +14,7 @@ from tests.executor.actors import run_executor
 
 def run_and_record(
     make: Callable[[ScriptedModel], Agent], replies: Sequence[ScriptedReply], tools: Sequence[AnyTool], **settings: Any
-) -> tuple[DriverResult[Ending], list[ModelRequest]]:
+) -> tuple[DriverResult[Ending], list[messages.ModelRequest]]:
     """Run the script with every driver; return the result and the requests, which are equal for all drivers."""
     models: list[ScriptedModel] = []
 

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import tool
+from graphexec import tool, tools
 from graphexec.agents import WorkedExample
 from graphexec.agents.candidates import find_candidates
 from graphexec.agents.dummies import find_dummies, is_choice
 from graphexec.agents.tool_choice import find_subjects
-from graphexec.tools import tool_from_schema
 from tests.parameters import cases
 
 STRING, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
@@ -104,7 +103,7 @@ def refer(name: str) -> dict[str, str]:
 )
 def test_choices_are_found_in_schemas(schema: dict[str, Any], expected: bool) -> None:
     parameters = {"type": "object", "properties": {"unit": schema}, "$defs": DEFINITIONS}
-    measure = tool_from_schema("measure", "Measure it.", parameters, measure_unit)
+    measure = tools.tool_from_schema("measure", "Measure it.", parameters, measure_unit)
     assert is_choice(measure, "unit") == expected
 
 

@@ -5,13 +5,8 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.actions import Run
-from graphexec.effects import ToolResult, agent_limits
-from graphexec.errors import InputError
+from graphexec import actions, effects, errors, kernel, messages, models
 from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached
-from graphexec.kernel import Exhausted, Limits, rename
-from graphexec.messages import ModelReply
-from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, echo, fail, run_async, scripted
 from tests.executor.test_mistakes import judged
 from tests.parameters import cases
@@ -27,14 +22,14 @@ def executor(**options: Any) -> gx.AgentExecutor:
 def test_options_are_as_passed() -> None:
     limits: dict[str, Any] = {"iterations": 1, "model_calls": 3, "tool_calls": 4, "tokens": 5, "fan_out": 6}
     limited = executor(**{f"max_{name}": limit for name, limit in limits.items()}, max_execution_time=2)
-    assert limited.limits == agent_limits(seconds=2, **limits)
-    assert executor().limits == Limits(iterations=15)
+    assert limited.limits == effects.agent_limits(seconds=2, **limits)
+    assert executor().limits == kernel.Limits(iterations=15)
     three = executor(max_iterations=3)
-    assert three.run("q").limits == run_async(three).limits == Limits(iterations=3)
+    assert three.run("q").limits == run_async(three).limits == kernel.Limits(iterations=3)
     one = executor(tools=[echo], tool_concurrency=1, return_intermediate_steps=True)
     assert (one.run_context.at_once, list(one.tools), one.return_intermediate_steps) == (1, ["echo"], True)
     assert [executor(**more).run_context.at_once for more in ({"tool_concurrency": 7}, {})] == [7, 64]
-    with pytest.raises(InputError, match=r"tool_concurrency is 2\.5; give a whole number, 1 or more"):
+    with pytest.raises(errors.InputError, match=r"tool_concurrency is 2\.5; give a whole number, 1 or more"):
         executor(tool_concurrency=2.5)
     both = executor(tools=[echo, fail])
     assert repr(both) == f"<AgentExecutor with echo, fail (function): {both.graph!r}>"
@@ -46,19 +41,19 @@ def test_options_are_as_passed() -> None:
 
 def test_allow_nonterminating_is_kept_in_copies() -> None:
     forever = executor(max_iterations=None, allow_nonterminating=True)
-    for unproved in (forever, forever.with_limits(Limits(iterations=None)), forever.with_graph(forever.graph)):
+    for unproved in (forever, forever.with_limits(kernel.Limits(iterations=None)), forever.with_graph(forever.graph)):
         assert not unproved.verify().proved
         assert unproved.run_context.proof is None
-    bounded = forever.with_limits(Limits(iterations=3))
+    bounded = forever.with_limits(kernel.Limits(iterations=3))
     assert bounded.verify().proved
     assert bounded.run_context.proof is not None
-    assert bounded.run_context.limits == bounded.limits == Limits(iterations=3)
+    assert bounded.run_context.limits == bounded.limits == kernel.Limits(iterations=3)
     # Without it, an unproved machine is rejected with its verdict.
     with pytest.raises(gx.UnprovedError) as caught:
         executor(max_iterations=None)
     assert not caught.value.verdict.proved
     with pytest.raises(gx.UnprovedError):
-        executor().with_limits(Limits(iterations=None))
+        executor().with_limits(kernel.Limits(iterations=None))
 
 
 def test_each_machine_needs_its_own_proof() -> None:
@@ -67,12 +62,14 @@ def test_each_machine_needs_its_own_proof() -> None:
         return gx.StoppedResponse("hurried", reached.limit, reached.run)
 
     one = executor(max_iterations=1, agent=scripted(act("echo", text="a")), tools=[echo])
-    other = one.with_graph(gx.replace(one.graph, rename(hurry, "stopped_response")))
+    other = one.with_graph(gx.replace(one.graph, kernel.rename(hurry, "stopped_response")))
     certificate = other.verify().certificate
     assert certificate is not None
     assert other.run_context.proof == certificate.proof
     assert [made.run("q").output for made in (other, one)] == ["hurried", STOPPED.format("iteration limit or time")]
-    with pytest.raises(InputError, match=r"judge --Verdict--> END .*; only AgentFinish and StoppedResponse may lead"):
+    with pytest.raises(
+        errors.InputError, match=r"judge --Verdict--> END .*; only AgentFinish and StoppedResponse may lead"
+    ):
         executor().with_graph(judged())
     # The strict machine does not retry parse errors.
     edges = [str(edge) for edge in STRICT_AGENT_EXECUTOR.edges if edge.source == "parse"]
@@ -87,11 +84,11 @@ RETRY = "; pass handle_parsing_errors=True to send the error to the model and le
 
 
 def read_nothing(reply: Any) -> Any:
-    assert isinstance(reply, ModelReply)
+    assert isinstance(reply, messages.ModelReply)
     raise gx.ParseError("no sense in it", observation="Say it again.", llm_output=reply.content)
 
 
-REACT = gx.create_react_agent(ScriptedModel(["gibberish"]), [])
+REACT = gx.create_react_agent(models.ScriptedModel(["gibberish"]), [])
 EMPTY = ("the agent returned an empty list of actions", "Decide on an action, or finish.", "")
 
 
@@ -112,7 +109,7 @@ def test_final_parse_error_has_reason_and_model_output(agent: Any, reason: str, 
 
 def test_finish_keeps_its_log_and_values() -> None:
     finish = executor(agent=scripted(gx.AgentFinish({"output": "42"}, "thought so"))).run("q").ending
-    assert finish == gx.AgentFinish({"output": "42"}, "thought so", Run({"input": "q"}))
+    assert finish == gx.AgentFinish({"output": "42"}, "thought so", actions.Run({"input": "q"}))
     # The answer of a tool has no log.
     direct = gx.tool(return_direct=True)(echo.function)
     ending = executor(agent=scripted(act("echo", text="a")), tools=[direct]).run("q").ending
@@ -131,14 +128,14 @@ def test_finish_keeps_its_log_and_values() -> None:
 )
 def test_stop_names_its_limit(limit: str, words: str) -> None:
     stopped: Any = executor().graph["stopped_response"].function
-    run = Run({"input": "q"})
-    reached = limit_reached(Ready(run), Exhausted(limit, 1, 1))
-    assert reached == LimitReached(run, Exhausted(limit, 1, 1))
-    assert stopped(reached) == gx.StoppedResponse(STOPPED.format(words), Exhausted(limit, 1, 1), run)
+    run = actions.Run({"input": "q"})
+    reached = limit_reached(Ready(run), kernel.Exhausted(limit, 1, 1))
+    assert reached == LimitReached(run, kernel.Exhausted(limit, 1, 1))
+    assert stopped(reached) == gx.StoppedResponse(STOPPED.format(words), kernel.Exhausted(limit, 1, 1), run)
 
 
 @cases("results", [1, 0, 3])
 def test_custom_dispatch_that_loses_results_is_rejected(results: int) -> None:
     check: Any = executor().graph["check_return_direct"].function
     with pytest.raises(ValueError, match=r"is (shorter|longer)"):
-        check(Observed(Run({"input": "q"}), (act("echo"), act("fail")), (ToolResult("a"),) * results))
+        check(Observed(actions.Run({"input": "q"}), (act("echo"), act("fail")), (effects.ToolResult("a"),) * results))

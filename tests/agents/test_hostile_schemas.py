@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.agents import synthesised_examples
+from graphexec import agents, tools
 from graphexec.agents.examples.patterns import WorkLimit, WorkLimitError, match_pattern
 from graphexec.agents.examples.values import ExampleValues, SchemaValues
-from graphexec.tools import AnyTool, tool_from_schema
 from tests.agents.test_synthesised_examples import never_called
 from tests.counting import count_calls
 from tests.executor.actors import echo
@@ -24,15 +23,15 @@ from tests.parameters import cases
 LONGEST = 600
 
 
-def tool_of(schemas: dict[str, Any], definitions: dict[str, Any] | None = None) -> AnyTool:
+def tool_of(schemas: dict[str, Any], definitions: dict[str, Any] | None = None) -> tools.AnyTool:
     """Return a tool that requires arguments with these schemas."""
     schema = {"type": "object", "properties": schemas, "required": list(schemas), "$defs": definitions or {}}
-    return tool_from_schema("act", "Do it.", schema, never_called)
+    return tools.tool_from_schema("act", "Do it.", schema, never_called)
 
 
-def arguments_of(made: AnyTool) -> dict[str, Any] | None:
+def arguments_of(made: tools.AnyTool) -> dict[str, Any] | None:
     """Return the arguments of the example, which are checked; `None` if the tool has no example."""
-    every = [arguments for one in synthesised_examples([made]) for _, arguments, _ in one.calls]
+    every = [arguments for one in agents.synthesised_examples([made]) for _, arguments, _ in one.calls]
     for arguments in every:
         made.read(arguments)
         assert len(json.dumps(arguments)) <= LONGEST
@@ -45,7 +44,7 @@ def arguments_of(made: AnyTool) -> dict[str, Any] | None:
 @cases("parameters", [19, 20, 21, 40])
 def test_many_numbers_are_all_different(parameters: int) -> None:
     made = tool_of({f"p{number}": {"type": "number"} for number in range(parameters)})
-    (example,) = [one for one in synthesised_examples([made]) if one.calls]
+    (example,) = [one for one in agents.synthesised_examples([made]) if one.calls]
     ((_, arguments, observation),) = example.calls
     assert len({*arguments.values(), float(observation)}) == parameters + 1
 
@@ -138,10 +137,10 @@ def test_hostile_schema_takes_little_work(name: str) -> None:
     schema, definitions = HOSTILE[name]
     made = tool_of({"x": schema}, definitions)
     began = time.process_time()
-    synthesised_examples([made, echo])
+    agents.synthesised_examples([made, echo])
     # A search in C is a single call.
     assert time.process_time() - began < 1
-    assert count_calls(lambda: synthesised_examples([made, echo])) < 200_000
+    assert count_calls(lambda: agents.synthesised_examples([made, echo])) < 200_000
     arguments_of(made)
 
 
@@ -180,7 +179,7 @@ def test_parts_and_branches_of_a_schema_are_joined() -> None:
     assert arguments_of(tool_of({"one": {**beside, "anyOf": branches}})) == {"one": {"a": 1}}
     # A required argument needs no schema.
     schema = {"type": "object", "required": ["city"]}
-    assert arguments_of(tool_from_schema("act", "Do it.", schema, never_called)) == {"city": "Tartu"}
+    assert arguments_of(tools.tool_from_schema("act", "Do it.", schema, never_called)) == {"city": "Tartu"}
 
 
 def two_of(patterns: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +228,7 @@ def test_values_are_tried_in_order(schema: dict[str, Any], values: list[Any]) ->
 
 
 def test_tool_that_refuses_every_call_has_no_example() -> None:
-    made = tool_from_schema("act", "Do it.", {"type": "object", "minProperties": 1}, never_called)
+    made = tools.tool_from_schema("act", "Do it.", {"type": "object", "minProperties": 1}, never_called)
     assert arguments_of(made) is None
     # The observation of an example is none of its arguments.
     assert ExampleValues().observation({"amount": 317, "other": 523}) == "461"

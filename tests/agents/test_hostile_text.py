@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given
 
-from graphexec import AgentFinish, ParseError
+from graphexec import AgentFinish, ParseError, messages
 from graphexec.agents import Decision, react, structured, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
-from graphexec.messages import ModelReply
 from tests.agents.strategies import PIECES, any_text
 from tests.parameters import cases
 
@@ -21,9 +20,9 @@ READERS = [module.read for module in MODULES]
 @example('Action: "Action Input: "')
 @given(any_text())
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
-def test_any_text_is_decision_or_parse_error(read: Callable[[ModelReply], Decision], text: str) -> None:
+def test_any_text_is_decision_or_parse_error(read: Callable[[messages.ModelReply], Decision], text: str) -> None:
     try:
-        decision = read(ModelReply(text))
+        decision = read(messages.ModelReply(text))
     except ParseError as error:
         raw = error.llm_output
     else:
@@ -39,16 +38,16 @@ BEGINNINGS = ("", "Action:", "```json\n{", "Action: a\nAction Input: ", "<tool>a
 PAIRS = ("Action 1 ", "\n\t", '\\"', '"\\', "```{", '```{"', "<tool", "&amp;", "Follow up", "{[", "[{", '{"a":', "``")
 
 
-def seconds(read: Callable[[ModelReply], Decision], text: str) -> float:
+def seconds(read: Callable[[messages.ModelReply], Decision], text: str) -> float:
     began = time.process_time()
     with contextlib.suppress(ParseError):
-        read(ModelReply(text))
+        read(messages.ModelReply(text))
     return time.process_time() - began
 
 
 @pytest.mark.slow
 @cases("read", READERS)
-def test_hostile_text_is_parsed_in_linear_time(read: Callable[[ModelReply], Decision]) -> None:
+def test_hostile_text_is_parsed_in_linear_time(read: Callable[[messages.ModelReply], Decision]) -> None:
     for beginning in BEGINNINGS:
         for piece in (*PIECES, *PAIRS):
             text = beginning + piece * (20_000 // len(piece))
@@ -65,7 +64,7 @@ LONG = [("", "</think>"), (f"{BEGINNINGS[3]} ", "Action:"), ("", '{"a": 1}'), ("
 @cases("read", READERS)
 @cases(("beginning", "piece"), LONG)
 def test_twice_the_text_takes_twice_the_time(
-    read: Callable[[ModelReply], Decision], beginning: str, piece: str
+    read: Callable[[messages.ModelReply], Decision], beginning: str, piece: str
 ) -> None:
     def is_linear(length: int = 200_000) -> bool:
         once, twice = (seconds(read, beginning + piece * (many // len(piece))) for many in (length, 2 * length))

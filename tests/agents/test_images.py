@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import ModelError, agents
+from graphexec import ModelError, agents, nodes, tools
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
 from graphexec.agents.conversation import parse_messages
 from graphexec.agents.images import read_images
@@ -30,8 +30,6 @@ from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMe
 from graphexec.messages.images import dump_observation, restore_images
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import stop_repeats
-from graphexec.tools import AnyTool
 from graphexec.tools.formatting import format_observation, split_observation
 from tests.executor.actors import caller_of, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
@@ -49,7 +47,7 @@ LABEL = "Action: look\nAction Input: a"
 JSON_ACTION = '{"action": "look", "action_input": "a"}'
 FENCED = f"Action:\n```\n{JSON_ACTION}\n```"
 CALL = ToolCall("c1", "look", '{"text": "a"}')
-Make = Callable[[ScriptedModel, Sequence[AnyTool]], gx.Agent]
+Make = Callable[[ScriptedModel, Sequence[tools.AnyTool]], gx.Agent]
 MRKL: Make = functools.partial(agents.create_mrkl_agent, protocol="chat")
 CONVERSATIONAL: Make = functools.partial(agents.create_conversational_agent, protocol="chat")
 STRUCTURED = ('{"action": "look", "action_input": {"text": "a"}}', '{"action": "final_answer", "answer": "done"}')
@@ -521,7 +519,7 @@ def test_cut_observation_keeps_its_images(most: int) -> None:
 def test_different_images_are_no_repetition() -> None:
     def notice(*images: Image) -> str:
         steps = Steps([AgentStep(AgentAction("look", "a"), image) for image in images])
-        return str(stop_repeats().nodes[0].function(Ready(Run({"input": "?"}, steps))))
+        return str(nodes.stop_repeats().nodes[0].function(Ready(Run({"input": "?"}, steps))))
 
     other = Image.from_bytes(PNG[:-1] + b"\0")
     assert str(other) == str(CAT)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, ParseError, agents, create_react_agent
+from graphexec import Agent, AgentExecutor, ParseError, agents, create_react_agent, messages, models
 from graphexec.agents import react
 from graphexec.agents.langchain import conversational, mrkl
 from graphexec.agents.reading.labels import (
@@ -23,56 +23,20 @@ from graphexec.agents.reading.labels import (
     Spelling,
     may_become,
 )
-from graphexec.messages import ModelReply
-from graphexec.models import ScriptedModel
 from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
 Read: TypeAlias = Callable[..., agents.Decision]
 READERS: list[Read] = [react.read, mrkl.read]
 NAMES = ("weather", "Intermediate Answer")
-ANSWERS = [
-    "The steps:\naction: look\naction input: the sky",
-    "The form is\nfinal answer: x",
-    "计划：\n行动：散步\n行动输入：公园",
-    "It starts at\nfinal answer 10:30",
-]
-INPUTS = ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"]
+TABLES = read_tables(__file__)
 
 
 @cases("read", READERS)
-@cases(
-    ("text", "meaning"),
-    [
-        ("**Action:** f\n**Action Input:** x", ("f", "x")),
-        ("**Action**: f\n**Action Input**: x", ("f", "x")),
-        ("**Action: f**\n**Action Input: x**", ("f", "x")),
-        ("### Action: f\n### Action Input: x", ("f", "x")),
-        ("- Action: `f`\n- Action Input: x", ("f", "x")),
-        ("1. Action: f\n2. Action Input: x", ("f", "x")),
-        ("> Action: f\n> Action Input: x", ("f", "x")),
-        ("[Action]: f\n[Action Input]: x", ("f", "x")),
-        ("Action：f\nAction Input：x", ("f", "x")),
-        ("Action\u00a0: f\nAction Input\u00a0: x", ("f", "x")),
-        ("思考：天气\n行动：f\n行动输入：x", ("f", "x")),
-        ("Gedanke: hm\nAktion: f\nAktionseingabe: x", ("f", "x")),
-        ("Action : f\nEntrée de l'action : x", ("f", "x")),
-        ("Action: f\n行动输入: x", ("f", "x")),
-        ("\ufeffaction: f\n\u200baction input: x", ("f", "x")),
-        ("Action: f\nAction Input: “x”", ("f", "x")),
-        ("**Final Answer:** It is **42**", ("It is **42**",)),
-        ("**Final Answer: 42**", ("42",)),
-        ("**Final Answer**: **42**", ("**42**",)),
-        ("最终答案：42", ("42",)),
-        ("Réponse finale : 42", ("42",)),
-        # Other spellings within an answer or an input are text.
-        *((f"Thought: ok\nFinal Answer: {answer}", (answer,)) for answer in ANSWERS),
-        *((f"Action: f\nAction Input: {given}", ("f", given)) for given in INPUTS),
-    ],
-)
-def test_label_is_read_however_it_is_written(read: Read, text: str, meaning: tuple[str, ...]) -> None:
-    assert meaning_of(read(ModelReply(text))) == meaning
+@cases(("text", "meaning"), TABLES["meanings"])
+def test_label_is_read_however_it_is_written(read: Read, text: str, meaning: list[str]) -> None:
+    assert meaning_of(read(messages.ModelReply(text))) == tuple(meaning)
 
 
 @cases("words", TRANSLATIONS)
@@ -87,40 +51,10 @@ def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
         assert all(may_become(label, translation[:length]) for length in range(len(translation)))
 
 
-@cases(
-    "text",
-    [
-        "Action: f\nAction Input: x\nAction: g\nAction Input: y",
-        "Action: f\nAction Input: x\nThought: z\n**Action:** g\n**Action Input:** y",
-        "Action: f\nAction Input: x\nAction Input: y",
-        "行动：f\n行动输入：x\n行动：g\n行动输入：y",
-        "Action: f\nAction Input: x\nFinal Answer: 42",
-        "action: f\naction input: x\nfinal answer: 42",
-        "action: f\naction input: x\nFinal Answer: 42",
-        "final answer: 42\nAction: f\nAction Input: x",
-        "行动：f\n行动输入：x\n最终答案：42",
-        "Action: f\nAction Input: x\naction input: y\nAction Input: z",
-        "Action: f\nAction Input: x\n**行动输入**：y",
-        "Action: f\nAction Input: x\nAction: g",
-        "Action: f\nAction: g\nAction Input: x",
-        "Action: f\nAction Input: x\naction: weather",
-        "Action: f\nAction Input: x\nAktion:\n[weather]",
-        "action: weather\naction input: y\nAction: f\nAction Input: x",
-        "Action: f\nAction Input: x\nFinal answer: 42",
-        "Action: f\nAction Input: x\n最终答案：42",
-        "Final Answer: 42\nAction: weather",
-        "Action: weather\nFinal Answer: 42",
-        "final answer: 42\naction: weather",
-        "final answer: 42\n行动：weather\n行动输入：Oslo",
-        "FINAL ANSWER: 42\nAktion: `weather`\nAktionseingabe: Oslo",
-        "Final Answer: 42\naction: weather\naction input: Oslo",
-        "最终答案：42\naction: weather\n输入：Oslo",
-        "Action: f\nAction Input: x Action: g Action Input: y",
-    ],
-)
+@cases("text", TABLES["several"])
 def test_several_decisions_are_refused(text: str) -> None:
     with pytest.raises(ParseError):
-        react.read(ModelReply(text), NAMES)
+        react.read(messages.ModelReply(text), NAMES)
 
 
 @cases(
@@ -135,38 +69,19 @@ def test_several_decisions_are_refused(text: str) -> None:
     ],
 )
 def test_agents_of_langchain_read_more(read: Read, text: str, meaning: tuple[str, ...]) -> None:
-    assert meaning_of(read(ModelReply(text))) == meaning
+    assert meaning_of(read(messages.ModelReply(text))) == meaning
 
 
 @cases("read", [mrkl.read, conversational.read])
 @cases("second", ["action input: y", "Action: weather", "行动：weather"])
 def test_second_known_tool_is_refused(read: Read, second: str) -> None:
     with pytest.raises(ParseError):
-        read(ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
+        read(messages.ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
 
 
-@cases(
-    ("written", "tool"),
-    [
-        ("weather", "weather"),
-        ("one of [weather]", "weather"),
-        ("One of: weather", "weather"),
-        ("[weather]", "weather"),
-        ("【weather】", "weather"),
-        ('"weather"', "weather"),
-        ("**weather**", "weather"),
-        ("weather()", "weather"),
-        ("weather.", "weather"),
-        ("[Intermediate Answer]", "Intermediate Answer"),
-        # Several or unknown tools: the run's observation names those that there are.
-        ("one of [weather, clock]", "one of [weather, clock]"),
-        ("one of [clock]", "one of [clock]"),
-        ("weather or clock", "weather or clock"),
-        ("!" * 300 + "weather", "!" * 300 + "weather"),
-    ],
-)
+@cases(("written", "tool"), TABLES["decorated"])
 def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
-    decision = react.read(ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
+    decision = react.read(messages.ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
     assert meaning_of(decision) == (tool, "x")
 
 
@@ -178,7 +93,7 @@ OTHERS: list[Make] = [agents.create_conversational_agent, agents.create_structur
 
 @cases("make", [*LABELLED, *IN_JSON, *OTHERS])
 def test_no_prompt_shows_a_list_where_a_name_belongs(make: Make) -> None:
-    model = ScriptedModel(["Final Answer: x"])
+    model = models.ScriptedModel(["Final Answer: x"])
     agent = make(model, [echo, fail])
     inputs = dict.fromkeys(agent.input_keys, "q")
     with contextlib.suppress(ParseError, AssertionError):
@@ -189,7 +104,7 @@ def test_no_prompt_shows_a_list_where_a_name_belongs(make: Make) -> None:
 @cases("make", [*LABELLED, *IN_JSON])
 def test_agents_pass_the_names_of_their_tools(make: Make) -> None:
     labels, data = "Action: one of [echo]\nAction Input: x", '{"action": "one of [echo]", "action_input": "x"}'
-    decision = make(ScriptedModel([]), [echo]).read(ModelReply(labels if make in LABELLED else data))
+    decision = make(models.ScriptedModel([]), [echo]).read(messages.ModelReply(labels if make in LABELLED else data))
     assert meaning_of(decision) == ("echo", "x")
 
 
@@ -210,5 +125,5 @@ def test_labels_are_found_in_linear_time(before: str, piece: str) -> None:
     began = time.process_time()
     for read in READERS:
         with contextlib.suppress(ParseError):
-            read(ModelReply(text))
+            read(messages.ModelReply(text))
     assert time.process_time() - began < 3

@@ -3,24 +3,22 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentFinish, AgentStep, ParseError
-from graphexec.actions import Steps
-from graphexec.agents import Decision
+from graphexec import AgentAction, AgentFinish, AgentStep, ParseError, actions, agents
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, unescape_tags
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Meaning, meaning_of
 from tests.agents.strategies import any_text, names, objects, plain
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
-Read: TypeAlias = Callable[[ModelReply], Decision]
+Read: TypeAlias = Callable[[ModelReply], agents.Decision]
 CATS, ADD = '{"action": "search", "action_input": "cats"}', '{"action": "add", "action_input": {"a": 1, "b": 2}}'
 ECHO = '{"action": "echo", "action_input": "a"}'
 TAGS = ["<tool>", "</tool>", "<tool_input>", "</TOOL_INPUT >", "<b>", "&lt;", "&amp;", "tool>", "lt;", "x"]
@@ -105,93 +103,25 @@ def test_answer_is_parsed_back(text: str) -> None:
 # ---- what replies mean
 
 
-def rows_of(table: Mapping[Read, Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    return [(read, *row) for read, rows in table.items() for row in rows]
-
-
-SAYING = 'say "```" and Final Answer: no'
-MEANINGS: dict[Read, list[tuple[str, Meaning]]] = {
-    mrkl.read: [
-        # A quotation mark that another does not balance is kept.
-        ('Action: sql\nAction Input: SELECT "x" FROM "y"', ("sql", 'SELECT "x" FROM "y"')),
-        ('Action: sql\nAction Input: SELECT * FROM t WHERE a = "b"', ("sql", 'SELECT * FROM t WHERE a = "b"')),
-        ('Action: sql\nAction Input: "x" = "y', ("sql", '"x" = "y')),
-        ('action: `f`\naction input: ```json\n{"a": 1}\n```', ("f", '{"a": 1}')),
-    ],
-    conversational.read: [
-        ("Action: search\nAction Input: AI: an introduction", ("search", "AI: an introduction")),
-        ('action: f\naction input: ```json\n{"a": 1}\n```', ("f", '{"a": 1}')),
-        (" ai : hello", ("hello",)),
-    ],
-    chat.read: [
-        (f"Action:\n```\n{CATS}\n```", ("search", "cats")),
-        (f"Action:\n```json\n{CATS}\n```\n", ("search", "cats")),
-        (f"action: ```json{CATS}```", ("search", "cats")),
-        (f"Action: ```{CATS}```", ("search", "cats")),
-        (f"```JSON\n[{CATS}]\n```", ("search", "cats")),
-        # The stop string may have cut off the end of the fence; the object is complete.
-        (f"Action:\n```\n{CATS}\n", ("search", "cats")),
-        (f"Action: {CATS}", ("search", "cats")),
-        (CATS, ("search", "cats")),
-        (f"I use `search`, not ```python\nsearch()\n```.\nAction:\n```\n{CATS}\n```", ("search", "cats")),
-        ('Action:\n```\n{"action": "f"}\n```', ("f", {})),
-        ('Action:\n```\n{"action": "f", "action_input": null}\n```', ("f", {})),
-        ('Action:\n```\n{"action": "f", "action_input": {}}\n```', ("f", {})),
-        ('Action:\n```\n{"action": "f", "action_input": ""}\n```', ("f", "")),
-        ('Action:\n```\n{"action": "f", "action_input": 3}\n```', ("f", "3")),
-        ('Action:\n```\n{"action": "f", "action_input": ["a"]}\n```', ("f", '["a"]')),
-        (f'Action:\n```\n{{"action": " f ", "action_input": {json.dumps(SAYING)}}}\n```', ("f", SAYING)),
-        ("Final Answer: 42", ("42",)),
-        ("Thought: ok\nfinal answer: 42\n", ("42",)),
-        ("Final Answer: write ```python\nx = {}\n```", ("write ```python\nx = {}\n```",)),
-        ('Final Answer:\n```json\n{"a": 1}\n```', ('```json\n{"a": 1}\n```',)),
-        ('```\n{"action": "Final Answer", "action_input": "42"}\n```', ("42",)),
-        ('```\n{"action": "final_answer", "action_input": {"a": 1}}\n```', ('{"a":1}',)),
-        ('```\n{"action": "Final Answer"}\n```', ("",)),
-    ],
-    structured_chat.read: [
-        # Text without JSON is the answer.
-        (" It is 3.\n", ("It is 3.",)),
-        (" ```python\nprint(3)\n```\n", ("```python\nprint(3)\n```",)),
-        (" [Note] {x} is 3\n", ("[Note] {x} is 3",)),
-        (" Use ``` for code.\n", ("Use ``` for code.",)),
-        (" {x | x > 3}\n", ("{x | x > 3}",)),
-        (" `f`: 3\n", ("`f`: 3",)),
-        (f"action:\n```json\n{ADD}\n```", ("add", {"a": 1, "b": 2})),
-        (f"action: {ADD}", ("add", {"a": 1, "b": 2})),
-        (f"```{ADD}```\nThat is what I do.", ("add", {"a": 1, "b": 2})),
-        (ADD, ("add", {"a": 1, "b": 2})),
-    ],
-    json_chat.read: [
-        ('{"action": "echo", "action_input": null}', ("echo", {})),
-        ('{"action": "echo"}', ("echo", {})),
-    ],
-    xml.read: [
-        ("I know.\n<final_answer> 42 </final_answer> Bye.", ("42",)),
-        ("<Final_Answer >42", ("42",)),
-        ("<final_answer>a < b, <b>bold</b></final_answer>", ("a < b, <b>bold</b>",)),
-        ("<final_answer></final_answer>", ("",)),
-    ],
-    self_ask.read: [
-        # A question follows the first colon.
-        ("Follow up: Who is at 10:30 what?", ("Intermediate Answer", "Who is at 10:30 what?")),
-        ("Yes. Follow up: Who?", ("Intermediate Answer", "Who?")),
-        ("Followup: Who?\n \n", ("Intermediate Answer", "Who?")),
-        ("follow-up 2 : Who?", ("Intermediate Answer", "Who?")),
-        ("Follow up: A?\nFollow up: B?", ("Intermediate Answer", "B?")),
-        ("Follow up: A?\r\n", ("Intermediate Answer", "A?")),
-        # An answer may be anywhere on the last line.
-        ("So the final answer is: X: 1", ("X: 1",)),
-        ("No. So the final answer is: X: 1", ("X: 1",)),
-        ("No.\nso the final answer is : X: 1\n\n", ("X: 1",)),
-        ("Follow up: A?\nSo the final answer is:X: 1", ("X: 1",)),
-    ],
+READERS: dict[str, Read] = {
+    "mrkl": mrkl.read,
+    "conversational": conversational.read,
+    "chat": chat.read,
+    "self_ask": self_ask.read,
+    "structured_chat": structured_chat.read,
+    "json_chat": json_chat.read,
+    "xml": xml.read,
 }
+TABLES = read_tables(__file__)
 
 
-@cases(("read", "text", "meaning"), rows_of(MEANINGS))
-def test_reply_has_a_meaning(read: Read, text: str, meaning: Meaning) -> None:
-    assert meaning_of(read(ModelReply(text))) == meaning
+def rows_of(table: str) -> list[tuple[Any, ...]]:
+    return [(READERS[name], *row) for name, rows in TABLES[table].items() for row in rows]
+
+
+@cases(("read", "text", "meaning"), rows_of("meanings"))
+def test_reply_has_a_meaning(read: Read, text: str, meaning: list[object]) -> None:
+    assert meaning_of(read(ModelReply(text))) == tuple(meaning)
 
 
 @cases(
@@ -252,78 +182,15 @@ def test_invented_observation_and_following_text_are_ignored(
 
 # ---- what is refused
 
-NEITHER, NO_INPUT = "neither a <tool> nor a <final_answer>", "not followed by </tool> and <tool_input>"
 # The facts that every observation of a reader has.
 FORMS: dict[Read, str] = {
     mrkl.read: "Invalid Format: ",
     json_chat.read: 'write one JSON object, {"action": "<tool>"',
     xml.read: "<tool>the tool</tool><tool_input>its input</tool_input>",
 }
-# Replies, each with a fact of its own; None has no observation.
-REFUSED: dict[Read, list[tuple[str, str | None]]] = {
-    mrkl.read: [
-        ("Action: f\nAction Input: x\nFinal Answer: 42", None),
-        ("I think.", "Missing 'Action:' after 'Thought:'"),
-        ("Action: f", "Missing 'Action Input:' after 'Action:'"),
-    ],
-    conversational.read: [
-        *((text, "") for text in ("", "Hello!", "Thought: Do I need to use a tool? No")),
-        ("Action: f\nAction Input: x\nAI: y", None),
-    ],
-    chat.read: [
-        ("", "it has neither"),
-        ("I think.", "it has neither"),
-        ("Action: search\nAction Input: cats", "it has neither"),
-        ("```python\nprint()\n```", "it has neither"),
-        (f"```\n{CATS}\n```\n```\n{CATS}\n```", "it has 2 JSON objects"),
-        (f"```\n[{CATS}, {CATS}]\n```", "it is a list of 2"),
-        ("```\n[]\n```", "it is a list of 0"),
-        ("```\n[[]]\n```", "it is not an object with an action"),
-        ('```\n{"tool": "f"}\n```', "it is not an object with an action"),
-        ('```\n{"action": 3}\n```', "it is not an object with an action"),
-        ("{'action': 'f', 'action_input': 'it's'}", "it is not JSON"),
-    ],
-    structured_chat.read: [
-        ("", "it is empty"),
-        ("Observation: 3", "it is empty"),
-        (f"```{ADD}``` or ```{ADD}```", "it has 2 JSON objects"),
-        (f"{ADD}\n{ADD}", "it has 2 JSON objects"),
-        ('```\n{"a": 1}\n```', "it is not an object with an action"),
-        ("```\n{x}\n```", "it is not JSON"),
-    ],
-    json_chat.read: [
-        ("", "it has no JSON object"),
-        ("It is a.", "it has no JSON object"),
-        ("null", "it has no JSON object"),
-        ("Observation: a", "it has no JSON object"),
-        (f"```{ECHO}``` ```{ECHO}```", "it has 2 JSON objects instead of one"),
-        (f"[{ECHO}, {ECHO}]", "it is a list of 2; decide on one action at a time"),
-        ("```[]```", "it is a list of 0"),
-        ("```[[1]]```", "it is not an object with an action"),
-        (f"```{ECHO} {ECHO}```", "it is not JSON"),
-        ('{"action": "echo", "action_input": NaN}', "it is not JSON"),
-        ('{"a":' * 10_000, "it is not JSON"),
-    ],
-    xml.read: [
-        ("", NEITHER),
-        ("It is 42.", NEITHER),
-        ("</tool><tool_input>x</tool_input>", NEITHER),
-        ("<observation>42</observation><final_answer>42</final_answer>", NEITHER),
-        ("<tool>f", NO_INPUT),
-        ("<tool>f</tool>", NO_INPUT),
-        ("<tool>f<tool_input>x</tool_input>", NO_INPUT),
-        ("<tool>f</tool><tool_input>x</tool_input><tool>g</tool><tool_input>y", "one tool at a time"),
-        ("<tool>f</tool><tool_input>x<tool>g</tool>", "one tool at a time"),
-    ],
-    self_ask.read: [
-        *((text, "") for text in ("", "\n", "No.", "Follow up:", "Follow up: A?\nI wonder.")),
-        ("So the final answer is: 1\nThat is all.", ""),
-        ("Follow up: Is it 1? So the final answer is: 1", ""),
-    ],
-}
 
 
-@cases(("read", "text", "why"), rows_of(REFUSED))
+@cases(("read", "text", "why"), [(*row, None)[:3] for row in rows_of("refused")])
 def test_other_replies_are_parse_errors(read: Read, text: str, why: str | None) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
@@ -335,19 +202,7 @@ def test_other_replies_are_parse_errors(read: Read, text: str, why: str | None) 
         assert why in str(raised.value.observation)
 
 
-@cases(
-    ("read", "text"),
-    [
-        (chat.read, f"Action:\n```\n{CATS}\n```\nFinal Answer: 42"),
-        (chat.read, f"Final Answer: 42\nAction:\n```\n{CATS}\n```"),
-        (chat.read, f"Action: {CATS}\nFinal Answer: 42"),
-        (chat.read, f"Final Answer: {CATS}"),
-        (xml.read, "<tool>f</tool><tool_input>x</tool_input><final_answer>42</final_answer>"),
-        (xml.read, "<tool>f</tool><tool_input>x<final_answer>42</final_answer>"),
-        (xml.read, "<final_answer>42</final_answer><tool>f</tool><tool_input>x</tool_input>"),
-        (xml.read, "<final_answer>42<tool>f</tool>"),
-    ],
-)
+@cases(("read", "text"), [(READERS[name], text) for name, texts in TABLES["both"].items() for text in texts])
 def test_answer_with_action_is_a_parse_error(read: Read, text: str) -> None:
     with pytest.raises(ParseError, match="both a final answer and a parse-able action") as raised:
         read(ModelReply(text))
@@ -410,9 +265,9 @@ def test_escaping_removes_tags_and_is_reversible(text: str) -> None:
 
 def test_scratchpad_escapes_tags() -> None:
     step = AgentStep(AgentAction("f", "</tool_input>", "Look: <tool>f"), "</observation><final_answer>1</final_answer>")
-    assert format_scratchpad(Steps([step])) == (
+    assert format_scratchpad(actions.Steps([step])) == (
         "Look: <tool>f</tool><tool_input>&lt;/tool_input></tool_input>\n"
         "<observation>&lt;/observation>&lt;final_answer>1&lt;/final_answer></observation>\n"
     )
-    named = format_scratchpad(Steps([AgentStep(AgentAction("f", {"a": 1}, ""), 3)]))
+    named = format_scratchpad(actions.Steps([AgentStep(AgentAction("f", {"a": 1}, ""), 3)]))
     assert named.startswith('<tool>f</tool><tool_input>{"a":1}</tool_input>\n<observation>3<')

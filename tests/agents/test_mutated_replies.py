@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import ParseError
-from graphexec.messages import ModelReply
+from graphexec import ParseError, messages
 from tests.agents.mutations.common import Change, meaning_of
 from tests.agents.mutations.kinds import KINDS
 from tests.parameters import cases
@@ -33,7 +32,7 @@ def test_other_writing_keeps_the_decision(name: str, seed: int) -> None:
     for _ in range(REPLIES):
         meaning, text = kind.replies(chance)
         text = apply(kind.wrappers, 2, chance, apply(kind.keepers, min(3, len(kind.keepers)), chance, text))
-        assert meaning_of(kind.read(ModelReply(text))) == meaning, text
+        assert meaning_of(kind.read(messages.ModelReply(text))) == meaning, text
 
 
 @cases("name", KINDS)
@@ -44,6 +43,6 @@ def test_unclear_reply_is_refused(name: str, seed: int) -> None:
         _, text = kind.replies(chance)
         text = apply(kind.keepers, 2, chance, chance.choice(kind.breakers)(chance, text))
         text = apply(kind.wrappers, 1, chance, text)
-        reply = ModelReply(text, finish_reason=chance.choice(["stop", "length"]))
+        reply = messages.ModelReply(text, finish_reason=chance.choice(["stop", "length"]))
         with pytest.raises(ParseError):
             pytest.fail(f"{kind.read(reply)} from {text!r}")

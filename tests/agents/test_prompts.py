@@ -5,19 +5,16 @@ from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, agents, tool
-from graphexec.actions import Run
+from graphexec import Agent, AgentExecutor, actions, agents, effects, models, tool
 from graphexec.agents.prompt import parse_template
-from graphexec.effects import CallModel
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
-from graphexec.models import ScriptedModel
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, messages, observations, prompt, statuses
 from tests.parameters import cases
 
 Make = Callable[..., Agent]
-MODEL = ScriptedModel([])
+MODEL = models.ScriptedModel([])
 ECHO = "echo(text: string) - Say it again."
 
 
@@ -58,7 +55,7 @@ WORK, TRAVEL = "{tools}{tool_names}{agent_scratchpad}", "{city} {day}"
     ],
 )
 def test_other_variables_are_inputs_of_the_run(make: Make, options: dict[str, str], reply: str) -> None:
-    model = ScriptedModel([reply])
+    model = models.ScriptedModel([reply])
     executor = AgentExecutor(agent=make(model, [echo], **options), tools=[echo])
     assert executor.agent.input_keys == ("city", "day")
     with pytest.raises(InputError, match=r"the inputs lack day; pass \{'city': \.\.\., 'day': \.\.\.\}") as raised:
@@ -79,7 +76,7 @@ def test_other_variables_are_inputs_of_the_run(make: Make, options: dict[str, st
 
 
 def test_input_cannot_replace_tools_or_scratchpad() -> None:
-    model = ScriptedModel(["Final Answer: a"])
+    model = models.ScriptedModel(["Final Answer: a"])
     agent = agents.create_react_agent(model, [echo], prompt="{tool_names}|{tools}|{agent_scratchpad}|{input}")
     AgentExecutor(agent=agent, tools=[echo]).run({"input": "q", "tool_names": "x", "agent_scratchpad": "y"})
     assert prompt(model.requests[0]) == "echo|echo(text: string) - Say it again.||q"
@@ -87,7 +84,7 @@ def test_input_cannot_replace_tools_or_scratchpad() -> None:
 
 @cases("text", ["x" * 1_000_000, "\ud800 ☃ {} %s \x00"])
 def test_huge_and_unusual_inputs_are_passed_unchanged(text: str) -> None:
-    model = ScriptedModel([ModelReply("a")])
+    model = models.ScriptedModel([ModelReply("a")])
     AgentExecutor(agent=agents.create_tool_calling_agent(model, []), tools=[]).run(text)
     assert messages(model.requests[-1])[-1] == UserMessage(text)
 
@@ -205,13 +202,13 @@ def test_model_continues_one_text(
 )
 def test_examples_stand_before_the_prompt_or_in_it(template: str, text: str) -> None:
     made = tool(name="Intermediate Answer", examples=[{"query": "Who {was}?"}])(search.function)
-    effect = agents.create_self_ask_agent(MODEL, [made], prompt=template).ask(Run({"input": "q"}))
-    assert isinstance(effect, CallModel)
+    effect = agents.create_self_ask_agent(MODEL, [made], prompt=template).ask(actions.Run({"input": "q"}))
+    assert isinstance(effect, effects.CallModel)
     assert prompt(effect.request) == text
 
 
 def test_conversational_prompt_has_earlier_messages_and_the_prefix() -> None:
-    model = ScriptedModel(["Robot (v2): Ada, I think."])
+    model = models.ScriptedModel(["Robot (v2): Ada, I think."])
     template = "{tools}{tool_names}|{ai_prefix}|{chat_history}|{input}|{agent_scratchpad}"
     agent = agents.create_conversational_agent(model, [echo], prompt=template, ai_prefix="Robot (v2)")
     assert agent.input_keys == ("chat_history", "input")
@@ -225,7 +222,7 @@ def test_conversational_prompt_has_earlier_messages_and_the_prefix() -> None:
 
 def test_chat_request_has_instructions_and_previous_work() -> None:
     reply = 'Action:\n```\n{"action": "echo", "action_input": {"text": "a"}}\n```'
-    model = ScriptedModel([reply, "Final Answer: done"])
+    model = models.ScriptedModel([reply, "Final Answer: done"])
     options: dict[str, Any] = {"prompt": "{tools}|{mood}", "question": "{input}|{agent_scratchpad}", "stop": ["X"]}
     agent = agents.create_chat_agent(model, [echo], **options)
     assert agent.input_keys == ("mood", "input")

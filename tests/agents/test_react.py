@@ -5,15 +5,14 @@ from typing import Literal
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, create_react_agent
+from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, create_react_agent, models
 from graphexec.agents.react import read
 from graphexec.agents.reading.text_parsing import reject_more
 from graphexec.messages import CompletionRequest, ModelReply, UserMessage
-from graphexec.models import ScriptedModel
 from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, fail, messages, observations, prompt
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
 
 def read_decision(text: str) -> AgentAction | AgentFinish:
@@ -27,54 +26,7 @@ def read_action(text: str) -> AgentAction:
     return action
 
 
-@cases(
-    ("text", "tool", "tool_input"),
-    [
-        ("Thought: x\nAction: search\nAction Input: cats", "search", "cats"),
-        ("Action: search\nAction Input:   cats and dogs  \n", "search", "cats and dogs"),
-        ("Action 1: search\nAction 1 Input 1: cats", "search", "cats"),
-        ("Action : `search`\nAction Input : cats", "search", "cats"),
-        ("Action: search Action Input: cats", "search", "cats"),
-        ('Action: search\nAction Input: "cats"', "search", "cats"),
-        ('Action: sql\nAction Input: SELECT "x" FROM "y"', "sql", 'SELECT "x" FROM "y"'),
-        ('Action: sql\nAction Input: "x" = "y"', "sql", '"x" = "y"'),
-        ('Action: sql\nAction Input: say "hi"', "sql", 'say "hi"'),
-        ('Action: sql\nAction Input: "', "sql", '"'),
-        ('Action: sql\nAction Input: ""', "sql", ""),
-        ('Action: f\nAction Input: {"a": 1,\n "b": [2]}', "f", '{"a": 1,\n "b": [2]}'),
-        ("Action: f\nAction Input:", "f", ""),
-        ("Action:\nAction Input: x", "", "x"),
-        ("Action: f\nAction Input: x\nObservation: made up\nFinal Answer: 7", "f", "x"),
-        ("Action: f\nAction Input: x\nObservation: y\nThought: z\nAction: g\nAction Input: w", "f", "x"),
-        ("Action: f\nAction Input: naïve ☃", "f", "naïve ☃"),
-        # Fences are not a part of the input, but quotes in a fence are.
-        ("Action: ```search```\nAction Input: cats", "search", "cats"),
-        ("Action:\n```text\nsearch\n```\nAction Input: cats", "search", "cats"),
-        ('Action: f\nAction Input: ```json\n{"a": 1}\n```', "f", '{"a": 1}'),
-        ('Action: f\nAction Input:\n``` json \n{"a": 1}\n```', "f", '{"a": 1}'),
-        ('Action: f\nAction Input:\n```JSON {"a": 1}```\n', "f", '{"a": 1}'),
-        ("Action: sql\nAction Input:\n```sql\nSELECT 1\n  FROM t\n```", "sql", "SELECT 1\n  FROM t"),
-        ("Action: sql\nAction Input: ```SELECT 1```", "sql", "SELECT 1"),
-        ('Action: say\nAction Input: ```\n"hi"\n```', "say", '"hi"'),
-        ('Action: f\nAction Input: ```json\n{"a": "```b```"}\n```', "f", '{"a": "```b```"}'),
-        # The fence does not surround the whole input.
-        ("Action: f\nAction Input: ```a``` and ```b```", "f", "```a``` and ```b```"),
-        ("Action: f\nAction Input: ```\na\n```\nand\n```\nb\n```", "f", "```\na\n```\nand\n```\nb\n```"),
-        ("Action: f\nAction Input: ```json\n{", "f", "```json\n{"),
-        ("Action: f\nAction Input: ```", "f", "```"),
-        ("Action: f\nAction Input: ````", "f", "````"),
-        ("Action: f\nAction Input: `x`", "f", "`x`"),
-        # A quotation mark that another does not balance is kept.
-        ('Action: sql\nAction Input: "x', "sql", '"x'),
-        ('Action: sql\nAction Input: x"', "sql", 'x"'),
-        ('Action: sql\nAction Input: "a" or "b"', "sql", '"a" or "b"'),
-        # Labels at the beginning of a line have any case.
-        ("thought: x\naction: search\naction input: cats", "search", "cats"),
-        ("ACTION : search\n ACTION INPUT 1: cats", "search", "cats"),
-        ("My action: look it up\nAction: search\nAction Input: cats", "search", "cats"),
-        ("Action: search\nAction Input: which action input: cats?", "search", "which action input: cats?"),
-    ],
-)
+@cases(("text", "tool", "tool_input"), read_tables(__file__)["actions"])
 def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) -> None:
     action = read_action(text)
     assert (action.tool, action.tool_input) == (tool, tool_input)
@@ -232,7 +184,7 @@ def test_prompt_has_question_tools_and_scratchpad() -> None:
 
 
 def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:
-    model = ScriptedModel(["Final Answer: a"] * 2)
+    model = models.ScriptedModel(["Final Answer: a"] * 2)
     protocols: tuple[Literal["chat", "completion"], ...] = ("chat", "completion")
     for protocol in protocols:
         AgentExecutor(agent=create_react_agent(model, [], protocol=protocol), tools=[]).run("q")

@@ -11,8 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 import graphexec
-from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot, callable_agent, tool
-from graphexec.actions import NO_STEPS
+from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot, actions, callable_agent, tool
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
 from tests.agents import langchain_shapes as lc
@@ -392,11 +391,11 @@ def test_function_of_a_runnable_decides_without_a_run() -> None:
     assert first.function == second.function != other.function
     assert hash(first.function) == hash(second.function)
     function: Any = first.function
-    assert function(NO_STEPS, {"input": "q"}) == OURS
+    assert function(actions.NO_STEPS, {"input": "q"}) == OURS
     waiting: Any = OnlyAwaited(ACT)
     only_async: Any = callable_agent(waiting).function
     with pytest.raises(AgentError, match="the agent OnlyAwaited has only async methods; run it with an executor"):
-        only_async(NO_STEPS, {"input": "q"})
+        only_async(actions.NO_STEPS, {"input": "q"})
 
 
 def test_callable_object_is_invoked_and_functions_need_no_module() -> None:

@@ -20,17 +20,12 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, AnyUrl, BaseModel, Field, create_model
 from typing_extensions import TypedDict
 
-from graphexec import AgentExecutor, create_structured_agent, tool
-from graphexec.actions import Run
-from graphexec.agents import WorkedExample, synthesised_examples
+from graphexec import AgentExecutor, actions, agents, create_structured_agent, effects, errors, models, tool
 from graphexec.agents.examples.patterns import match_pattern
 from graphexec.agents.examples.questions import labelled_question, natural_question
 from graphexec.agents.examples.synthesis import GREETING
 from graphexec.agents.examples.values import ExampleValues
-from graphexec.effects import CallModel
-from graphexec.errors import ToolDefinitionError
 from graphexec.messages import ChatRequest
-from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, ToolExample, tool_from_schema
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.executor.actors import echo
@@ -73,7 +68,7 @@ def tool_of(annotations: Mapping[str, Any], *, optional: int = 0, doc: str = "Do
 
 def calls_of(*tools: AnyTool) -> list[tuple[str, dict[str, Any]]]:
     # Two to four tools have two examples each.
-    several = synthesised_examples((*tools, echo))
+    several = agents.synthesised_examples((*tools, echo))
     calls = [(name, dict(arguments)) for one in several for name, arguments, _ in one.calls]
     return [(name, arguments) for name, arguments in calls if name != echo.name]
 
@@ -359,36 +354,36 @@ def stock_level(item: str) -> int:
 
 
 def test_examples_of_few_tools_have_two_forms() -> None:
-    first, _, second, _, last = synthesised_examples([stock_level, echo])
+    first, _, second, _, last = agents.synthesised_examples([stock_level, echo])
     question = "Tell how many pieces of an item are in stock: item lantern."
-    assert first == WorkedExample(question, (("stock_level", {"item": "lantern"}, "317"),), "317")
+    assert first == agents.WorkedExample(question, (("stock_level", {"item": "lantern"}, "317"),), "317")
     assert second.question == "How many pieces of rucksack are in stock?"
     assert last == GREETING
     # A single tool has one example.
-    first, last = synthesised_examples([stock_level])
+    first, last = agents.synthesised_examples([stock_level])
     assert (first.question, last) == ("How many pieces of lantern are in stock?", GREETING)
 
 
 @cases(("tools", "examples"), [(0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
 def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
     several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
-    assert len(synthesised_examples(several)) == examples
+    assert len(agents.synthesised_examples(several)) == examples
 
 
 def test_examples_of_the_author_replace_synthesised_ones() -> None:
     whole = ToolExample({"text": "a"}, question="Say a!", observation="a", answer="It says a.")
     made = tool(examples=[whole, {"text": "b"}, {"text": "c"}])(echo.function)
-    one, two, three, _ = synthesised_examples([made])
-    assert one == WorkedExample("Say a!", (("echo", {"text": "a"}, "a"),), "It says a.")
+    one, two, three, _ = agents.synthesised_examples([made])
+    assert one == agents.WorkedExample("Say a!", (("echo", {"text": "a"}, "a"),), "It says a.")
     assert (two.question, two.calls[0][1]) == ("Say it again: text b.", {"text": "b"})
     assert two.answer == two.calls[0][2]
     assert three.calls[0][1] == {"text": "c"}
-    with pytest.raises(ToolDefinitionError, match="two tools are named echo"):
-        synthesised_examples([echo, echo])
+    with pytest.raises(errors.ToolDefinitionError, match="two tools are named echo"):
+        agents.synthesised_examples([echo, echo])
 
 
 def test_structured_agent_shows_examples_by_default() -> None:
-    request = request_of(create_structured_agent(ScriptedModel([]), [echo]))
+    request = request_of(create_structured_agent(models.ScriptedModel([]), [echo]))
     assert [message.content for message in request.messages][1:7] == [
         "Say it again: text The lantern is green.",
         '{"action": "echo", "action_input": {"text": "The lantern is green"}}',
@@ -397,26 +392,26 @@ def test_structured_agent_shows_examples_by_default() -> None:
         "Hello!",
         '{"action": "final_answer", "answer": "Hello! How can I help you?"}',
     ]
-    without = request_of(create_structured_agent(ScriptedModel([]), [echo], examples=()))
+    without = request_of(create_structured_agent(models.ScriptedModel([]), [echo], examples=()))
     assert [message.role for message in without.messages] == ["system", "user"]
 
 
 def request_of(agent: Any) -> ChatRequest:
-    effect = agent.ask(Run({"input": "q"}))
-    assert isinstance(effect, CallModel)
+    effect = agent.ask(actions.Run({"input": "q"}))
+    assert isinstance(effect, effects.CallModel)
     assert isinstance(effect.request, ChatRequest)
     return effect.request
 
 
 @cases("most", [1, 300, None])
 def test_answer_has_a_greatest_length(most: int | None) -> None:
-    agent: Any = create_structured_agent(ScriptedModel([]), [echo], max_answer=most)
-    requests: list[Any] = [request_of(agent), agent.conclude(Run({"input": "q"})).request]
+    agent: Any = create_structured_agent(models.ScriptedModel([]), [echo], max_answer=most)
+    requests: list[Any] = [request_of(agent), agent.conclude(actions.Run({"input": "q"})).request]
     for request in requests:
         answer = request.schema["anyOf"][-1]["properties"]["answer"]
         assert answer == {"type": "string"} | ({} if most is None else {"maxLength": most})
     # A longer one is kept whole.
-    model = ScriptedModel([json.dumps({"action": "final_answer", "answer": "long " * 200})])
+    model = models.ScriptedModel([json.dumps({"action": "final_answer", "answer": "long " * 200})])
     executor = AgentExecutor(agent=create_structured_agent(model, [echo], max_answer=most), tools=[echo])
     assert executor.run("q").output == "long " * 200
 
@@ -427,7 +422,7 @@ TOKENS_PER_CHARACTER, TOKENS_PER_MESSAGE = 0.26, 12
 
 
 def count_tokens(tools: Sequence[AnyTool]) -> float:
-    messages = request_of(create_structured_agent(ScriptedModel([]), tools)).messages
+    messages = request_of(create_structured_agent(models.ScriptedModel([]), tools)).messages
     return TOKENS_PER_CHARACTER * sum(len(one.content) for one in messages) + TOKENS_PER_MESSAGE * len(messages)
 
 
@@ -443,6 +438,6 @@ def test_first_prompt_of_six_tools_is_short() -> None:
     doubled = [tool(name=f"{one.name}_{turn}")(one.function) for one in EVERYDAY_TOOLS for turn in range(2)]
     assert count_tokens(doubled) < 850
     # Long examples of many tools are left out.
-    assert len(synthesised_examples(six_tools())) == 5
+    assert len(agents.synthesised_examples(six_tools())) == 5
     given = [dataclasses.replace(one, examples=(ToolExample({"origin": "A" * 900}),)) for one in six_tools()]
-    assert len(synthesised_examples(given)) == 7
+    assert len(agents.synthesised_examples(given)) == 7

@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec.messages as gm
-from graphexec import Agent, AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError
-from graphexec.actions import Steps
+from graphexec import Agent, AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, actions, errors, models
 from graphexec.agents import create_structured_agent, create_tool_calling_agent
 from graphexec.agents.tool_calling import read, step_turns
-from graphexec.errors import InputError, InvalidCallError
 from graphexec.executor.result import Ending
 from graphexec.messages.turns import Conversation
-from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.agents.runs import run_and_record
 from tests.drivers import DriverResult
@@ -131,11 +128,11 @@ def test_reply_without_calls_is_the_answer(content: str) -> None:
 def test_dropped_steps_are_not_sent_as_calls() -> None:
     decision = read(gm.ModelReply("", (A, B)))
     assert not isinstance(decision, AgentFinish)
-    conversation = list(Conversation((), Steps([AgentStep(decision[1], "2")]), step_turns))
+    conversation = list(Conversation((), actions.Steps([AgentStep(decision[1], "2")]), step_turns))
     assert conversation == [gm.AssistantMessage("", (B,)), gm.ToolMessage("b", "2")]
     # An action of the user's is sent as text.
     custom = AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})
-    sent = list(Conversation((), Steps([custom]), step_turns))
+    sent = list(Conversation((), actions.Steps([custom]), step_turns))
     assert sent == [gm.AssistantMessage("I look it up."), gm.UserMessage('{"found":1}')]
 
 
@@ -159,13 +156,13 @@ def test_empty_reply_is_no_answer(finish: Any, why: str, reasoning: tuple[gm.Rea
     assert all(message.content.strip() for message in requests[-1])
 
 
-class Refused(ScriptedModel):
+class Refused(models.ScriptedModel):
     """A model whose provider cannot read its first call."""
 
     def complete(self, request: gm.ModelRequest, *, timeout: float | None = None) -> gm.ModelReply:
         if not self.requests:
             self.requests.append(request)
-            raise InvalidCallError("tiny could not read the model's tool call", status=400)
+            raise errors.InvalidCallError("tiny could not read the model's tool call", status=400)
         return super().complete(request, timeout=timeout)
 
 
@@ -178,7 +175,7 @@ def test_call_that_the_provider_cannot_read_is_fed_back() -> None:
 
 
 def test_instructions_are_one_message() -> None:
-    model = ScriptedModel(["done"])
+    model = models.ScriptedModel(["done"])
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo], system="Be good."), tools=[echo])
     earlier = [gm.SystemMessage("Summary: hi"), gm.UserMessage("1"), gm.AssistantMessage("2"), gm.SystemMessage("Go")]
     executor.run({"input": "q", "chat_history": earlier})
@@ -192,7 +189,7 @@ def test_instructions_are_one_message() -> None:
 @cases("choice", ["required", "echo"])
 def test_forced_call_ends_with_the_first_call(choice: str) -> None:
     broken = gm.ModelReply("", (gm.ToolCall("a", "echo", "{"),))
-    model = ScriptedModel([broken, call("echo", text="1"), call("echo", text="2"), "done"])
+    model = models.ScriptedModel([broken, call("echo", text="1"), call("echo", text="2"), "done"])
     agent = create_tool_calling_agent(model, [echo, fail], tool_choice=choice)
     executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_parsing_errors=True)
     assert executor.run("q").output == "done"
@@ -208,11 +205,11 @@ CREATE: list[Callable[..., Agent]] = [create_tool_calling_agent, create_structur
 @cases(("create", "choice"), [(CREATE[0], None), *((create, one) for create in CREATE for one in ("none", "add", ""))])
 def test_invalid_tool_choice_is_refused(create: Callable[..., Agent], choice: str | None) -> None:
     with pytest.raises(
-        InputError, match=rf"tool_choice is {choice!r}; give auto, required, or the name of a tool: echo$"
+        errors.InputError, match=rf"tool_choice is {choice!r}; give auto, required, or the name of a tool: echo$"
     ):
-        create(ScriptedModel([]), [echo], tool_choice=choice)
-    with pytest.raises(InputError, match=r"tool_choice is 'required'; give auto, since there are no tools"):
-        create(ScriptedModel([]), [], tool_choice="required")
+        create(models.ScriptedModel([]), [echo], tool_choice=choice)
+    with pytest.raises(errors.InputError, match=r"tool_choice is 'required'; give auto, since there are no tools"):
+        create(models.ScriptedModel([]), [], tool_choice="required")
 
 
 IDS = st.sampled_from(["", "a", "b", "c"])
@@ -233,7 +230,7 @@ def test_every_result_follows_its_call_for_any_ids(replies: list[gm.ModelReply],
         assert not isinstance(decision, AgentFinish)
         dropped = data.draw(st.integers(0, len(decision) - 1))
         steps.extend(AgentStep(action, action.tool_input) for action in decision[dropped:])
-    conversation = list(Conversation((), Steps(steps), step_turns))
+    conversation = list(Conversation((), actions.Steps(steps), step_turns))
     assert results_follow_calls(conversation)
     results = [message for message in conversation if isinstance(message, gm.ToolMessage)]
     assert len(results) == sum(step.status == "ok" for step in steps)

@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from graphexec import AgentExecutor, create_agent, create_structured_agent, tool
+from graphexec import AgentExecutor, create_agent, create_structured_agent, messages, models, tool
 from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
-from graphexec.messages import ChatRequest
-from graphexec.models import LocalModel, OpenAICompatible, ScriptedModel
 from tests.parameters import cases
 
 
@@ -32,18 +30,18 @@ DONE = json.dumps({"action": "final_answer", "answer": "3"})
 
 def choices(request: Any) -> list[str]:
     """Return the actions that the schema of a request allows."""
-    assert isinstance(request, ChatRequest)
+    assert isinstance(request, messages.ChatRequest)
     assert request.schema is not None
     return [branch["properties"]["action"]["const"] for branch in request.schema["anyOf"]]
 
 
-class Tiny(ScriptedModel):
+class Tiny(models.ScriptedModel):
     """A scripted model with the name of the default local one."""
 
-    name = LocalModel(download=False).name
+    name = models.LocalModel(download=False).name
 
 
-def first_choices(model: ScriptedModel, question: str, **options: Any) -> list[str]:
+def first_choices(model: models.ScriptedModel, question: str, **options: Any) -> list[str]:
     executor = AgentExecutor(agent=create_structured_agent(model, [age, today], **options), tools=[age, today])
     executor.run(question)
     return choices(model.requests[0])
@@ -51,7 +49,7 @@ def first_choices(model: ScriptedModel, question: str, **options: Any) -> list[s
 
 @cases(("choice", "allowed"), [("required", ["age", "today"]), ("age", ["age"])])
 def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]) -> None:
-    model = ScriptedModel(["unreadable", CALL, DONE])
+    model = models.ScriptedModel(["unreadable", CALL, DONE])
     agent = create_structured_agent(model, [age, today], tool_choice=choice)
     result = AgentExecutor(agent=agent, tools=[age, today], handle_parsing_errors=True).run("How old is Ada?")
     assert result.output == "3"
@@ -61,12 +59,12 @@ def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]
 @cases(
     ("model", "tools", "options", "settings"),
     [
-        (ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
+        (models.ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
         # An agent without tools answers.
         (Tiny([DONE]), [], {}, {}),
     ],
 )
-def test_last_answer_needs_no_call(model: ScriptedModel, tools: Any, options: Any, settings: Any) -> None:
+def test_last_answer_needs_no_call(model: models.ScriptedModel, tools: Any, options: Any, settings: Any) -> None:
     agent = create_structured_agent(model, tools, **options)
     AgentExecutor(agent=agent, tools=tools, early_stopping_method="generate", **settings).run("How old is Ada?")
     assert choices(model.requests[0]) == ["final_answer"]
@@ -131,7 +129,7 @@ def test_words_of_tools_mean_them(question: str, is_meant: bool) -> None:
 def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="graphexec"):
         inferred = create_agent(Tiny([]), [age])
-        free = create_agent(ScriptedModel([]), [age])
+        free = create_agent(models.ScriptedModel([]), [age])
     assert "(structured), tool_choice=inferred:" in repr(inferred)
     assert "(structured):" in repr(free)
     assert sum("must call a tool first" in record.message for record in caplog.records) == 1
@@ -145,14 +143,14 @@ def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_small_model_is_known_at_a_server_too(name: str, tiny: bool) -> None:
-    assert is_tiny(OpenAICompatible(name, base_url="http://127.0.0.1:1/v1")) is tiny
-    assert first_choices(ScriptedModel([DONE]), "How old is Ada?")[-1] == "final_answer"
+    assert is_tiny(models.OpenAICompatible(name, base_url="http://127.0.0.1:1/v1")) is tiny
+    assert first_choices(models.ScriptedModel([DONE]), "How old is Ada?")[-1] == "final_answer"
 
 
 def test_answer_of_an_example_is_not_an_argument() -> None:
     """The smallest models copy the answer to the greeting into a call."""
     copied = json.dumps({"action": "age", "action_input": {"person": "Hello! How can I help you?"}})
-    model = ScriptedModel([copied, DONE])
+    model = models.ScriptedModel([copied, DONE])
     agent = create_structured_agent(model, [age, today])
     AgentExecutor(agent=agent, tools=[age, today]).run("Who is it?")
     assert choices(model.requests[1]) == ["today", "final_answer"]

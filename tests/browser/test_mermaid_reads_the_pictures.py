@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import END
+from graphexec import END, executor
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
-from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
 from tests.browser.mermaid import read, show, visible_lines
@@ -97,7 +96,7 @@ def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Graph[A
 
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
-@pytest.mark.parametrize("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR], ids=["plain", "strict"])
+@pytest.mark.parametrize("machine", [executor.AGENT_EXECUTOR, executor.STRICT_AGENT_EXECUTOR], ids=["plain", "strict"])
 def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
     show(mermaid_page, draws(picture_of(machine.verify())))
     labels = elements(mermaid_page, "g.edgeLabel")

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
+from graphexec import executor, kernel
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.model.picture import picture_of
-from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
 from tests.draw.browser import Page
 from tests.draw.machines import MACHINES
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("machine", some(MACHINES, 20))
-def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: Graph[Any, Any]) -> None:
+def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: kernel.Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
     labels = elements(page, "g.edge-label")
@@ -26,7 +25,7 @@ def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: Graph[Any,
 
 
 @pytest.mark.parametrize("machine", some(MACHINES, 20))
-def test_text_is_inside_its_shape(page: Page, machine: Graph[Any, Any]) -> None:
+def test_text_is_inside_its_shape(page: Page, machine: kernel.Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
     (whole,) = elements(page, "svg")
@@ -41,7 +40,7 @@ def test_text_is_inside_its_shape(page: Page, machine: Graph[Any, Any]) -> None:
 
 
 def test_text_width_does_not_depend_on_the_font(page: Page) -> None:
-    drawing = svg(picture_of(AGENT_EXECUTOR.verify()))
+    drawing = svg(picture_of(executor.AGENT_EXECUTOR.verify()))
     page.set_content(drawing)
     widths = [one.right - one.left for one in elements(page, "text")]
     page.set_content(drawing.replace('font-family="', 'font-family="monospace, '))

@@ -11,13 +11,12 @@ import pytest
 from typer.main import get_command
 
 import graphexec as gx
-from graphexec.actions import Run, Steps
+from graphexec import actions, models
 from graphexec.cli.commands import COMMANDS, app, load_command
 from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_cut_replies, advise_on_limit, replace_limit_code
 from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
 from graphexec.executor.creation import ExecutorOptions
 from graphexec.messages import ModelReply, ToolCall
-from graphexec.models import OpenAICompatible, ScriptedModel
 from graphexec.models.local import weights
 from graphexec.models.provider_names import is_own_server
 from tests.cli.conversations import Reply, Response, Silence, native_tool_call, serving
@@ -165,7 +164,7 @@ OF_COMMAND = re.compile(r"graphexec (\w+) ([^;]*)")
 # Commands of other programs, with their options.
 OTHERS = re.compile(r"\((?:pip|uv) [^)]*\)|\b(?:llama-server|ollama|pip|vllm|lms) [^,;]*")
 PARAMETERS = {
-    *inspect.signature(OpenAICompatible).parameters,
+    *inspect.signature(models.OpenAICompatible).parameters,
     *ExecutorOptions.__annotations__,
     *inspect.signature(gx.Limits).parameters,
     "system_prompt",
@@ -273,7 +272,7 @@ def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, expected: str) ->
     ],
 )
 def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: ModelReply) -> None:
-    agent = make(ScriptedModel([reply], repeat_last=True), [echo])
+    agent = make(models.ScriptedModel([reply], repeat_last=True), [echo])
     ended = gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q").ending
     assert isinstance(ended, gx.StoppedResponse)
     assert (advise_on_cut_replies(ended) or "").startswith("allow longer replies with --max-reply-tokens")
@@ -281,7 +280,7 @@ def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: M
 
 def test_readable_replies_need_more_iterations() -> None:
     step = gx.AgentStep(gx.AgentAction("echo", "a"), "it was cut at the token limit")
-    ended = gx.StoppedResponse("", gx.Exhausted("iterations", 1, 1), Run({}, Steps([step])))
+    ended = gx.StoppedResponse("", gx.Exhausted("iterations", 1, 1), actions.Run({}, actions.Steps([step])))
     assert advise_on_cut_replies(ended) is None
 
 

@@ -16,18 +16,15 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Snapshot, snapshot_of, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Snapshot, errors, messages, models, snapshot_of, tool
 from graphexec.actions import Steps
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import write
 from graphexec.cli.records import load_recording
 from graphexec.draw import Recording, draw, recording_of, sequence_mermaid, timeline
 from graphexec.draw.page import html
-from graphexec.errors import GraphexecError, HistoryWarning
 from graphexec.kernel.serialization import format_json
 from graphexec.memory import FileHistory, SQLiteHistory, Turn
-from graphexec.messages import CompletionRequest
-from graphexec.models import FunctionModel, SQLiteCache, cached
 from graphexec.verify import Certificate, check
 from graphexec.verify.audit.audit import audit
 from tests.cli.terminals import command, refused
@@ -187,7 +184,7 @@ def read_certificate(content: bytes, _: Path) -> None:
 def read_file_history(content: bytes, folder: Path) -> None:
     history = FileHistory(folder / "turns.jsonl")
     history.path.write_bytes(content)
-    with contextlib.suppress(GraphexecError):
+    with contextlib.suppress(errors.GraphexecError):
         history.turns()
     history.add(Turn("a", "b"))
     assert history.turns()[-1] == Turn("a", "b")
@@ -216,8 +213,8 @@ def read_cache_entry(content: bytes, folder: Path) -> None:
 
 
 def ask(path: Path) -> str:
-    model = cached(FunctionModel(lambda _: "right"), SQLiteCache(path), name="a model")
-    return model.complete(CompletionRequest("What?")).content
+    model = models.cached(models.FunctionModel(lambda _: "right"), models.SQLiteCache(path), name="a model")
+    return model.complete(messages.CompletionRequest("What?")).content
 
 
 def document_of_cache(folder: Path) -> bytes:
@@ -272,10 +269,10 @@ def read_damaged(kind: str, content: bytes, folder: Path) -> bool:
     """Read a damaged file; return whether it was refused. Any error of other kinds is raised, with the content."""
     read = KINDS[kind][1]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HistoryWarning)
+        warnings.simplefilter("ignore", errors.HistoryWarning)
         try:
             read(content, folder)
-        except (GraphexecError, UsageError) as error:
+        except (errors.GraphexecError, UsageError) as error:
             str(error).encode("utf-8", "backslashreplace")
             return True
         except BaseException as error:

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from graphexec import Limits
-from graphexec.draw import format_of, render
+from graphexec import Limits, draw, verify
 from graphexec.testing.spin_checker import is_installed
-from graphexec.verify import diff
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.flow import flow_of
@@ -51,7 +49,7 @@ def test_differences_are_drawn_to_a_file(folder: Path, suffix: str) -> None:
     ended = command("diff", "writing:PERFECTIONIST", "writing:WRITER", "-o", str(file))
     assert (ended.code, ended.err) == (1, "")
     assert "+ node revise" in ended.out
-    expected = render(diff(PERFECTIONIST, WRITER), format_of(file))
+    expected = draw.render(verify.diff(PERFECTIONIST, WRITER), draw.format_of(file))
     assert file.read_bytes() == expected
 
 

@@ -10,11 +10,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from graphexec import Limits
+from graphexec import Limits, executor
 from graphexec.cli.drawing import Format
 from graphexec.cli.startup import enter
 from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
-from graphexec.executor import AGENT_EXECUTOR
 from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Terminal, command, environment, refused
 from tests.cli.test_commands import python
@@ -22,7 +21,7 @@ from tests.cli.traced import TRACE, make_executor, record_run
 from tests.parameters import cases
 
 _SVG = "{http://www.w3.org/2000/svg}"
-PROVED = AGENT_EXECUTOR.verify(Limits())
+PROVED = executor.AGENT_EXECUTOR.verify(Limits())
 
 
 @pytest.fixture
@@ -105,7 +104,7 @@ def long_run(folder: Path) -> Recording:
 def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str, ...]) -> None:
     drawn = command("draw", *target, "--run", LONG, "--format", "markdown").out
     # Without a target, it is the machine that ran, whose agent has one action a reply.
-    machine = AGENT_EXECUTOR.verify(long_run.limits) if target else make_executor(max_iterations=100).verify()
+    machine = executor.AGENT_EXECUTOR.verify(long_run.limits) if target else make_executor(max_iterations=100).verify()
     assert drawn == draw(machine, "markdown", runs=long_run)
     assert "costs 1 of 100 iterations" in drawn
     # Runs with different limits share no proof.

@@ -17,16 +17,13 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.actions import AgentAction, AgentStep, Run, Steps
+from graphexec import actions, draw, effects, models
 from graphexec.cli import records
 from graphexec.cli.runs.loop import RunSetup, follow
-from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
-from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor import Ready
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, UserMessage
-from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import ScriptedReply
 from graphexec.verify.audit.audit import audit
 from tests.cli.conversations import Silence, answer_text, serving, tool_call_text
@@ -188,7 +185,7 @@ ANSWER = ModelReply("It is 4.", usage=Usage(20, 2))
 
 def executing(*replies: ScriptedReply, max_iterations: int = 15) -> gx.AgentExecutor:
     """Return an executor with a scripted, cached model."""
-    model = cached(ScriptedModel(replies))
+    model = models.cached(models.ScriptedModel(replies))
     agent = gx.create_tool_calling_agent(model, [double])
     limits: dict[str, Any] = {"max_iterations": max_iterations, "early_stopping_method": "generate", "max_fan_out": 2}
     return gx.AgentExecutor(agent=agent, tools=[double], **limits)
@@ -196,7 +193,7 @@ def executing(*replies: ScriptedReply, max_iterations: int = 15) -> gx.AgentExec
 
 def inventing() -> gx.AgentExecutor:
     """Return an executor whose model invents an observation, which stays unread."""
-    model = ScriptedModel(["Action: double\nAction Input: 2\nObservation: 5", "Final Answer: It is 4."])
+    model = models.ScriptedModel(["Action: double\nAction Input: 2\nObservation: 5", "Final Answer: It is 4."])
     return gx.AgentExecutor(agent=gx.create_react_agent(model, [double]), tools=[double])
 
 
@@ -217,7 +214,7 @@ class Measure(gx.Effect[float]):
 
 def asked_otherwise() -> list[dict[str, Any]]:
     """Return records of effects that the standard machine does not request."""
-    recorder = Recorder(
+    recorder = draw.Recorder(
         executing(ANSWER).verify(),
         parameters={"seed": 1},
         heartbeat=2,
@@ -226,18 +223,18 @@ def asked_otherwise() -> list[dict[str, Any]]:
     )
     recorder.alive()
     asked = [UserMessage("What is this?", (Image("https://images.example/1.png"),))]
-    shown = CallModel(ChatRequest(asked, schema={"type": "string"}))
-    failed = ToolResult("failed", "error", True, "fail", "KeyError", "Traceback (most recent call last):")
+    shown = effects.CallModel(ChatRequest(asked, schema={"type": "string"}))
+    failed = effects.ToolResult("failed", "error", True, "fail", "KeyError", "Traceback (most recent call last):")
     replies: list[tuple[gx.Effect[Any], object]] = [(gx.AskHuman("Go on?"), 1.0), (Measure("here"), 1.0), (shown, 1.0)]
-    for sequence, (effect, reply) in enumerate([*replies, (CallTool("double", "2"), failed)], 1):
+    for sequence, (effect, reply) in enumerate([*replies, (effects.CallTool("double", "2"), failed)], 1):
         call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)
         call.charged = {"model_calls": 1}
         recorder(gx.Asked("plan", effect, call))
         recorder(gx.Reported("plan", effect, "at it", call))
         recorder(gx.Answered("plan", effect, reply, 2.0, gx.Spent(), call))
         recorder(gx.Reported("plan", effect, ReplyDelta(reasoning="Hm."), call))
-    unread = AgentStep(AgentAction("_Exception", "no JSON"), "no JSON", "parse_error")
-    recorder(gx.Moved("parse", Ready(Run({}, Steps([unread]))), "plan"))
+    unread = actions.AgentStep(actions.AgentAction("_Exception", "no JSON"), "no JSON", "parse_error")
+    recorder(gx.Moved("parse", Ready(actions.Run({}, actions.Steps([unread]))), "plan"))
     recorder.failure(KeyError("x"), "plan", 2.0)
     return [*recorder.records]
 

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-# Files of the package in which several mistakes are made.
-COUNTERS, EXECUTION, TABLE = "kernel/counters.py", "kernel/execution.py", "executor/table.py"
-
 
 @dataclass(frozen=True)
 class Change:
@@ -25,13 +22,8 @@ class Defect:
 
     name: str
     killed_by: str
-    change: Change
-    another: Change | None = None
+    changes: tuple[Change, ...]
     raises: str | None = None
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        return (self.change,) if self.another is None else (self.change, self.another)
 
 
 def changed_sources(defect: Defect, package: Path) -> dict[str, str]:

@@ -1,14 +1,19 @@
 """The 60 seeded defects: plausible mistakes of a few lines each, made in a copy of the package.
 
-Defects of the loop name a promise that they break; defects of borders, proofs and audits name a test in another folder.
-They may break other tests, too. `test_defects` checks both.
+`defects.toml` has them. Defects of the loop name a promise that they break, a property in `test_promises` or
+`test_promises_of_time`; defects of borders, proofs and audits name a test in another folder. They may break other
+tests, too. `test_defects` checks both.
 """
 
-from tests.defects.auditing import AUDITING
-from tests.defects.borders import BORDERS
-from tests.defects.counting import COUNTING
-from tests.defects.proving import PROVING
-from tests.defects.results import RESULTS
-from tests.defects.timing import TIMING
+from typing import Any
 
-DEFECTS = (*COUNTING, *TIMING, *RESULTS, *BORDERS, *PROVING, *AUDITING)
+from tests.defects.defect import Change, Defect
+from tests.parameters import read_tables
+
+
+def _read(plain: dict[str, Any]) -> Defect:
+    changes = tuple(Change(**change) for change in plain.pop("changes"))
+    return Defect(**plain, changes=changes)
+
+
+DEFECTS = tuple(map(_read, read_tables(__file__)["defect"]))

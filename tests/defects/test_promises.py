@@ -13,9 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.errors import UndeclaredOutcomeError
+from graphexec import errors, runtime
 from graphexec.executor.result import Ending
-from graphexec.runtime import astream, stream
 from tests.defects.bounds import bounded, bounded_world
 from tests.drivers import LIVE, Driver, Script, drive_astream, drive_from_text, drive_stream, run_script
 from tests.executor.actors import act, echo, script_of, scripted
@@ -194,7 +193,7 @@ def test_undeclared_outcome_is_never_followed(
     name = names[liar % len(names)]
     assume(type(lie) not in plans[int(name.removeprefix("node"))].outcomes)
     changed = gx.replace(table, with_wrong_result(table[name], lie))
-    with pytest.raises(UndeclaredOutcomeError) as raised:
+    with pytest.raises(errors.UndeclaredOutcomeError) as raised:
         driver(script(changed))
     assert (raised.value.node, raised.value.outcome) == (name, lie)
 
@@ -221,13 +220,13 @@ def test_events_follow_grammar_and_are_immediate(
         assert len(log) <= MOST_NEWS, "the run goes on and on"
 
     async def watch() -> None:
-        async for event in astream(script.graph, script.value, script.run_context):
+        async for event in runtime.astream(script.graph, script.value, script.run_context):
             note(event)
 
     if way == "astream":
         asyncio.run(watch())
     else:
-        for event in stream(script.graph, script.value, script.run_context):
+        for event in runtime.stream(script.graph, script.value, script.run_context):
             note(event)
     assert GRAMMAR.fullmatch("".join(LETTERS[type(one)] for one in log))
     node, asked, carried_out = table.start, dict[object, object](), 0

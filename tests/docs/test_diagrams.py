@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 import graphexec.nodes
-from graphexec import Graph, Limits
+from graphexec import Graph, Limits, executor, kernel, verify
 from graphexec.draw import draw
-from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import Edge
-from graphexec.verify import check
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.nodes.shelf import factories
 from tests.parameters import cases
@@ -46,9 +43,9 @@ def test_the_index_shows_every_machine() -> None:
 
 @pytest.mark.medium
 def test_a_changed_edge_changes_every_picture() -> None:
-    last = AGENT_EXECUTOR.edges[-1]
-    others = (*AGENT_EXECUTOR.edges[:-1], Edge(last.source, last.outcome, "plan"))
-    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, others, AGENT_EXECUTOR.start)
+    last = executor.AGENT_EXECUTOR.edges[-1]
+    others = (*executor.AGENT_EXECUTOR.edges[:-1], kernel.Edge(last.source, last.outcome, "plan"))
+    changed: Graph[Any, Any] = Graph(executor.AGENT_EXECUTOR, others, executor.AGENT_EXECUTOR.start)
     for how, suffix in GENERATED["SUFFIXES"].items():
         assert draw(changed.verify(), how) != (DIAGRAMS / f"agent_executor{suffix}").read_text(encoding="utf-8")
 
@@ -90,7 +87,7 @@ def test_each_machine_is_proved_and_reaches_its_bound(name: str, iterations: int
     verdict = machine.verify(limits)
     assert verdict.proved, verdict
     assert verdict.certificate is not None
-    check(verdict.certificate, machine)
+    verify.check(verdict.certificate, machine)
     found = explore_table(machine, limits, proof=verdict.proof)
     bounds = verdict.certificate.bounds
     assert bounds.transitions.exact

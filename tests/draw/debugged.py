@@ -7,12 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import graphexec as gx
-from graphexec.draw import Recording, recording_of
-from graphexec.executor import Observed
+from graphexec import draw, executor, nodes, tools
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
-from graphexec.nodes import Piece, sub_agent
 from graphexec.testing.clock import on_loop_time, run_virtually
-from graphexec.tools import AnyTool
 
 # What the model does: it takes so many seconds, and then replies or raises.
 Turn = tuple[float, ModelReply | Exception]
@@ -51,7 +48,7 @@ async def search(query: str) -> str:
     return f"3 hits for {query}"
 
 
-TOOLS: Sequence[AnyTool] = [fetch, search]
+TOOLS: Sequence[tools.AnyTool] = [fetch, search]
 
 
 def calling(*calls: tuple[str, dict[str, Any]], text: str = "") -> ModelReply:
@@ -63,23 +60,23 @@ def answering(text: str) -> ModelReply:
     return ModelReply(text, usage=Usage(400, 20), finish_reason="stop")
 
 
-def record(turns: Iterable[Turn], question: str, **options: Any) -> Recording:
+def record(turns: Iterable[Turn], question: str, **options: Any) -> draw.Recording:
     """Run the turns and return the records, also of a run that an exception ended."""
     options = {"handle_parsing_errors": True, **options}
     made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(Thinking(turns), TOOLS), tools=TOOLS, **options)
 
-    def run() -> Recording:
+    def run() -> draw.Recording:
         try:
-            return recording_of(run_virtually(on_loop_time(made).arun(question)))
+            return draw.recording_of(run_virtually(on_loop_time(made).arun(question)))
         except Exception as error:  # noqa: BLE001 - a run may end with any exception
-            return recording_of(error)
+            return draw.recording_of(error)
 
     # The thread of a browser test already has an event loop.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(run).result()
 
 
-def sixty_steps() -> Recording:
+def sixty_steps() -> draw.Recording:
     """Record 16 iterations; 5 of them fail: three pages, an unknown tool, and a reply that cannot be parsed."""
     turns: list[Turn] = []
     for number in range(15):
@@ -94,20 +91,20 @@ def sixty_steps() -> Recording:
     )
 
 
-def twelve_tools() -> Recording:
+def twelve_tools() -> draw.Recording:
     """Record twelve calls at once, of 0.3 to 3.6 seconds; two fail."""
     urls = [f"https://shop{at}.example/{'bad' if at in (4, 9) else 'ok'}" for at in range(12)]
     calls = [("fetch", {"url": url, "seconds": round(0.3 * (at + 1), 1)}) for at, url in enumerate(urls)]
     return record([(1.2, calling(*calls)), (1.4, answering("Shop 3 is cheapest."))], "Ask all twelve shops at once.")
 
 
-def stopped_run() -> Recording:
+def stopped_run() -> draw.Recording:
     """Record a run that repeats the same search until its limit."""
     turns: list[Turn] = [(1.0, calling(("search", {"query": "again"})))] * 9
     return record(turns, "Never ends, does it?", max_iterations=4)
 
 
-def failed_run() -> Recording:
+def failed_run() -> draw.Recording:
     """Record a run whose second model call raises after 2.5 seconds."""
     turns: list[Turn] = [
         (1.2, calling(("search", {"query": "first"}))),
@@ -117,7 +114,7 @@ def failed_run() -> Recording:
 
 
 @gx.node
-def convert_prices(observed: Observed) -> Observed:
+def convert_prices(observed: executor.Observed) -> executor.Observed:
     """Convert the prices in observations, which must be numbers."""
     for result in observed.results:
         if "price" in str(result.observation):
@@ -125,18 +122,18 @@ def convert_prices(observed: Observed) -> Observed:
     return observed
 
 
-def failed_node() -> Recording:
+def failed_node() -> draw.Recording:
     """Record a run in which a node cannot read the second result of a tool."""
     turns: list[Turn] = [(1.0, calling(("search", {"query": query}))) for query in ("flights", "price")]
     return record(turns, "What does the flight cost?", nodes=[convert_prices])
 
 
-def two_agents() -> Recording:
+def two_agents() -> draw.Recording:
     """Record a run with an unread reply, in which two embedded agents carry out a call each."""
 
-    def embedded(name: str, *turns: Turn) -> Piece:
+    def embedded(name: str, *turns: Turn) -> nodes.Piece:
         agent = gx.create_tool_calling_agent(Thinking(turns), TOOLS)
-        return sub_agent(gx.AgentExecutor(agent=agent, tools=TOOLS), name, f"Let the {name} agent work.")
+        return nodes.sub_agent(gx.AgentExecutor(agent=agent, tools=TOOLS), name, f"Let the {name} agent work.")
 
     research = embedded("research", (1.0, calling(("search", {"query": "elms"}))), (1.0, answering("Fungus.")))
     write = embedded("write", (1.0, answering("Elms die of a fungus.")))

@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec import AgentExecutor, Asks, Effect, ask, create_tool_calling_agent, node
-from graphexec.draw import AnyRun, Fork, Recording, recording_of
+from graphexec import AgentExecutor, Asks, Effect, ask, create_tool_calling_agent, draw, models, node
 from graphexec.executor import Ready
-from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
 from tests.draw.recorded import record_virtually
@@ -33,30 +31,30 @@ def timeless(value: Any) -> Any:
             return value
 
 
-def read_back(run: AnyRun) -> Recording:
+def read_back(run: draw.AnyRun) -> draw.Recording:
     """Return a run as it is when it has been written and read."""
-    return Recording.from_json_lines(recording_of(run).to_json_lines())
+    return draw.Recording.from_json_lines(draw.recording_of(run).to_json_lines())
 
 
 def scripted(replies: Iterable[ScriptedReply], tools: Iterable[AnyTool], **options: Any) -> AgentExecutor:
     known = list(tools)
-    agent = create_tool_calling_agent(ScriptedModel(replies), known)
+    agent = create_tool_calling_agent(models.ScriptedModel(replies), known)
     options = {"handle_parsing_errors": True, **options}
     return AgentExecutor(agent=agent, tools=known, **options)
 
 
 def requests_of(executor: AgentExecutor) -> int:
     model = executor.agent.model
-    assert isinstance(model, ScriptedModel)
+    assert isinstance(model, models.ScriptedModel)
     return len(model.requests)
 
 
-def record_fork(forked: Fork) -> Recording:
+def record_fork(forked: draw.Fork) -> draw.Recording:
     """Run a fork under a virtual clock and record it, also if it fails."""
     return record_virtually(forked.recorder(clock=lambda: 1e9), forked.astream())
 
 
-def steps_of(recording: Recording) -> list[list[Any]]:
+def steps_of(recording: draw.Recording) -> list[list[Any]]:
     steps: list[list[Any]] = []
     for record in recording.records:
         if record["event"] == "entered":

@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.actions import Run
+from graphexec import actions, effects
 from graphexec.draw import Recorder, Recording
-from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, Acted, Observed, Ready, Replied
 from graphexec.kernel import Effect, Event
 from graphexec.kernel.effects import CallContext, DetachedScope
@@ -81,7 +80,7 @@ def recordings() -> st.SearchStrategy[Recording]:
     names = [one.name for one in TOOLS]
     busy = agent_scripts(names, delays=False, kinds=("act", "act", "act", "garbage", "answer"))
     within = st.builds(
-        agent_limits,
+        effects.agent_limits,
         iterations=st.sampled_from([6, 4, 1, 0]),
         tool_calls=st.sampled_from([None, 9, 2]),
         seconds=st.sampled_from([_SECONDS, 3.0]),
@@ -152,10 +151,10 @@ def asked_together(
 
 def sample_conversation() -> Recording:
     """Return a run with two concurrent tool calls, one of them a failure, and an answer after a retry."""
-    first = CallModel(ChatRequest((UserMessage("What is 37 * 48, and 1 / 0?"),)))
+    first = effects.CallModel(ChatRequest((UserMessage("What is 37 * 48, and 1 / 0?"),)))
     given = [{"expression": "37 * 48"}, {"expression": "1 / 0"}]
     calls = tuple(ToolCall(str(at), "calculator", json.dumps(one)) for at, one in enumerate(given))
-    sound, broken = (CallTool("calculator", one) for one in given)
+    sound, broken = (effects.CallTool("calculator", one) for one in given)
     quick, slow = call_of(sound, sequence=2), call_of(broken, sequence=2, member=1)
 
     def spent(seconds: float, iterations: int, prompt: int, completion: int, **calls: int) -> gx.Spent:
@@ -169,22 +168,22 @@ def sample_conversation() -> Recording:
         gx.Entered("plan", None, gx.Spent()),
         gx.Asked("plan", first),
         gx.Answered("plan", first, ModelReply("", calls, Usage(735, 25)), 3.92, one),
-        gx.Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
+        gx.Moved("plan", Replied(actions.Run({}), ModelReply("")), "parse"),
         gx.Entered("parse", None, one),
-        gx.Moved("parse", Acted(Run({}), ()), "dispatch_tools"),
+        gx.Moved("parse", Acted(actions.Run({}), ()), "dispatch_tools"),
         gx.Entered("dispatch_tools", None, one),
         gx.Asked("dispatch_tools", sound, quick),
         gx.Asked("dispatch_tools", broken, slow),
-        gx.Answered("dispatch_tools", sound, ToolResult("1776"), 0.02, replace(two, seconds=3.94), quick),
-        gx.Answered("dispatch_tools", broken, ToolResult("division by zero", "error"), 0.08, two, slow),
-        gx.Moved("dispatch_tools", Observed(Run({}), (), ()), "check_return_direct"),
+        gx.Answered("dispatch_tools", sound, effects.ToolResult("1776"), 0.02, replace(two, seconds=3.94), quick),
+        gx.Answered("dispatch_tools", broken, effects.ToolResult("division by zero", "error"), 0.08, two, slow),
+        gx.Moved("dispatch_tools", Observed(actions.Run({}), (), ()), "check_return_direct"),
         gx.Entered("check_return_direct", None, two),
-        gx.Moved("check_return_direct", Ready(Run({})), "plan"),
+        gx.Moved("check_return_direct", Ready(actions.Run({})), "plan"),
         gx.Entered("plan", None, two),
         gx.Asked("plan", first),
         gx.Reported("plan", first, "tried again in 1 s: busy"),
         gx.Answered("plan", first, ModelReply("1776; the other has no value.", (), Usage(765, 15)), 4.0, three),
-        gx.Moved("plan", Replied(Run({}), ModelReply("")), "parse"),
+        gx.Moved("plan", Replied(actions.Run({}), ModelReply("")), "parse"),
         gx.Entered("parse", None, three),
         gx.Moved("parse", answer, "END"),
         gx.Done(answer, gx.Snapshot("parse", None, spent=three)),

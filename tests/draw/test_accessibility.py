@@ -9,10 +9,9 @@ from typing import Any, Literal
 import pytest
 
 import graphexec.draw.page
-from graphexec.draw import compare_runs, picture_of
+from graphexec import draw, executor
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.page import html
-from graphexec.executor import AGENT_EXECUTOR
 from tests.draw import debugged
 from tests.draw.browser import Browser, Page, Pages, page_of, press
 from tests.draw.machines import EVERY_LOOK, with_marks, with_run
@@ -53,15 +52,15 @@ def violations(page: Page) -> list[str]:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "machine": lambda: html(picture_of(AGENT_EXECUTOR.verify())),
+    "machine": lambda: html(draw.picture_of(executor.AGENT_EXECUTOR.verify())),
     "marks": lambda: html(with_marks(EVERY_LOOK)),
-    "pieces": lambda: html(picture_of(plugged(OUTPUT, CRITIC))),
+    "pieces": lambda: html(draw.picture_of(plugged(OUTPUT, CRITIC))),
     "60 steps": lambda: page_of(debugged.sixty_steps()),
     "12 tools": lambda: page_of(debugged.twelve_tools()),
     "two agents": lambda: page_of(debugged.two_agents()),
     "failed run": lambda: page_of(debugged.failed_run()),
     "stopped run": lambda: page_of(debugged.stopped_run()),
-    "two runs": lambda: compare_runs(debugged.sixty_steps(), debugged.failed_run()),
+    "two runs": lambda: draw.compare_runs(debugged.sixty_steps(), debugged.failed_run()),
 }
 full = pytest.mark.full
 by_page = pytest.mark.parametrize("name", mark_except(PAGES, "60 steps", mark=full))

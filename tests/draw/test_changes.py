@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from graphexec import InputError, Limits
+from graphexec import InputError, Limits, executor, verify
 from graphexec.draw import draw, picture_of, save
 from graphexec.draw.model.changes import picture_of_changes
 from graphexec.draw.model.picture import Picture, legend_of
-from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
-from graphexec.verify import diff
 from tests.draw.debugged import stopped_run
 from tests.kernel.test_drafts import incomplete_diamond
 from tests.parameters import cases
@@ -21,7 +19,7 @@ FEWER = Limits(iterations=4)
 
 
 def changed() -> Picture:
-    return picture_of_changes(diff(PERFECTIONIST, WRITER, Limits(), limits_before=FEWER))
+    return picture_of_changes(verify.diff(PERFECTIONIST, WRITER, Limits(), limits_before=FEWER))
 
 
 def changes(picture: Picture) -> dict[str, str]:
@@ -52,7 +50,7 @@ def test_parts_are_marked_by_their_change() -> None:
 
 
 def test_changed_nodes_and_caption_say_what_was_changed() -> None:
-    picture = picture_of_changes(diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR))
+    picture = picture_of_changes(verify.diff(executor.STRICT_AGENT_EXECUTOR, executor.AGENT_EXECUTOR))
     assert changes(picture) == {"parse": "changed", "parse --Ready--> plan": "added"}
     (parse,) = [box for box in picture.boxes if box.change]
     assert parse.title == "~ parse"
@@ -65,14 +63,14 @@ def test_changed_nodes_and_caption_say_what_was_changed() -> None:
         "~ verdict was refuted, now proved.",
     )
     assert any(line.startswith("~ bound transitions: was no bound, now at most") for line in caption)
-    picture = picture_of_changes(diff(WRITER, AGENT_EXECUTOR))
+    picture = picture_of_changes(verify.diff(WRITER, executor.AGENT_EXECUTOR))
     assert picture.start == "plan"
     assert "~ start was write, now plan." in picture.caption
     assert {box.change for box in picture.boxes} == {"added", "removed"}
 
 
 def test_equal_and_reversed_differences() -> None:
-    picture = picture_of_changes(diff(WRITER, WRITER))
+    picture = picture_of_changes(verify.diff(WRITER, WRITER))
     assert changes(picture) == {}
     assert picture.boxes == picture_of(WRITER.verify()).boxes
     assert picture.caption[0] == "No difference in nodes, edges, limits and bounds."
@@ -80,7 +78,7 @@ def test_equal_and_reversed_differences() -> None:
     assert not {"added", "removed", "changed"} & set(legend_of(picture))
     # A reversed difference has reversed changes.
     turned = {"added": "removed", "removed": "added", "changed": "changed"}
-    there, back = diff(PERFECTIONIST, WRITER), diff(WRITER, PERFECTIONIST)
+    there, back = verify.diff(PERFECTIONIST, WRITER), verify.diff(WRITER, PERFECTIONIST)
     nodes = {box.name: box.change for box in picture_of_changes(there).boxes}
     assert {box.name: box.change for box in picture_of_changes(back).boxes} == {
         name: turned[change] if change else None for name, change in nodes.items()
@@ -89,7 +87,7 @@ def test_equal_and_reversed_differences() -> None:
 
 @cases("how", FORMATS)
 def test_every_format_has_signs_without_colour(how: str) -> None:
-    drawn = draw(diff(PERFECTIONIST, WRITER), how)
+    drawn = draw(verify.diff(PERFECTIONIST, WRITER), how)
     for sign in ("#43;" if how.startswith("mermaid") else "+", "\N{MINUS SIGN}"):
         assert any(f"{sign} {word}" in drawn for word in ("revise", "polish", "added", "removed"))
 
@@ -104,7 +102,7 @@ def test_every_format_has_signs_without_colour(how: str) -> None:
     ],
 )
 def test_removed_parts_are_red_and_dashed(how: str, part: str, tmp_path: Path) -> None:
-    difference = diff(PERFECTIONIST, WRITER)
+    difference = verify.diff(PERFECTIONIST, WRITER)
     assert part in draw(difference, how)
     assert save(difference, tmp_path / "changes.png").read_bytes().startswith(b"\x89PNG")
 
@@ -112,10 +110,10 @@ def test_removed_parts_are_red_and_dashed(how: str, part: str, tmp_path: Path) -
 @pytest.mark.medium
 @cases("one, other", [(incomplete_diamond(), WRITER), (WRITER, incomplete_diamond())])
 def test_unfinished_tables_are_compared(one: Any, other: Any) -> None:
-    assert draw(diff(one, other), "svg").startswith("<svg")
+    assert draw(verify.diff(one, other), "svg").startswith("<svg")
 
 
-@cases("options", [{"runs": stopped_run()}, {"marks": {AGENT_EXECUTOR.edges[0]: "red"}}])
+@cases("options", [{"runs": stopped_run()}, {"marks": {executor.AGENT_EXECUTOR.edges[0]: "red"}}])
 def test_difference_has_no_runs_and_marks(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="a difference has no runs and no marks of its own"):
-        draw(diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR), "svg", **options)
+        draw(verify.diff(executor.STRICT_AGENT_EXECUTOR, executor.AGENT_EXECUTOR), "svg", **options)

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 import graphexec as gx
-from graphexec.draw import Recording, recording_of
+from graphexec import draw, models, testing
 from graphexec.messages import AssistantMessage, ChatRequest, SystemMessage, ToolCall, ToolMessage, UserMessage
-from graphexec.models import ScriptedModel
-from graphexec.testing import scripted_tool
 from tests.draw.browser import Page, Pages, press, shown
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, twelve_tools
 from tests.draw.test_pieces import check
@@ -27,36 +25,36 @@ def clipboard(page: Page) -> str:
     return str(page.evaluate("navigator.clipboard.readText()"))
 
 
-def react_run() -> Recording:
-    tools = [scripted_tool("fetch", ["313 km", ValueError(NASTY)])]
+def react_run() -> draw.Recording:
+    tools = [testing.scripted_tool("fetch", ["313 km", ValueError(NASTY)])]
     call = "Action: fetch\nAction Input: train"
-    model = ScriptedModel([call, "nonsense", f"Again.\n{call}\nObservation: invented", f"Final Answer: {NASTY}"])
+    model = models.ScriptedModel([call, "nonsense", f"Again.\n{call}\nObservation: invented", f"Final Answer: {NASTY}"])
     agent = gx.create_react_agent(model, tools)
-    return recording_of(gx.AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True).run(NASTY))
+    return draw.recording_of(gx.AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True).run(NASTY))
 
 
-def structured_run() -> Recording:
-    tools = [scripted_tool("fetch", [{"found": [1, None, True, 2.5]}, "x"])]
+def structured_run() -> draw.Recording:
+    tools = [testing.scripted_tool("fetch", [{"found": [1, None, True, 2.5]}, "x"])]
     calls = [json.dumps({"action": "fetch", "action_input": {"input": each}}) for each in ("a", "b")]
-    model = ScriptedModel([*calls, '{"action": "final_answer", "answer": "313"}'])
-    return recording_of(
+    model = models.ScriptedModel([*calls, '{"action": "final_answer", "answer": "313"}'])
+    return draw.recording_of(
         gx.AgentExecutor(agent=gx.create_structured_agent(model, tools), tools=tools).run("How far is it?")
     )
 
 
-def unparsed_run() -> Recording:
-    model = ScriptedModel([[ToolCall("a", "fetch", "{}")], [ToolCall("b", "fetch", "{no json")]])
-    tools = [scripted_tool("fetch", ["313 km"])]
+def unparsed_run() -> draw.Recording:
+    model = models.ScriptedModel([[ToolCall("a", "fetch", "{}")], [ToolCall("b", "fetch", "{no json")]])
+    tools = [testing.scripted_tool("fetch", ["313 km"])]
     with pytest.raises(gx.ParseError) as raised:
         gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools).run("How far is it?")
-    return recording_of(raised.value)
+    return draw.recording_of(raised.value)
 
 
 def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
-    tools = [scripted_tool("fetch", [NASTY])]
-    model = ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
+    tools = [testing.scripted_tool("fetch", [NASTY])]
+    model = models.ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools)
-    recording = recording_of(executor.run(NASTY))
+    recording = draw.recording_of(executor.run(NASTY))
     request = model.requests[1]
     assert isinstance(request, ChatRequest)
     page = pages.run(recording, "#step=5")
@@ -122,9 +120,9 @@ def test_copied_test_notices_another_reply(pages: Pages) -> None:
 
 @pytest.mark.full
 def test_copied_tests_may_be_missing_and_records_are_there(pages: Pages) -> None:
-    agent = gx.create_tool_calling_agent(ScriptedModel(["Done."]), [])
+    agent = gx.create_tool_calling_agent(models.ScriptedModel(["Done."]), [])
     executor = gx.AgentExecutor(agent=agent, tools=[]).plug(check)
-    page = pages.run(recording_of(executor.run("?")), "#step=1")
+    page = pages.run(draw.recording_of(executor.run("?")), "#step=1")
     assert page.locator(".copy", has_text="copy JSON").count() == 1
     assert page.locator(".copy", has_text="copy pytest").count() == 0
     # It has its reason.

@@ -6,11 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from graphexec import AgentExecutor, create_react_agent
-from graphexec.draw import Recording, recording_of
+from graphexec import AgentExecutor, create_react_agent, draw, messages, models
 from graphexec.draw.runs.visits import visits_of
-from graphexec.messages import ModelReply, ToolCall, Usage
-from graphexec.models import ScriptedModel
 from tests.draw import debugged
 from tests.draw.browser import Locator, Page, Pages, fragment, press, resize, shown, where
 from tests.draw.debugged import answering, calling, failed_node, record, sixty_steps, stopped_run
@@ -98,10 +95,10 @@ CUT: list[tuple[dict[str, int], str]] = [
 
 @pytest.mark.parametrize(("parameters", "cut"), [CUT[0], pytest.param(*CUT[1], marks=pytest.mark.full)])
 def test_cut_reply_names_the_number_of_tokens(pages: Pages, parameters: dict[str, int], cut: str) -> None:
-    calls = (ToolCall("c", "search", '{"query": "el'),)
-    reply = ModelReply("", calls, usage=Usage(300, 16), finish_reason="length")
+    calls = (messages.ToolCall("c", "search", '{"query": "el'),)
+    reply = messages.ModelReply("", calls, usage=messages.Usage(300, 16), finish_reason="length")
     start, *others = record([(1.0, reply), (1.0, answering("Sorry."))], "q").records
-    page = pages.run(Recording([start | {"parameters": parameters}, *others]))
+    page = pages.run(draw.Recording([start | {"parameters": parameters}, *others]))
     item = page.locator(".done li").first
     assert item.locator(".call").inner_text().replace("\n", " ") == f"reply not parsed, {cut} step 2"
     assert item.inner_text().count("not a JSON object") == 1
@@ -137,7 +134,7 @@ def test_bars_and_rows_show_calls(pages: Pages) -> None:
     # A bar counts the iteration of a waiting step.
     records = sixty_steps().records
     asked = [at for at, record in enumerate(records) if record["event"] == "asked" and record["node"] == "plan"]
-    page = pages.run(Recording(records[: asked[2] + 1]))
+    page = pages.run(draw.Recording(records[: asked[2] + 1]))
     assert shown(page, "#detail .where").endswith("iteration 3")
     assert page.locator("#detail .bar").first.inner_text().split() == ["iterations", "3", "of", "20"]
     # Parallel calls show their failures.
@@ -229,11 +226,11 @@ def test_long_repeated_and_slow_steps_are_remarked(pages: Pages) -> None:
     assert part(page, "Where the time went").count() == 0
 
 
-def react_without_a_form() -> Recording:
+def react_without_a_form() -> draw.Recording:
     """Record a ReAct run whose first reply has no action."""
-    model = ScriptedModel(["Next I would look it up.", "Thought: I know.\\nFinal Answer: 42"])
+    model = models.ScriptedModel(["Next I would look it up.", "Thought: I know.\\nFinal Answer: 42"])
     agent = create_react_agent(model, debugged.TOOLS)
-    return recording_of(AgentExecutor(agent=agent, tools=debugged.TOOLS, handle_parsing_errors=True).run("q"))
+    return draw.recording_of(AgentExecutor(agent=agent, tools=debugged.TOOLS, handle_parsing_errors=True).run("q"))
 
 
 @pytest.mark.full
@@ -241,7 +238,7 @@ def react_without_a_form() -> Recording:
     "make, step, text", [(react_without_a_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json")]
 )
 def test_unparsed_reply_is_shown_where_it_was_parsed(
-    pages: Pages, make: Callable[[], Recording], step: int, text: str
+    pages: Pages, make: Callable[[], draw.Recording], step: int, text: str
 ) -> None:
     parts = pages.run(make(), f"#step={step}").locator("#detail .part.failed")
     titles = parts.locator("h3").all_inner_texts()
@@ -328,7 +325,7 @@ def test_page_leaves_out_what_it_shows_elsewhere(pages: Pages) -> None:
 def test_outcome_leaves_out_the_log_of_an_agent(pages: Pages, value: object, data: str) -> None:
     run = record([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")
     lines = [one | {"value": value} if one.get("outcome") == "Acted" else one for one in run.records]
-    page = pages.run(Recording.from_json_lines("".join(f"{json.dumps(line)}\n" for line in lines)), "#step=2")
+    page = pages.run(draw.Recording.from_json_lines("".join(f"{json.dumps(line)}\n" for line in lines)), "#step=2")
     page.set_default_timeout(3000)
     found = page.locator("#detail .outcome .data").first
     assert " ".join(found.locator("dt, .value").all_inner_texts()) == data

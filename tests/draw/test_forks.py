@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.actions import Steps
+from graphexec import actions, effects
 from graphexec.draw import Fork, Recorder, Recording, compare_runs, fork, recording_of
-from graphexec.effects import ToolResult, agent_limits
 from graphexec.messages import Image, ModelReply, Reasoning, ToolCall, Usage
 from graphexec.models import Price, ScriptedModel, priced
 from graphexec.nodes import Review, ReviewCall, approve_tools, guard_input, guard_output, map_agents, sub_agent
@@ -174,7 +173,7 @@ def test_decision_of_a_function_may_be_replaced(reply: object, output: str) -> N
         fork(recording, executor, at=1, reply=5)
 
 
-def decide_once(steps: Steps, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
+def decide_once(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
     return gx.AgentFinish({"output": steps[-1].observation}) if steps else gx.AgentAction("look_up", {"word": "a"})
 
 
@@ -436,7 +435,7 @@ async def broken(text: str) -> str:
 
 
 LIMITS = st.builds(
-    agent_limits,
+    effects.agent_limits,
     iterations=st.sampled_from([5, 3, 1, 0]),
     tool_calls=st.sampled_from([None, 6, 2]),
     seconds=st.sampled_from([300.0, 3.0]),
@@ -448,7 +447,7 @@ def test_fork_reproduces_the_run_of_any_agent(script: AgentScript, within: gx.Li
     asked: list[int] = []
     function = script.agent()
 
-    async def agent(steps: Steps, inputs: dict[str, Any]) -> Any:
+    async def agent(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
         asked.append(len(steps))
         return await function(steps, inputs)
 
@@ -494,7 +493,7 @@ def test_same_reply_reproduces_the_run(first: list[Any], in_file: bool, data: st
         new: dict[str, Any] = {"reply": replies[len(spoken) - 1]}
     else:
         one = answered[at - 1][call]
-        new = {"reply": ToolResult(one["observation"], one["status"], error=one["error"])}
+        new = {"reply": effects.ToolResult(one["observation"], one["status"], error=one["error"])}
     CALLED.clear()
     second = make(*replies[len(spoken) :], **options)
     forked = fork(recording if in_file else run, second, at=at, call=call, **new)

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import draw, models, tools
 from graphexec.cli.runs.trace import TracePrinter
-from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
 from graphexec.draw.runs.labels import format_call, format_data, format_reply
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
-from graphexec.models import ScriptedModel
-from graphexec.tools import AnyTool
 from tests.draw.browser import Pages
 from tests.draw.recorded import nested
 from tests.models.pictures import ADDRESS, CAT, DOG
@@ -30,9 +28,9 @@ def look(text: str) -> list[Any]:
     return [f"The {text}:", DOG, {"address": ADDRESS}]
 
 
-def make_executor(one: AnyTool = look, **settings: Any) -> gx.AgentExecutor:
+def make_executor(one: tools.AnyTool = look, **settings: Any) -> gx.AgentExecutor:
     """Return an executor whose model calls the tool once."""
-    model = ScriptedModel([ToolCall("c1", one.name, '{"text": "dog"}'), "done"])
+    model = models.ScriptedModel([ToolCall("c1", one.name, '{"text": "dog"}'), "done"])
     return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [one]), tools=[one], **settings)
 
 
@@ -41,7 +39,7 @@ def run(**settings: Any) -> gx.RunResult:
 
 
 def test_records_keep_images_and_prompts_have_labels() -> None:
-    recording = Recording.from_json_lines(recording_of(run()).to_json_lines())
+    recording = draw.Recording.from_json_lines(draw.recording_of(run()).to_json_lines())
     start, *others = recording.records
     assert [image_from_json(one) for one in start["input"]["images"]] == [CAT]
     replies = [reply for record in others for reply in record.get("replies", ())]
@@ -51,7 +49,7 @@ def test_records_keep_images_and_prompts_have_labels() -> None:
     # Prompts have labels.
     messages = [
         message
-        for record in recording_of(run()).records
+        for record in draw.recording_of(run()).records
         for effect in record.get("effects", ())
         if record["event"] == "asked" and "prompt" in effect
         for message in effect["prompt"]["messages"]
@@ -71,8 +69,8 @@ VIEWS: list[tuple[Callable[[gx.RunResult, Path], str], list[str]]] = [
     (page_of, [f"[image: {LABEL}]", "[image: image/png, 70 bytes]"]),
     (lambda result, folder: result.draw(folder / "run.svg").read_text(), []),
     (lambda result, folder: result.draw(folder / "run.md").read_text(), []),
-    (lambda result, _: sequence_mermaid(result), ["[image 1: image/gif"]),
-    (lambda result, _: timeline(result), []),
+    (lambda result, _: draw.sequence_mermaid(result), ["[image 1: image/gif"]),
+    (lambda result, _: draw.timeline(result), []),
 ]
 
 
@@ -93,7 +91,7 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
         return {"kind": "graphexec.image", "url": ADDRESS.url}
 
     result = make_executor(fetch).run("?")
-    for shown in (page_of(result, tmp_path), sequence_mermaid(result), timeline(result, width=200)):
+    for shown in (page_of(result, tmp_path), draw.sequence_mermaid(result), draw.timeline(result, width=200)):
         assert "[image" not in shown
         assert "graphexec.image" in shown
         assert "graphexec.data" not in shown
@@ -112,7 +110,7 @@ def test_deep_data_have_a_label(innermost: Any) -> None:
 
 
 def test_prompt_on_the_page_shows_labels(pages: Pages) -> None:
-    page = pages.run(recording_of(run()))
+    page = pages.run(draw.recording_of(run()))
     page.locator("#slider").fill("1")
     asked = page.locator("#detail .part.model")
     assert asked.get_by_text("[image 1: image/png, 70 bytes]").count() == 1

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from graphexec.draw import compare_runs, picture_of
+from graphexec import draw, executor
 from graphexec.draw.page import html
-from graphexec.executor import AGENT_EXECUTOR
 from tests.draw.browser import Page, Pages, fragment, press, shown, sight, where
 from tests.draw.debugged import failed_run, sixty_steps
 from tests.parameters import cases
@@ -214,11 +213,11 @@ def test_every_documented_key_works(page: Page, act: Act, effect: str) -> None:
 
 
 def test_other_pages_have_keys_of_their_own(pages: Pages) -> None:
-    page = pages.text(html(picture_of(AGENT_EXECUTOR)))
+    page = pages.text(html(draw.picture_of(executor.AGENT_EXECUTOR)))
     assert [*documented(page)] == ["In the drawing", "Page"]
     press(page, "ArrowRight", "d")
     assert page.locator("html").get_attribute("data-theme") == "dark"
-    page = pages.text(compare_runs(sixty_steps(), failed_run()))
+    page = pages.text(draw.compare_runs(sixty_steps(), failed_run()))
     listed = documented(page)
     assert listed.pop("Page") == ["f", "d", "?"]
     assert listed.pop("In the drawing") == [*EFFECTS["In the drawing"]]

@@ -5,15 +5,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import actions, draw, effects, models, testing
 from graphexec import messages as ms
-from graphexec.actions import Run
-from graphexec.draw import Recorder, Recording, recording_of
 from graphexec.draw.runs.data import Record
-from graphexec.effects import CallModel
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
-from graphexec.models import ScriptedModel
-from graphexec.testing import scripted_tool
 from tests.draw.browser import Page, Pages, fragment, press, shown
 from tests.draw.debugged import sixty_steps
 from tests.draw.recorded import asked_and_answered, record_events
@@ -22,21 +18,21 @@ QUESTION = "How far is it from Lisbon to Porto by train?"
 SYSTEM = ms.SystemMessage("Be helpful.")
 
 
-def with_memory(count: int) -> Recording:
+def with_memory(count: int) -> draw.Recording:
     """Record a run after a conversation of so many messages."""
     kinds: tuple[Any, ...] = (UserMessage, ms.AssistantMessage)
     history = [kinds[at % 2](f"{at}: " + "What was said about the harbour. " * 6) for at in range(count)]
-    tools = [scripted_tool("fetch", ["313 km"])]
-    model = ScriptedModel([ms.ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
+    tools = [testing.scripted_tool("fetch", ["313 km"])]
+    model = models.ScriptedModel([ms.ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
     executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools)
-    return recording_of(executor.run({"input": QUESTION, "chat_history": history}))
+    return draw.recording_of(executor.run({"input": QUESTION, "chat_history": history}))
 
 
-def asking(*requests: ms.ModelRequest) -> Recording:
+def asking(*requests: ms.ModelRequest) -> draw.Recording:
     events: list[gx.Event[Any]] = []
     for request in requests:
-        events += asked_and_answered(CallModel(request), ModelReply("Yes."), node="plan")
-        events.append(gx.Moved("plan", Replied(Run({}), ModelReply("Yes.")), "parse"))
+        events += asked_and_answered(effects.CallModel(request), ModelReply("Yes."), node="plan")
+        events.append(gx.Moved("plan", Replied(actions.Run({}), ModelReply("Yes.")), "parse"))
     return record_events(*events)
 
 
@@ -136,8 +132,8 @@ def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
 
 
 def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
-    recorder = Recorder(AGENT_EXECUTOR, model="a-model", parameters={"temperature": 0.5, "max_tokens": 256})
-    request = CallModel(chat(UserMessage("?"), tools=specs("a", "b", "c")))
+    recorder = draw.Recorder(AGENT_EXECUTOR, model="a-model", parameters={"temperature": 0.5, "max_tokens": 256})
+    request = effects.CallModel(chat(UserMessage("?"), tools=specs("a", "b", "c")))
     list(map(recorder, asked_and_answered(request, ModelReply("!"), node="plan")))
     page = pages.run(recorder.recording, "#step=1")
     page.locator(".part.model summary", has_text="3 tools, 2 parameters").click()
@@ -150,11 +146,11 @@ def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
 @pytest.mark.full
 def test_start_names_the_run(pages: Pages) -> None:
     recording = with_memory(0)
-    recorder = Recorder(AGENT_EXECUTOR, clock=lambda: 86_400.0 * 365, model="a-model", agent="tool_calling")
+    recorder = draw.Recorder(AGENT_EXECUTOR, clock=lambda: 86_400.0 * 365, model="a-model", agent="tool_calling")
     start, began = recorder.recording.records[0], "1971-01-01T00:00:00.000Z"
     assert start["began"] == began
     parent = {"parent": {"trace": "before.jsonl", "step": 3}}
-    page = pages.run(Recording([start | parent, *recording.records[1:]]), "#step=0")
+    page = pages.run(draw.Recording([start | parent, *recording.records[1:]]), "#step=0")
     part = page.locator("#detail .part").last.inner_text()
     for fact in (str(recording.records[1]["run"]), began, "a-model", "before.jsonl"):
         assert fact in part
@@ -166,7 +162,7 @@ def test_start_names_the_run(pages: Pages) -> None:
     for one in older:
         one["effects"] = [{**each, "request": {}} for each in one.get("effects", ())]
     names: list[Record] = [{**first, "tools": ["fetch", "search"]}, *older]
-    page = pages.run(Recording(names), "#step=0")
+    page = pages.run(draw.Recording(names), "#step=0")
     assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
     press(page, "ArrowRight")
     assert page.locator(".prompt summary", has_text="3 earlier messages").count() == 1

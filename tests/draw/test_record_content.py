@@ -9,15 +9,10 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import AgentStep, InputError
-from graphexec.actions import AgentAction, AgentFinish, Steps
-from graphexec.draw import Recording, recording_of
+from graphexec import AgentStep, InputError, actions, draw, kernel, messages, models
 from graphexec.draw.runs.prompts import PromptHistory
 from graphexec.effects import CallModel
-from graphexec.kernel import replay
-from graphexec.messages import ChatRequest, ModelReply, SystemMessage, ToolCall, UserMessage
 from graphexec.messages.turns import Conversation, MessageTurn
-from graphexec.models import ScriptedModel
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
 from tests.draw.debugged import record as record_turns
 from tests.draw.recorded import records_of_version_1
@@ -25,14 +20,14 @@ from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped, machine_of, 
 from tests.parameters import cases
 
 
-def recorded() -> Recording:
+def recorded() -> draw.Recording:
     return record_turns([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")
 
 
 def test_old_records_are_upgraded_and_newer_ones_refused() -> None:
     records = records_of_version_1(recorded())
     records[0]["tools"] = ["look_up"]
-    upgraded = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
+    upgraded = draw.Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
     assert upgraded.records[0]["tools"] == [{"name": "look_up"}]
     for old, new in zip(records, upgraded.records, strict=True):
         if old["event"] == "answered":
@@ -45,7 +40,7 @@ def test_old_records_are_upgraded_and_newer_ones_refused() -> None:
     with pytest.raises(
         InputError, match=r"^line 1 has version 4 of the records; this graphexec reads up to 3; install"
     ):
-        Recording.from_json_lines(text)
+        draw.Recording.from_json_lines(text)
 
 
 def test_moves_of_embedded_graphs_are_recorded_with_their_tasks() -> None:
@@ -86,16 +81,16 @@ def test_messages_of_prompts_are_made_once() -> None:
     # A conversation that goes on makes only new messages.
     positions: list[int] = []
 
-    def turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
+    def turns(steps: actions.Steps, first: int) -> Iterator[MessageTurn]:
         for position in range(first, len(steps)):
             positions.append(position)
-            yield MessageTurn(position + 1, (UserMessage(str(steps[position].observation)),))
+            yield MessageTurn(position + 1, (messages.UserMessage(str(steps[position].observation)),))
 
-    history, steps = PromptHistory(), Steps()
+    history, steps = PromptHistory(), actions.Steps()
     for number in range(50):
-        steps = steps.extended([AgentStep(AgentAction("echo", "x"), str(number))])
-        conversation = Conversation((SystemMessage("Be brief."),), steps, turns)
-        prompt = history.record(ChatRequest(conversation))["prompt"]
+        steps = steps.extended([AgentStep(actions.AgentAction("echo", "x"), str(number))])
+        conversation = Conversation((messages.SystemMessage("Be brief."),), steps, turns)
+        prompt = history.record(messages.ChatRequest(conversation))["prompt"]
         assert [message["content"] for message in prompt["messages"]][-1] == str(number)
         assert prompt["kept"] == (number + 1 if number else 0)
     assert positions == list(range(50))
@@ -123,8 +118,8 @@ def look_up(what: str) -> str:
     return f"{what} is found"
 
 
-def calls(*names: str) -> ModelReply:
-    return ModelReply("", tuple(ToolCall(name, "look_up", f'{{"what": "{name}"}}') for name in names))
+def calls(*names: str) -> messages.ModelReply:
+    return messages.ModelReply("", tuple(messages.ToolCall(name, "look_up", f'{{"what": "{name}"}}') for name in names))
 
 
 class Strict:
@@ -144,7 +139,7 @@ class Strict:
 
 def events_of(error: BaseException) -> list[tuple[str, str]]:
     """Return the recorded events, and check the records behind them."""
-    records = [*recording_of(error).records]
+    records = [*draw.recording_of(error).records]
     assert records[0]["event"] == "start"
     assert records[-1]["event"] == "result"
     last = -2 if records[-2]["event"] == "failed" else -1
@@ -153,7 +148,7 @@ def events_of(error: BaseException) -> list[tuple[str, str]]:
 
 def run_until(number: int) -> tuple[Strict, ValueError | None]:
     observer = Strict(number)
-    model = ScriptedModel([calls("a", "b"), calls("c"), "done"])
+    model = models.ScriptedModel([calls("a", "b"), calls("c"), "done"])
     agent = gx.create_tool_calling_agent(model, [look_up])
     # One call of a batch at a time, in their order.
     executor = gx.AgentExecutor(agent=agent, tools=[look_up], observers=[observer], tool_concurrency=1)
@@ -173,30 +168,30 @@ def test_records_end_at_the_event_that_ended_the_run(number: int) -> None:
     # A request and a reply are in the snapshot when an observer is called; an entry and a move are not.
     happened = [*before, last] if isinstance(last, (gx.Asked, gx.Answered)) else before
     assert events_of(error) == [(type(event).__name__.lower(), event.node) for event in happened]
-    snapshot, failed = gx.snapshot_of(error), recording_of(error).records[-2]
+    snapshot, failed = gx.snapshot_of(error), draw.recording_of(error).records[-2]
     assert snapshot is not None
     assert (failed["event"], failed["node"]) == ("failed", snapshot.node)
 
 
-@cases("decision", [(AgentAction("look_up", {"what": "a"}),), AgentFinish({"output": "x"})])
+@cases("decision", [(actions.AgentAction("look_up", {"what": "a"}),), actions.AgentFinish({"output": "x"})])
 def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
     interrupted: list[int] = []
 
-    def read(reply: ModelReply) -> Any:
+    def read(reply: messages.ModelReply) -> Any:
         # Once, as a person does it: the node is not interrupted again when the run is replayed.
         if not interrupted:
             interrupted.append(1)
             signal.raise_signal(signal.SIGINT)
         return decision
 
-    request = CallModel(ChatRequest((UserMessage("q"),)))
-    agent = gx.chat_agent(lambda run: request, read, ScriptedModel(["one"]), tools=[look_up])
+    request = CallModel(messages.ChatRequest((messages.UserMessage("q"),)))
+    agent = gx.chat_agent(lambda run: request, read, models.ScriptedModel(["one"]), tools=[look_up])
     with pytest.raises(KeyboardInterrupt) as caught:
         gx.AgentExecutor(agent=agent, tools=[look_up]).run("q")
     assert events_of(caught.value) == [
         *[("entered", "plan"), ("asked", "plan"), ("answered", "plan"), ("moved", "plan"), ("entered", "parse")]
     ]
-    assert recording_of(caught.value).records[-1]["status"] == "interrupted"
+    assert draw.recording_of(caught.value).records[-1]["status"] == "interrupted"
 
 
 @cases("last", [0, 1, 4])
@@ -225,7 +220,7 @@ def test_run_without_an_end_and_fields_without_values() -> None:
     assert done.journal is not None
     # It has one more iteration than any state of the run.
     charged = replace(done.snapshot, spent=replace(done.snapshot.spent, iterations=3), entered=False)
-    names = [type(event).__name__ for event in replay(done.journal, until=charged)]
+    names = [type(event).__name__ for event in kernel.replay(done.journal, until=charged)]
     assert names == ["Entered", "Moved"] * 2
 
     # A field without a value is left out.
@@ -234,7 +229,7 @@ def test_run_without_an_end_and_fields_without_values() -> None:
         return Unfinished(left.steps)
 
     finished = gx.graph(gx.edges(finish, gx.on(Unfinished, gx.END)), start=finish).run(Left(3))
-    assert [record["value"] for record in recording_of(finished).records if record["event"] == "moved"] == [
+    assert [record["value"] for record in draw.recording_of(finished).records if record["event"] == "moved"] == [
         {"known": 3}
     ]
 

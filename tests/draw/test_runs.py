@@ -13,12 +13,10 @@ import pytest
 
 import graphexec as gx
 from graphexec import executor as machine
+from graphexec import messages, models, runtime
 from graphexec.draw import Picture, Recorder, Recording, draw, picture_of, recording_of, save, timeline
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
-from graphexec.messages import ModelReply, ToolCall, UserMessage
-from graphexec.models import ScriptedModel
-from graphexec.runtime import report
 from tests.counting import count_calls
 from tests.draw.forked import timeless
 from tests.draw.recorded import Sullen, nested
@@ -47,16 +45,16 @@ TOOLS = [look_up, announce]
 
 
 def react(*replies: str, tools: Any = TOOLS, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel(replies), tools), tools=tools, **options)
+    return gx.AgentExecutor(agent=gx.create_react_agent(models.ScriptedModel(replies), tools), tools=tools, **options)
 
 
 def executor(replies: list[str], **limits: Any) -> gx.AgentExecutor:
-    agent = gx.create_react_agent(ScriptedModel(replies, repeat_last=True), TOOLS)
+    agent = gx.create_react_agent(models.ScriptedModel(replies, repeat_last=True), TOOLS)
     return gx.AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True, **limits)
 
 
-def calling(*replies: ModelReply, **options: Any) -> gx.AgentExecutor:
-    agent = gx.create_tool_calling_agent(ScriptedModel([*replies, "done"]), TOOLS)
+def calling(*replies: messages.ModelReply, **options: Any) -> gx.AgentExecutor:
+    agent = gx.create_tool_calling_agent(models.ScriptedModel([*replies, "done"]), TOOLS)
     return gx.AgentExecutor(agent=agent, tools=TOOLS, **options)
 
 
@@ -294,7 +292,7 @@ def test_records_repeat_no_prompts_and_inputs() -> None:
     @gx.tool
     def talkative(text: str) -> str:
         """Report."""
-        report("at it")
+        runtime.report("at it")
         return "done"
 
     busy = react(f"Go.\nAction: talkative\nAction Input: {'x' * 1000}", FINISH, tools=[talkative])
@@ -307,7 +305,7 @@ def test_records_repeat_no_prompts_and_inputs() -> None:
 @pytest.mark.medium
 def test_recording_a_run_takes_calls_in_proportion() -> None:
     def cost(iterations: int) -> tuple[int, int]:
-        replies = [ModelReply("", (ToolCall("call", "look_up", '{"what": "x"}'),))] * iterations
+        replies = [messages.ModelReply("", (messages.ToolCall("call", "look_up", '{"what": "x"}'),))] * iterations
         result = calling(*replies, max_iterations=iterations + 1).run("?")
         # Before the calls are counted: the first recording of a run may prove its machine.
         size = len(recording_of(result).to_json_lines())
@@ -321,8 +319,8 @@ def test_recording_a_run_takes_calls_in_proportion() -> None:
 
 def test_records_grow_linearly_with_fan_out() -> None:
     def size(width: int) -> int:
-        calls = tuple(ToolCall(f"call_{number}", "look_up", '{"what": "x"}') for number in range(width))
-        return len(recording_of(calling(ModelReply("", calls)).run("?")).to_json_lines())
+        calls = tuple(messages.ToolCall(f"call_{number}", "look_up", '{"what": "x"}') for number in range(width))
+        return len(recording_of(calling(messages.ModelReply("", calls)).run("?")).to_json_lines())
 
     assert size(80) < 4 * size(20)
 
@@ -337,7 +335,7 @@ def test_any_tool_result_can_be_recorded(odd: object) -> None:
     recording = recording_of(react("Go.\nAction: give\nAction Input: x", tools=[give]).run("?"))
     assert Recording.from_json_lines(recording.to_json_lines()).result is not None
     assert timeline(recording)
-    recorder = Recorder(AGENT_EXECUTOR, inputs={"chat_history": [UserMessage("hi")], "odd": Sullen()})
+    recorder = Recorder(AGENT_EXECUTOR, inputs={"chat_history": [messages.UserMessage("hi")], "odd": Sullen()})
     assert "hi" in recorder.recording.to_json_lines()
 
 

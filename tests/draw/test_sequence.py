@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
-from graphexec.draw import Recorder, Recording, sequence_mermaid
+from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent, draw, executor, kernel
 from graphexec.draw.model.text import sanitize_line
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import format_effect, format_reply
 from graphexec.effects import CallTool, ToolResult
-from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import Exhausted, Perform
 from tests.draw import recorded
 from tests.draw.readers import Message, read_sequence
 from tests.parameters import cases
@@ -23,7 +20,7 @@ def key_of(record: Record) -> tuple[int, int]:
     return record["call"]["sequence"], record["call"]["member"]
 
 
-def expected(recording: Recording) -> list[Message]:
+def expected(recording: draw.Recording) -> list[Message]:
     """Return the messages of the records: each call with its reply, in the order of the request."""
     messages = [Message("User", "Agent", "call")]
     asked = {key_of(one): one["effects"][0] for one in recording.records if one["event"] == "asked"}
@@ -42,14 +39,14 @@ def expected(recording: Recording) -> list[Message]:
 
 
 @given(recorded.recordings(), st.integers(0, 60))
-def test_each_call_and_reply_appears_once_in_order(recording: Recording, records: int) -> None:
+def test_each_call_and_reply_appears_once_in_order(recording: draw.Recording, records: int) -> None:
     for run in (recording, recorded.truncate_run(recording, records)):
-        assert [message for message, _ in read_sequence(sequence_mermaid(run))] == expected(run)
+        assert [message for message, _ in read_sequence(draw.sequence_mermaid(run))] == expected(run)
 
 
 def test_a_conversation_as_mermaid() -> None:
     assert (
-        sequence_mermaid(recorded.sample_conversation())
+        draw.sequence_mermaid(recorded.sample_conversation())
         == """\
 sequenceDiagram
     autonumber
@@ -85,14 +82,14 @@ class Measure(Effect[float]):
 
 
 def test_participants_are_ordered_by_role() -> None:
-    own = Perform("tidy", str, "x")
+    own = kernel.Perform("tidy", str, "x")
     run = recorded.record_events(
         *recorded.asked_and_answered(own, "x", node="tidy"),
         *recorded.asked_and_answered(Measure("here"), 21.5),
         *recorded.asked_and_answered(AskHuman("May I?"), "yes"),
         *recorded.asked_and_answered(CallTool("look_up", "Porto"), ToolResult({"people": 248_769})),
     )
-    drawn = sequence_mermaid(run)
+    drawn = draw.sequence_mermaid(run)
     names = ["User", "Agent", "look_up<br/>tool", "Person", "World", "tidy<br/>function"]
     assert re.findall(r"(?:actor|participant) p\d as (.*)", drawn) == names
     assert [lines for _, lines in read_sequence(drawn)[1:]] == [
@@ -105,24 +102,24 @@ def test_participants_are_ordered_by_role() -> None:
 
 
 def test_only_concurrent_calls_are_drawn_in_parallel() -> None:
-    cut = Exhausted("seconds", 3.0, 3.0)
+    cut = kernel.Exhausted("seconds", 3.0, 3.0)
     both = [(CallTool("echo", one), cut, 3.0) for one in "ab"]
-    drawn = sequence_mermaid(recorded.record_events(*recorded.asked_together(*both)))
+    drawn = draw.sequence_mermaid(recorded.record_events(*recorded.asked_together(*both)))
     _, *messages = read_sequence(drawn)
     assert (drawn.count("par "), [one.kind for one, _ in messages]) == (1, ["call", "failure"] * 2)
     assert {lines for _, lines in messages[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut, 3.00 s")}
     calls = [(CallTool("echo", one), ToolResult(one), seconds) for one, seconds in (("a", 0.02), ("b", 0.5))]
-    drawn = sequence_mermaid(recorded.record_events(*recorded.asked_together(*calls, in_turn=True)))
+    drawn = draw.sequence_mermaid(recorded.record_events(*recorded.asked_together(*calls, in_turn=True)))
     assert "par " not in drawn
     assert [lines for _, lines in read_sequence(drawn)[2::2]] == [("a", "20 ms"), ("b", "0.50 s")]
 
 
 def test_failed_run_reports_the_error_to_the_user() -> None:
-    recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs="q")
+    recorder = draw.Recorder(executor.AGENT_EXECUTOR, limits=Limits(), inputs="q")
     recorder(Entered("plan", None, Spent()))
     recorder(Asked("plan", CallTool("echo", "a")))
     recorder.failed(ValueError("<b>no</b>"))
-    *_, (call, _), (last, lines) = read_sequence(sequence_mermaid(recorder.recording))
+    *_, (call, _), (last, lines) = read_sequence(draw.sequence_mermaid(recorder.recording))
     assert (call.kind, last.kind, last.target) == ("call", "failure", "User")
     assert lines[0] == "ValueError: <b>no</b>"
 
@@ -150,7 +147,7 @@ def test_hostile_text_is_escaped(text: str) -> None:
         model=text,
         agent=text,
     )
-    mermaid = sequence_mermaid(run)
+    mermaid = draw.sequence_mermaid(run)
     messages = read_sequence(mermaid)
     assert [one.kind for one, _ in messages] == ["call", *("call", "reply") * 3]
     assert not any(one < " " or one in "\u202e\u2028" for one in mermaid.replace("\n", ""))

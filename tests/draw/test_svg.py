@@ -15,13 +15,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 
-from graphexec import END, Graph, Limits
+from graphexec import END, Graph, Limits, executor
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.label_layout import clashes
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
-from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import BAD, EVERY_LOOK, HOSTILE, MACHINES, ring, with_marks, with_run
 from tests.parameters import cases, thorough
@@ -253,11 +252,11 @@ def test_caption_states_the_bound(name: str) -> None:
     "drawing, end",
     [
         (
-            lambda: svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3)))),
+            lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3)))),
             "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations).",
         ),
         (
-            lambda: svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))),
+            lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))),
             "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
             "blocked.",
         ),
@@ -316,12 +315,12 @@ def test_drawing_is_deterministic_across_processes() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"}
         command = [sys.executable, "-c", program]
         drawn = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=True).stdout
-        assert drawn == format(AGENT_EXECUTOR, "svg")
+        assert drawn == format(executor.AGENT_EXECUTOR, "svg")
 
 
 @pytest.mark.medium
 def test_png_has_twice_the_svg_size_and_text_without_system_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawing = svg(picture_of(AGENT_EXECUTOR))
+    drawing = svg(picture_of(executor.AGENT_EXECUTOR))
     root = ET.fromstring(drawing)
     image = png(drawing)
     assert image.startswith(b"\x89PNG\r\n\x1a\n")

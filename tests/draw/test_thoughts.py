@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, InputError, RunResult, create_react_agent, create_tool_calling_agent
+from graphexec import AgentExecutor, InputError, RunResult, create_react_agent, create_tool_calling_agent, models
 from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.cli.runs.trace import TracePrinter
 from graphexec.draw import Recorder, Recording, compare_runs, recording_of, sequence_mermaid, timeline
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.visits import unread_text, visits_of
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
-from graphexec.models import ScriptedModel
 from tests.draw.browser import Pages, press
 from tests.executor.actors import call, echo
 from tests.models.picky_server import PickyServer
@@ -27,7 +26,7 @@ PLAIN = ModelReply("done", usage=Usage(950, 2))
 
 
 def make_executor(*replies: ModelReply) -> AgentExecutor:
-    return AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(replies), [echo]), tools=[echo])
+    return AgentExecutor(agent=create_tool_calling_agent(models.ScriptedModel(replies), [echo]), tools=[echo])
 
 
 THOUGHTFUL, THOUGHTLESS = (recording_of(make_executor(*replies).run("q")) for replies in ((THOUGHT, PLAIN), (PLAIN,)))
@@ -111,7 +110,7 @@ FINISH = f"Final Answer: done\n{LIED}"
 
 
 def run(*replies: str, **options: Any) -> RunResult:
-    agent = create_react_agent(ScriptedModel(replies), [echo])
+    agent = create_react_agent(models.ScriptedModel(replies), [echo])
     return AgentExecutor(agent=agent, tools=[echo], **options).run("q")
 
 

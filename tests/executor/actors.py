@@ -11,14 +11,12 @@ from typing import Any, TypeAlias
 import pytest
 
 import graphexec as gx
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Snapshot, Tool, snapshot_of, tool
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Snapshot, Tool, kernel, models, snapshot_of, tool
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
-from graphexec.kernel import Spent, replay
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage
-from graphexec.models import ScriptedModel
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
@@ -171,7 +169,7 @@ def make_executor(*turns: Any, tools: Sequence[AnyTool] = (echo, fail), **option
 
 def make_react(*replies: Any, **options: Any) -> AgentExecutor:
     """Return an executor of a react agent whose model gives these replies."""
-    agent = gx.create_react_agent(ScriptedModel(replies), [echo, fail])
+    agent = gx.create_react_agent(models.ScriptedModel(replies), [echo, fail])
     return AgentExecutor(agent=agent, tools=[echo, fail], **options)
 
 
@@ -291,8 +289,8 @@ def timed(executor: AgentExecutor, clock: Callable[[], float]) -> AgentExecutor:
     return executor.with_context(dataclasses.replace(executor.run_context, clock=clock))
 
 
-def replayed(result: Any) -> Spent:
+def replayed(result: Any) -> kernel.Spent:
     """Return what a run has spent according to its journal."""
-    *_, last = replay(result.journal)
+    *_, last = kernel.replay(result.journal)
     assert isinstance(last, gx.Done)
     return last.spent

@@ -14,10 +14,9 @@ from typing import Any, Literal, TypeAlias, cast, final
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import Limits, effects, runtime, testing, tools
+from graphexec import Limits, effects, kernel, runtime, testing, tools
 from graphexec.agents import RuleName
 from graphexec.effects import agent_limits
-from graphexec.kernel import Answered, Asked, Done, Entered, Failed, Moved
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.io import run_sync as run_coroutine
@@ -200,7 +199,7 @@ class Trail:
     widest: int = 0
     spent: gx.Spent = field(default_factory=gx.Spent)
     # `Done`, `Failed`, or `None` for an abandoned run.
-    end: Done[Any] | Failed | None = None
+    end: kernel.Done[Any] | kernel.Failed | None = None
     # The position of its last event among the events of all runs.
     last: int = -1
     restarts: int = 0
@@ -410,9 +409,9 @@ class World:
             trail = self.trails.get(call.run_id) or self._trail(number, call)
             self.trails[call.run_id] = trail
             match event:
-                case Entered():
+                case kernel.Entered():
                     trail.visit = 0
-                case Asked():
+                case kernel.Asked():
                     trail.visit += 1
                     of = self.executors[number].graph[event.node]
                     for meter, amount in event.effect.charges.items():
@@ -421,13 +420,13 @@ class World:
                             trail.reserved[meter.name] += amount
                     if of.most is None:
                         trail.widest = max(trail.widest, trail.visit)
-                case Answered():
+                case kernel.Answered():
                     for spending in self.spendings:
                         if spending.key == call.id and spending.until == math.inf:
                             spending.until = self.position
-                case Moved():
+                case kernel.Moved():
                     trail.moves += 1
-                case Done() | Failed():
+                case kernel.Done() | kernel.Failed():
                     trail.end = event
                     trail.spent = event.spent
                 case _:

@@ -9,20 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.actions import AgentAction
-from graphexec.agents import Agent
-from graphexec.effects import CallTool
-from graphexec.errors import CertificateError, NodeError, ParseError, UndeclaredCountError
+from graphexec import actions, agents, effects, errors, messages, models, testing
 from graphexec.executor import Acted, Observed, dispatch_tools, parse
-from graphexec.messages import ModelReply, ToolCall
-from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, ask_user, limit_tool, sub_agent
-from graphexec.testing import verify_termination
 from graphexec.testing.plugin import summary
 from graphexec.verify.checker.check import check_certificate
 from tests.parameters import cases, examples
 
-MODEL = ScriptedModel([""])
+MODEL = models.ScriptedModel([""])
 
 
 @gx.tool(repeatable=True)
@@ -98,7 +92,7 @@ def decide(steps: object, inputs: object) -> gx.AgentFinish:
             "fan_out*iterations = 3,000 (at most)",
         ),
         # A handler of the user's knows other tools.
-        (make("tool_calling", TWO, handlers={CallTool: print}), "fan_out*iterations = 3,000 (exact)"),
+        (make("tool_calling", TWO, handlers={effects.CallTool: print}), "fan_out*iterations = 3,000 (exact)"),
         (
             make("react", sub_agent(make("tool_calling", TWO), "helper", "Helps."), max_iterations=3),
             "2*helper.iterations*helper_calls + iterations = 27 (exact)",
@@ -117,15 +111,17 @@ def test_bounds_of_tools_where_they_are_lower() -> None:
     assert summary("agent", make("tool_calling", TWO).verify()).endswith("; 2 tool calls")
 
 
-def reply(*calls: tuple[str, str]) -> ModelReply:
-    return ModelReply("", tuple(ToolCall(f"c{n}", name, text) for n, (name, text) in enumerate(calls)))
+def reply(*calls: tuple[str, str]) -> messages.ModelReply:
+    return messages.ModelReply(
+        "", tuple(messages.ToolCall(f"c{n}", name, text) for n, (name, text) in enumerate(calls))
+    )
 
 
 GOOD, BAD, UNKNOWN = ("lookup", '{"word": "a"}'), ("lookup", "{}"), ("nothing", "{}")
 
 
 def test_calls_that_are_not_made_do_not_count() -> None:
-    model = ScriptedModel([reply(UNKNOWN, BAD, GOOD), reply(BAD, GOOD, GOOD)], repeat_last=True)
+    model = models.ScriptedModel([reply(UNKNOWN, BAD, GOOD), reply(BAD, GOOD, GOOD)], repeat_last=True)
     run = gx.create_agent(model, [lookup], kind="tool_calling", nodes=[TWO], max_iterations=2).run("?")
     found = ["unknown_tool", "bad_arguments", "ok", "bad_arguments", "rejected", "rejected"]
     assert [step.status for step in run.steps] == found
@@ -135,7 +131,7 @@ def test_calls_that_are_not_made_do_not_count() -> None:
 @settings(max_examples=examples(200))
 @given(st.lists(st.lists(st.sampled_from([GOOD, BAD, UNKNOWN, ("read", '{"word": "b"}')]), min_size=1), min_size=1))
 def test_no_run_calls_more_tools(replies: list[list[tuple[str, str]]]) -> None:
-    model = ScriptedModel([reply(*calls) for calls in replies], repeat_last=True)
+    model = models.ScriptedModel([reply(*calls) for calls in replies], repeat_last=True)
     executor = gx.create_agent(model, TOOLS, kind="tool_calling", nodes=[TWO, ALSO], max_iterations=3)
     run = executor.run("?")
     assert run.reason == "iterations"
@@ -143,24 +139,24 @@ def test_no_run_calls_more_tools(replies: list[list[tuple[str, str]]]) -> None:
 
 
 def test_engine_stops_a_node_that_calls_more() -> None:
-    model = ScriptedModel([reply(GOOD)], repeat_last=True)
+    model = models.ScriptedModel([reply(GOOD)], repeat_last=True)
     # The calls pass the first piece of the list last.
     run = gx.create_agent(model, TOOLS, kind="tool_calling", nodes=[twice, ONE]).run("?")
     assert (run.reason, run.spent["tool_calls"]) == ("lookup_calls", 0)
 
 
 def test_one_action_agent_is_held_to_one_call() -> None:
-    model = ScriptedModel(["Action: lookup\nAction Input: a"])
-    with pytest.raises(UndeclaredCountError, match="dispatch_tools asked for 2 effects"):
+    model = models.ScriptedModel(["Action: lookup\nAction Input: a"])
+    with pytest.raises(errors.UndeclaredCountError, match="dispatch_tools asked for 2 effects"):
         spliced(gx.create_agent(model, [lookup], kind="react"), twice).run("?")
 
 
 def test_reply_with_more_actions_is_a_parse_error() -> None:
-    def read_two(_: object) -> tuple[AgentAction, ...]:
-        return (AgentAction("lookup", "a"), AgentAction("lookup", "b"))
+    def read_two(_: object) -> tuple[actions.AgentAction, ...]:
+        return (actions.AgentAction("lookup", "a"), actions.AgentAction("lookup", "b"))
 
-    agent: Agent = dataclasses.replace(make("react").agent, read=read_two, model=ScriptedModel(["two"]))
-    with pytest.raises(ParseError, match="2 actions, and declares max_actions=1"):
+    agent: agents.Agent = dataclasses.replace(make("react").agent, read=read_two, model=models.ScriptedModel(["two"]))
+    with pytest.raises(errors.ParseError, match="2 actions, and declares max_actions=1"):
         gx.AgentExecutor(agent=agent, tools=[lookup]).run("?")
 
 
@@ -184,7 +180,7 @@ def test_checker_refuses_other_limits(limits: tuple[tuple[str, int], ...]) -> No
     potential = dataclasses.replace(bound.potential, limits=limits)
     forged = dataclasses.replace(bound, form=None, value=None, number=number, potential=potential)
     bounds = dataclasses.replace(certificate.bounds, meters={**certificate.bounds.meters, "tool_calls": forged})
-    with pytest.raises(CertificateError, match="its limits do not bound it"):
+    with pytest.raises(errors.CertificateError, match="its limits do not bound it"):
         check_certificate(dataclasses.replace(certificate, bounds=bounds))
 
 
@@ -192,7 +188,7 @@ def test_quotas_of_a_forged_certificate_are_those_of_its_flow() -> None:
     certificate = make("tool_calling", TWO, tools=TOOLS).verify().certificate
     assert certificate is not None
     forged = dataclasses.replace(certificate.bounds, quotas={"others": certificate.bounds.depth})
-    with pytest.raises(CertificateError, match="it bounds quotas that its flow has not, or resets"):
+    with pytest.raises(errors.CertificateError, match="it bounds quotas that its flow has not, or resets"):
         check_certificate(dataclasses.replace(certificate, bounds=forged))
     ways = tuple(dataclasses.replace(one, resets=("lookup_calls",)) for one in certificate.flow.transitions)
     assert certificate.flow.covers("tool_calls", ()) is False
@@ -201,20 +197,20 @@ def test_quotas_of_a_forged_certificate_are_those_of_its_flow() -> None:
 
 def test_call_that_no_quota_counts_is_an_error() -> None:
     @gx.node
-    def call_nothing(acted: Acted) -> gx.Asks[CallTool, Observed]:
-        results = yield from gx.ask_all([CallTool("nothing", "")])
+    def call_nothing(acted: Acted) -> gx.Asks[effects.CallTool, Observed]:
+        results = yield from gx.ask_all([effects.CallTool("nothing", "")])
         return Observed(acted.run, acted.actions, results)
 
-    executor = gx.create_agent(ScriptedModel([reply(GOOD)]), [lookup], kind="tool_calling", nodes=[TWO])
+    executor = gx.create_agent(models.ScriptedModel([reply(GOOD)]), [lookup], kind="tool_calling", nodes=[TWO])
     node = dataclasses.replace(executor.graph["dispatch_tools"], function=call_nothing.function)
-    with pytest.raises(NodeError, match="none of its quotas counts"):
+    with pytest.raises(errors.NodeError, match="none of its quotas counts"):
         executor.with_graph(gx.replace(executor.graph, node)).run("?")
 
 
 @cases("policy, exits", [(True, 2), (False, 3)])
 @pytest.mark.parametrize("text", ["no action", "Final Answer: yes", "Action: lookup\nAction Input: a"])
 def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> None:
-    agent = dataclasses.replace(make("react").agent, model=ScriptedModel([text], repeat_last=True))
+    agent = dataclasses.replace(make("react").agent, model=models.ScriptedModel([text], repeat_last=True))
     executor = gx.AgentExecutor(agent=agent, tools=[lookup], max_iterations=2, handle_parsing_errors=policy)
     verdict = executor.verify()
     named = ["AgentFinish", "StoppedResponse", "ParseError raised by parse"][:exits]
@@ -223,7 +219,7 @@ def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> 
     assert ("raises ParseError" in f"{executor.graph:mermaid}") is (exits == 3)
     try:
         ending = type(executor.run("?").ending).__name__
-    except ParseError:
+    except errors.ParseError:
         ending = "ParseError raised by parse"
     assert ending in named
     # A pickled verdict has the text of its graph.
@@ -240,4 +236,4 @@ def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> 
     ],
 )
 def test_engine_keeps_the_quotas_on_every_path(executor: gx.AgentExecutor) -> None:
-    verify_termination(executor, examples=5)
+    testing.verify_termination(executor, examples=5)

@@ -9,12 +9,11 @@ import pytest
 
 import graphexec as gx
 import graphexec.executor as ex
+from graphexec import kernel, models
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor.streams import ChunkBuilder
-from graphexec.kernel import Entered, Moved, Spent, rename
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
-from graphexec.models import ScriptedModel
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
 from tests.parameters import cases
@@ -121,7 +120,7 @@ ACT, DONE = "I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"
 )
 def test_chunks_have_the_messages_of_the_agent(way: str, create: Any, replies: list[Any], sent: list[Any]) -> None:
     # One call at a time, as concurrent tools are ordered by when they return.
-    executor = gx.AgentExecutor(agent=create(ScriptedModel(replies), [echo]), tools=[echo], tool_concurrency=1)
+    executor = gx.AgentExecutor(agent=create(models.ScriptedModel(replies), [echo]), tools=[echo], tool_concurrency=1)
     assert [chunk["messages"] for chunk in run_by(way, executor)] == [[one] for one in sent]
 
 
@@ -355,7 +354,7 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
         (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
         (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
         (after_steps(forget, spell), ["actions", "steps"] * 4),
-        (make_executor([A, B], answer()).replace(rename(one_by_one, "dispatch_tools")), TOGETHER),
+        (make_executor([A, B], answer()).replace(kernel.rename(one_by_one, "dispatch_tools")), TOGETHER),
         (make_executor(act("finish", text="so"), tools=[finish]), ["actions", "steps"]),
     ],
 )
@@ -363,7 +362,7 @@ def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, or
     assert kinds(run_by(way, executor)) == [*order, "output"]
 
 
-@cases("dispatch", [ex.dispatch_tools, rename(delegate, "dispatch_tools")])
+@cases("dispatch", [ex.dispatch_tools, kernel.rename(delegate, "dispatch_tools")])
 def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
     note, ran = noting_tool()
     agent = scripted(act("note", text="x"), answer())
@@ -377,10 +376,10 @@ def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
 
 def test_result_of_another_action_waits_for_its_step() -> None:
     chunks = ChunkBuilder(make_executor(answer()).graph)
-    assert chunks.convert(Moved("plan", object(), "parse")) == []
-    chunks.convert(Entered("dispatch_tools", ex.Acted(Run({"input": "q"}), (A,)), Spent()))
+    assert chunks.convert(kernel.Moved("plan", object(), "parse")) == []
+    chunks.convert(kernel.Entered("dispatch_tools", ex.Acted(Run({"input": "q"}), (A,)), kernel.Spent()))
     other = CallTool("echo", {"text": "b"})
-    assert chunks.convert(gx.Answered("dispatch_tools", other, ToolResult("b"), 0.0, Spent())) == []
+    assert chunks.convert(gx.Answered("dispatch_tools", other, ToolResult("b"), 0.0, kernel.Spent())) == []
     step = gx.AgentStep(A, "a")
-    (_, made) = chunks.convert(Entered("plan", ex.Ready(Run({"input": "q"}, Steps([step]))), Spent()))
+    (_, made) = chunks.convert(kernel.Entered("plan", ex.Ready(Run({"input": "q"}, Steps([step]))), kernel.Spent()))
     assert made["steps"] == [step]

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Progress, RunResult, tool
-from graphexec.models import ScriptedModel
+from graphexec import AgentExecutor, Progress, RunResult, models, tool
 from tests.executor.actors import HOW, AnyTool, Running, act, answer, call, caller_of, make_executor, until
 from tests.executor.test_console import Shown, assert_no_ticker
 from tests.parameters import cases
@@ -188,7 +187,7 @@ async def greet() -> str:
 
 
 def greeting(**options: Any) -> AgentExecutor:
-    model = ScriptedModel([(call("greet", "c1"), call("greet", "c2")), "done"] * 4)
+    model = models.ScriptedModel([(call("greet", "c1"), call("greet", "c2")), "done"] * 4)
     return caller_of(model, greet, **options)
 
 
@@ -247,7 +246,7 @@ def test_interrupt_reaches_an_async_tool(limits: Any) -> None:
             cancelled.set()
 
     view = Shown(ticks=True)
-    executor = caller_of(ScriptedModel([call("wait")]), wait, observers=[Progress(view)], **limits)
+    executor = caller_of(models.ScriptedModel([call("wait")]), wait, observers=[Progress(view)], **limits)
 
     async def cell() -> int:
         with pytest.raises(KeyboardInterrupt):

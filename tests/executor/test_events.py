@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import kernel
+from graphexec import errors, kernel, models, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult
-from graphexec.errors import ParseError
 from graphexec.executor.result import Ending
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import ModelRequest, ReplyDelta
-from graphexec.models import ScriptedModel
-from graphexec.runtime import report
 from graphexec.runtime.threads import MOST_REPORTS
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_executor, scripted
 from tests.parameters import cases
@@ -141,13 +138,13 @@ def test_stream_raises_the_runs_exception() -> None:
     def iterate() -> None:
         lines.extend(map(line, events))
 
-    with pytest.raises(ParseError):
+    with pytest.raises(errors.ParseError):
         iterate()
     assert lines == [*PLAN, "enter parse"]
 
 
 def test_model_call_has_its_request() -> None:
-    model = ScriptedModel(["Final Answer: a"])
+    model = models.ScriptedModel(["Final Answer: a"])
     executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
     # A stream that is not iterated runs nothing.
     executor.stream("q").close()
@@ -226,7 +223,7 @@ TAKEN = 400
 LONG = 20.0
 
 
-class Endless(ScriptedModel):
+class Endless(models.ScriptedModel):
     """A model that produces pieces endlessly."""
 
     @property
@@ -312,7 +309,7 @@ def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | Non
             while not stop.is_set():
                 with lock:
                     made += 1
-                report("still here")
+                runtime.report("still here")
         finally:
             ended.release()
 
@@ -340,7 +337,7 @@ def test_closed_stream_ends_a_reporting_tool(how: str) -> None:
         together.wait(LONG)
         while not stop.is_set():
             try:
-                report("still here")
+                runtime.report("still here")
             except Exception:  # noqa: BLE001 - a tool may do so
                 continue
         ended.release()

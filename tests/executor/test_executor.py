@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import effects, errors, kernel, messages, models
-from graphexec.actions import Steps
+from graphexec import actions, effects, errors, kernel, messages, models
 from graphexec.models import ScriptedModel
 from tests.executor.actors import WAYS, act, answer, call, caller_of, echo, make_executor, prompt, run_by, run_executor
 from tests.executor.test_console import shout
@@ -164,7 +163,7 @@ def shown_with(trim: Any, *, steps: int = 4, **settings: Any) -> list[list[str]]
     """Return the observations that the agent sees at each turn."""
     seen: list[list[str]] = []
 
-    def decide(shown: Steps, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
+    def decide(shown: actions.Steps, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
         seen.append([str(step.observation) for step in shown])
         # The visible steps cannot be counted, as they are trimmed.
         return (
@@ -178,19 +177,19 @@ def shown_with(trim: Any, *, steps: int = 4, **settings: Any) -> list[list[str]]
     return seen
 
 
-def every(steps: Steps) -> Steps:
+def every(steps: actions.Steps) -> actions.Steps:
     return steps
 
 
-def first_and_last(steps: Steps) -> list[gx.AgentStep]:
+def first_and_last(steps: actions.Steps) -> list[gx.AgentStep]:
     return [*steps[:1], *steps[-1:]]
 
 
-def none(steps: Steps) -> tuple[gx.AgentStep, ...]:
+def none(steps: actions.Steps) -> tuple[gx.AgentStep, ...]:
     return ()
 
 
-def as_pairs(steps: Steps) -> list[tuple[gx.AgentAction, str]]:
+def as_pairs(steps: actions.Steps) -> list[tuple[gx.AgentAction, str]]:
     """Return pairs, as functions written for LangChain do."""
     return [(step.action, "again") for step in steps[-2:]]
 
@@ -239,8 +238,8 @@ def test_model_sees_only_the_last_step() -> None:
 def test_function_cannot_change_the_run() -> None:
     lengths: list[int] = []
 
-    def last(steps: Steps) -> Sequence[gx.AgentStep]:
-        assert isinstance(steps, Steps)
+    def last(steps: actions.Steps) -> Sequence[gx.AgentStep]:
+        assert isinstance(steps, actions.Steps)
         lengths.append(len(steps))
         return steps[-1:]
 

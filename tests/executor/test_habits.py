@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import graphexec
-from graphexec import AgentExecutor, create_agent, create_react_agent, create_tool_calling_agent, node, tool
-from graphexec.actions import Run
+from graphexec import AgentExecutor, actions, create_agent, create_react_agent, create_tool_calling_agent, node, tool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import Ready
 from graphexec.memory import BufferMemory, WindowMemory
@@ -111,7 +110,7 @@ MISTAKES: dict[str, list[tuple[str, ...]]] = {
         ("from graphexec import RunContext", "graphexec has no RunContext", "write CallContext"),
         ('create_agent(model, [], instructions="Hi.")', "has no option instructions", "write system_prompt=..."),
         ("create_agent(model, [], result_type=int)", "option result_type", "output_type(int)], of graphexec.nodes"),
-        ('create_agent("gpt-5-mini", [])', "'gpt-5-mini', without a known provider", "mean 'openai:gpt-5-mini'?"),
+        ('create_agent("gpt-5-mini", [])', "'gpt-5-mini', without a known provider", "as in 'openai:gpt-5-mini'"),
     ],
     "OpenAI Agents SDK": [
         ("from graphexec import Runner", "graphexec has no Runner", MAKE),
@@ -195,7 +194,7 @@ executor = AgentExecutor(agent=agent, tools=[echo])
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
     **{one.__name__: one for one in (Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ChatRequest, Image)},
-    **{one.__name__: one for one in (BufferMemory, WindowMemory, Run, Ready, Path, Out)},
+    **{one.__name__: one for one in (BufferMemory, WindowMemory, actions.Run, Ready, Path, Out)},
     "step": step,
     "echo": echo,
     "plain": plain,

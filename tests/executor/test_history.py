@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Agent, AgentExecutor, agents, messages
+from graphexec import Agent, AgentExecutor, agents, effects, messages
 from graphexec.actions import Run
 from graphexec.agents.conversation import parse_messages
-from graphexec.effects import CallModel
 from graphexec.errors import InputError
 from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
 from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -53,7 +52,7 @@ def make_agent(kind: str, question: str = "{input}", **options: Any) -> Agent:
 
 def request_of(agent: Agent, **inputs: Any) -> messages.ModelRequest:
     effect = agent.ask(Run(inputs))
-    assert isinstance(effect, CallModel)
+    assert isinstance(effect, effects.CallModel)
     return effect.request
 
 

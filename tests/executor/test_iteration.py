@@ -7,11 +7,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, edges, errors, kernel, node, on
+from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, edges, errors, kernel, node, on, tools
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready, Stepwise, check_return_direct, plan
 from graphexec.kernel.effects import CallContext
-from graphexec.tools import tool
 from tests.drivers import FakeClock
 from tests.executor.actors import act, answer, direct, echo, scripted, timed
 from tests.executor.test_memory_nodes import Diary
@@ -278,7 +277,7 @@ def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
 def test_a_changed_run_repeats_no_call_id(how: str) -> None:
     ids: list[Any] = []
 
-    @tool(name="echo")
+    @tools.tool(name="echo")
     def noted(text: str, call: CallContext[Any]) -> str:
         """Say it again."""
         ids.append(call.id)

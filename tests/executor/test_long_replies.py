@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import AgentFinish, ParseError
+from graphexec import AgentFinish, ParseError, effects, models
 from graphexec.agents.reading.ahead import READ_AHEAD, read_ahead, read_reply
-from graphexec.effects import CallModel
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall
 from graphexec.messages.replies import LONG, VERY_LONG
-from graphexec.models import ScriptedModel
 from tests.executor.actors import snapshot_in
 from tests.parameters import cases
 from tests.runtime.actors import LONG as SECONDS
@@ -44,14 +42,14 @@ REPLIES = [ModelReply(TEXT), ModelReply("", (ToolCall("1", "t", TEXT),))]
 
 def make_executor(reply: ModelReply, read: Any, kind: str, **options: Any) -> gx.AgentExecutor:
     """Return an executor of an agent with this reader; its model is of the library or of the user, or a handler."""
-    model: Any = ScriptedModel([reply], repeat_last=True) if kind == "scripted" else Model(reply)
+    model: Any = models.ScriptedModel([reply], repeat_last=True) if kind == "scripted" else Model(reply)
     made = gx.create_tool_calling_agent(model, [])
     agent = gx.Agent(made.ask, read, model=model, answer=made.answer)
 
-    def answer(effect: CallModel) -> ModelReply:
+    def answer(effect: effects.CallModel) -> ModelReply:
         return reply
 
-    handlers: Any = {CallModel: answer} if kind == "handler" else {}
+    handlers: Any = {effects.CallModel: answer} if kind == "handler" else {}
     return gx.AgentExecutor(agent=agent, tools=[], handlers=handlers, **options)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import agents, kernel, memory, models
+from graphexec import agents, kernel, memory, models, testing
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, create_self_ask_agent
 from graphexec.effects import CallModel
@@ -19,7 +19,6 @@ from graphexec.executor import parse
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, CompletionRequest
 from graphexec.models import ScriptedModel
-from graphexec.testing import scripted_tool
 from tests.executor.actors import answer, echo, fail, scripted, search, snapshot_after
 from tests.executor.test_surgery import APPROVED
 from tests.kernel.machines import check_refusal, error_message, value
@@ -395,7 +394,7 @@ def test_different_tools_are_refused(known: list[Any], given: list[Any], differe
 
 def test_same_parameters_are_the_same_tool() -> None:
     agent = gx.create_react_agent(ScriptedModel([]), [echo, fail])
-    for same in (dataclasses.replace(echo, timeout=3), gx.tool(echo.function), scripted_tool(echo, ["x"])):
+    for same in (dataclasses.replace(echo, timeout=3), gx.tool(echo.function), testing.scripted_tool(echo, ["x"])):
         assert list(gx.AgentExecutor(agent=agent, tools=[fail, same]).tools) == ["fail", "echo"]
 
 

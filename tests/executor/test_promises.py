@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import event, given, settings
 
-from graphexec import GraphexecError, RunResult, StoppedResponse, errors, kernel, snapshot_of
-from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
+from graphexec import GraphexecError, RunResult, StoppedResponse, effects, errors, kernel, snapshot_of
 from graphexec.kernel.meters import GRACE
 from graphexec.testing.scripts import ScriptedError
 from tests.drivers import limit_of
@@ -42,14 +41,14 @@ def check_run(world: World, trail: Trail) -> None:
     if limits.fan_out is not None:
         assert trail.widest <= limits.fan_out * (1 + trail.restarts)
     assert limits.iterations is None or trail.spent.iterations <= limits.iterations
-    for meter in (MODEL_CALLS, TOOL_CALLS):
+    for meter in (effects.MODEL_CALLS, effects.TOOL_CALLS):
         limit = limits[meter]
         assert limit is None or trail.spent[meter] <= limit + trail.reserved[meter.name], meter.name
     within = [one for one in world.spendings if trail.path[0] in one.path]
-    assert len({one.key for one in within}) <= trail.spent[MODEL_CALLS] or trail.end is None
+    assert len({one.key for one in within}) <= trail.spent[effects.MODEL_CALLS] or trail.end is None
     if trail.end is not None:
         check_charges(world, trail)
-    for meter, calls in ((TOKENS, within), (COST, [one for one in within if one.has_price])):
+    for meter, calls in ((effects.TOKENS, within), (effects.COST, [one for one in within if one.has_price])):
         limit = limits[meter]
         if limit is not None:
             # A reserved call may be charged, and then lost in a crash before it is made.
@@ -73,7 +72,7 @@ def check_charges(world: World, trail: Trail) -> None:
     inside = [one for one in world.trails.values() if trail.path[0] in one.path]
     # Retries after an error count as one call.
     summaries = len({one.key for one in world.spendings if one.summary and trail.path[0] in one.path})
-    for meter, more in ((MODEL_CALLS, summaries), (TOOL_CALLS, 0)):
+    for meter, more in ((effects.MODEL_CALLS, summaries), (effects.TOOL_CALLS, 0)):
         asked = sum(one.asked[meter.name] for one in inside) + more
         assert trail.spent[meter] >= asked, meter.name
         if all(isinstance(one.end, kernel.Done) and not one.restarts for one in inside):
@@ -122,8 +121,8 @@ def edge_cases(world: World) -> list[str]:
             found.append(f"stopped by {'outer ' * stop.outer}{stop.limit}")
         elif outcome is not None:
             found.append("answered")
-        limit = world.executors[one.number].limits[TOKENS]
-        if limit is not None and one.spent[TOKENS] > limit:
+        limit = world.executors[one.number].limits[effects.TOKENS]
+        if limit is not None and one.spent[effects.TOKENS] > limit:
             found.append("tokens beyond the limit, in flight")
         if any(one.reserved.values()):
             found.append("asked beyond the limits")

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 import graphexec
 import graphexec as gx
-from graphexec import errors, models
+from graphexec import errors, models, tools
 from graphexec._mistakes import remedies
 from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.executor.creation import ExecutorOptions
@@ -22,7 +22,6 @@ from graphexec.memory import BufferMemory, FileHistory, SummaryMemory, TokenWind
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.nodes import approve_tools, output_type
 from graphexec.runtime.handlers import RunOptions
-from graphexec.tools import tool_from_schema
 from tests.executor.actors import echo
 from tests.kernel.machines import value
 from tests.parameters import cases
@@ -99,7 +98,7 @@ def failure() -> Exception:
 # What the names in the remedies stand for.
 BY_NAME: list[Any] = [BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory, ChatRequest, Acted]
 BY_NAME.extend([Outcome, models.LocalModel, models.OpenAICompatible, models.retrying, models.with_fallbacks])
-BY_NAME.extend([approve_tools, output_type, tool_from_schema, function])
+BY_NAME.extend([approve_tools, output_type, tools.tool_from_schema, function])
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
     # Most remedies show the option alone.

@@ -12,16 +12,12 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel
 
 import graphexec as gx
-from graphexec.actions import Run, Steps
+from graphexec import actions, effects, errors, kernel, messages
 from graphexec.agents import RuleName, WorkedExample
-from graphexec.effects import MODEL_CALLS, AskHuman
-from graphexec.errors import GraphError, InputError, ModelError
 from graphexec.executor import Acted, LimitReached, Replied, limit_reached
 from graphexec.executor.rules.calls import NOT_REPEATED, CallRules
 from graphexec.executor.rules.nodes import MOST_REQUESTS
-from graphexec.kernel import Asks, Snapshot, ask
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, Image, ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
@@ -165,7 +161,7 @@ def test_only_repeated_calls_are_not_made(
     scene = Scene(*replies, **options)
     result = scene.run(f"{OTHER} or Rome?")
     assert (result.output, scene.weather.calls, scene.branches) == ("done", calls, branches)
-    assert (len(result.steps), result.spent[MODEL_CALLS]) == (steps, len(branches))
+    assert (len(result.steps), result.spent[effects.MODEL_CALLS]) == (steps, len(branches))
 
 
 def test_refused_answer_repeats_the_observation() -> None:
@@ -219,7 +215,7 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     # A caller may cut the steps between two turns.
     turns = Scene(CALL, repeat_last=True, rules=[rule], max_iterations=6)
     trimmed = CallRules(turns.executor.agent, turns.executor.tools)
-    noted = trimmed.make_earlier_result(Run({"input": OTHER}, Steps(others[:1])), first.action)
+    noted = trimmed.make_earlier_result(actions.Run({"input": OTHER}, actions.Steps(others[:1])), first.action)
     assert noted is None or noted.model_text == others[0].model_text
 
 
@@ -289,7 +285,7 @@ def test_repeats_of_a_whole_reply_are_answered() -> None:
     executor, model = tool_calling(BOTH, BOTH, "a and b", rules=["no_immediate_repeats"])
     assert executor.run("q").output == "a and b"
     last = model.requests[-1]
-    assert isinstance(last, ChatRequest)
+    assert isinstance(last, messages.ChatRequest)
     assert (last.tool_choice, len(last.tools)) == ("none", 2)
 
 
@@ -327,7 +323,7 @@ def test_copied_argument_is_not_used(
     scene = Scene(*replies, agent=agent)
     result = scene.run(question)
     assert (result.output, scene.weather.calls, scene.branches) == ("done", calls, branches)
-    assert ([step.action.tool for step in result.steps], result.spent[MODEL_CALLS]) == (tools, 3)
+    assert ([step.action.tool for step in result.steps], result.spent[effects.MODEL_CALLS]) == (tools, 3)
 
 
 def test_copied_argument_is_chosen_from_the_question() -> None:
@@ -349,7 +345,7 @@ def test_insisting_model_never_calls_the_tool(limit: int) -> None:
 
 
 LIVES_HERE = {"role": "user", "content": f"I am in {DUMMY}."}
-PIXEL = Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
+PIXEL = messages.Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
 USUAL = WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")
 
 
@@ -560,9 +556,9 @@ def test_rules_are_pieces() -> None:
     assert bare.agent.rules == ()
     again = bare.plug(no_repeats())
     assert (again.agent.rules, again.seats()[Acted]) == (("no_repeats",), ("no_repeats",))
-    with pytest.raises(GraphError, match="no_repeats is plugged twice"):
+    with pytest.raises(errors.GraphError, match="no_repeats is plugged twice"):
         executor.plug(no_repeats())
-    with pytest.raises(InputError, match="no_repeats and no_immediate_repeats"):
+    with pytest.raises(errors.InputError, match="no_repeats and no_immediate_repeats"):
         executor.plug(no_immediate_repeats())
 
 
@@ -602,16 +598,16 @@ def test_nodes_behind_parse_see_every_call() -> None:
 
     @gx.charged(when_spent=limit_reached, asks=1)
     @gx.node
-    def approve(acted: Acted) -> Asks[AskHuman, Acted]:
+    def approve(acted: Acted) -> kernel.Asks[effects.AskHuman, Acted]:
         """Ask a person."""
-        yield from ask(AskHuman(acted.actions[0].tool))
+        yield from kernel.ask(effects.AskHuman(acted.actions[0].tool))
         return acted
 
-    def answer_person(question: AskHuman) -> str:
+    def answer_person(question: effects.AskHuman) -> str:
         approved.append(question.question)
         return "yes"
 
-    scene = Scene(act(), act(), act(), finish(), handlers={AskHuman: answer_person})
+    scene = Scene(act(), act(), act(), finish(), handlers={effects.AskHuman: answer_person})
     graph = scene.executor.graph
     routes = gx.on(Acted, graph["dispatch_tools"]) | gx.on(LimitReached, graph["stopped_response"])
     executor = scene.executor.splice(gx.edges(approve, routes), after=graph["parse"], on=Acted)
@@ -637,15 +633,15 @@ def test_answer_of_a_rule_is_saved_and_streamed() -> None:
 @cases("position", [0, 1, 2, 3])
 def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
     replies: list[ScriptedReply] = [act(), act(), finish("rain")]
-    replies.insert(position, ModelError("down"))
+    replies.insert(position, errors.ModelError("down"))
     scene = Scene(*replies)
     if position == 3:
         assert scene.run().output == "rain"
         return
-    with pytest.raises(ModelError) as raised:
+    with pytest.raises(errors.ModelError) as raised:
         scene.run()
     taken = snapshot_in(raised.value)
-    stored = Snapshot.from_json(taken.to_json(), scene.executor.graph)
+    stored = kernel.Snapshot.from_json(taken.to_json(), scene.executor.graph)
     assert stored.node == ("answer_repeats" if position == 2 else "plan")
     assert scene.executor.run(stored).output == "rain"
     assert scene.weather.calls == [OTHER]
@@ -656,7 +652,7 @@ def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: list[str]) -> No
     agent = gx.create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
     without: dict[str, Any] = dict.fromkeys(lacks)
     functions = " and no ".join(lacks)
-    with pytest.raises(InputError, match=rf"rules=\('{rule}',\) but no {functions} function; give it narrow"):
+    with pytest.raises(errors.InputError, match=rf"rules=\('{rule}',\) but no {functions} function; give it narrow"):
         gx.AgentExecutor(agent=replace(agent, **without), tools=[echo])
 
 
@@ -667,7 +663,7 @@ def test_text_agent_is_asked_to_conclude() -> None:
     result = gx.AgentExecutor(agent=agent, tools=[echo]).run("Say a.")
     assert (result.output, len(result.steps)) == ("a", 1)
     last = model.requests[-1]
-    assert isinstance(last, ChatRequest)
+    assert isinstance(last, messages.ChatRequest)
     assert str(last.messages[-1]).count("return a final answer based on the previous steps:") == 1
 
 
@@ -680,7 +676,7 @@ def test_text_agent_is_asked_to_conclude() -> None:
     ],
 )
 def test_invalid_rules_are_refused(make: Any, rules: Any, facts: tuple[str, ...]) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(errors.InputError) as caught:
         make(ScriptedModel([]), [echo], rules=rules)
     assert all(fact in str(caught.value) for fact in facts)
 
@@ -696,9 +692,9 @@ def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
         return f"paid {len(paid)}"
 
     arguments = ('{"amount": 5}', '{"amount": 5.0, "to": "Bo"}', '{"amount": 6}')
-    calls = [ToolCall(f"p{number}", "pay", one) for number, one in enumerate(arguments)]
-    unknown = [ToolCall(f"u{number}", "other", "{}") for number in range(2)]
-    model = ScriptedModel([ModelReply("", tool_calls=(*calls, *unknown)), "done"])
+    calls = [messages.ToolCall(f"p{number}", "pay", one) for number, one in enumerate(arguments)]
+    unknown = [messages.ToolCall(f"u{number}", "other", "{}") for number in range(2)]
+    model = ScriptedModel([messages.ModelReply("", tool_calls=(*calls, *unknown)), "done"])
     agent = gx.create_tool_calling_agent(model, [pay], rules=["no_immediate_repeats"])
     executor = gx.AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, tool_concurrency=1)
     result = executor.run("q")

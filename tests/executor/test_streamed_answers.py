@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import agents, kernel
+from graphexec import agents, kernel, models, tools
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents.langchain.xml import escape_tags
@@ -23,9 +23,7 @@ from graphexec.agents.reading.text_parsing import END_TOKENS
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, AnswerDiscarded, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
-from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, run_by
 from tests.parameters import cases
 from tests.semantics.endings import noting_tool
@@ -39,7 +37,7 @@ def split_text(text: str, cuts: Sequence[int]) -> list[str]:
     return [text[start:end] for start, end in itertools.pairwise(places)]
 
 
-class Streaming(ScriptedModel):
+class Streaming(models.ScriptedModel):
     """A scripted model that streams the text of its replies in pieces, and then the calls."""
 
     def __init__(self, replies: Sequence[ScriptedReply], cuts: Sequence[int]) -> None:
@@ -185,7 +183,7 @@ def speaking(*replies: str | ModelReply) -> Streaming:
 
 # A function that creates an agent of a model and tools.
 Make = Callable[..., gx.Agent]
-TOOLS: list[AnyTool] = [echo]
+TOOLS: list[tools.AnyTool] = [echo]
 ACT = "Thought: I look.\nAction: echo\nAction Input: a"
 react: Make = gx.create_react_agent
 structured, tool_calling = gx.create_structured_agent, gx.create_tool_calling_agent

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.errors import ModelTimeoutError
+from graphexec import errors, messages
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
-from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.runtime import run
@@ -204,11 +203,11 @@ def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.
 
         def complete(self, request: Any, *, timeout: float | None = None) -> Any:
             released.wait((timeout or 30) - 0.01)
-            raise ModelTimeoutError("the server did not answer in time")
+            raise errors.ModelTimeoutError("the server did not answer in time")
 
         async def acomplete(self, request: Any, *, timeout: float | None = None) -> Any:
             await asyncio.sleep((timeout or 30) - 0.01)
-            raise ModelTimeoutError("the server did not answer in time")
+            raise errors.ModelTimeoutError("the server did not answer in time")
 
     executor = gx.AgentExecutor(agent=gx.create_react_agent(Punctual(), []), tools=[], max_execution_time=0.3)
     result, _ = time_run(executor, how, released)
@@ -410,7 +409,7 @@ def test_fan_out_beyond_the_limit_runs_no_tool(run: Callable[[gx.AgentExecutor],
 
 @cases(("limit", "reached"), [(0, 0), (1, 10), (10, 10), (11, 20), (30, 30)])
 def test_tokens_are_compared_before_each_model_call(limit: int, reached: int) -> None:
-    reply = ModelReply("Action: echo\nAction Input: a", usage=Usage(7, 3))
+    reply = messages.ModelReply("Action: echo\nAction Input: a", usage=messages.Usage(7, 3))
     result = run_replies(*[reply] * 4, max_tokens=limit)
     assert limit_of(result.outcome).reached == reached
     assert result.outcome.output == "Agent stopped due to token limit."

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import errors, kernel, runtime
 from graphexec.effects import AskHuman, CallTool, ToolResult, agent_limits
-from graphexec.errors import NodeError, UndeclaredCountError
-from graphexec.kernel import Node, PendingEffect
 from graphexec.kernel.node import Count
-from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, DriverResult, Script, drive_sync, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -44,8 +42,8 @@ def fetch_graph(asks: Count | None = None) -> gx.Graph[Plan, Fetched | m.Halted]
     return m.machine_of(gx.charged(when_spent=m.Halted, asks=asks)(fetch))
 
 
-def tools(**limits: Any) -> RunContext:
-    return make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
+def tools(**limits: Any) -> runtime.RunContext:
+    return runtime.make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
 
 
 def fetch_all(asks: Count | None, *batches: int, visits: int = 1, **limits: Any) -> DriverResult[Any]:
@@ -95,9 +93,9 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
 
     def script() -> Script[Any, Any]:
         called.clear()
-        return Script(fetch_graph(asks), Plan(batches), make_run_context({CallTool: call}))
+        return Script(fetch_graph(asks), Plan(batches), runtime.make_run_context({CallTool: call}))
 
-    with pytest.raises(UndeclaredCountError) as caught:
+    with pytest.raises(errors.UndeclaredCountError) as caught:
         run_script(script)
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     error = caught.value
@@ -145,7 +143,7 @@ def test_visit_is_counted_by_itself() -> None:
     expected = cut(1, 1, 1, limit="tool_calls", most=2, reached=2)
     assert fetch_all(3, 1, 1, 1, tool_calls=2).outcome == expected
     answered = m.reload(m.pending(fetch_graph(2), Plan((1, 2))).reply(ToolResult("")), fetch_graph(2))
-    assert "asked for 3 effects" in m.error_message(UndeclaredCountError, m.finish, fetch_graph(2), answered)
+    assert "asked for 3 effects" in m.error_message(errors.UndeclaredCountError, m.finish, fetch_graph(2), answered)
     state = m.pending(fetch_graph(3), answered)
     assert m.finish(fetch_graph(3), state.reply([ToolResult(""), ToolResult("")])).outcome == Fetched(3)
 
@@ -163,7 +161,7 @@ def test_endless_asking_is_stopped(drive: Driver) -> None:
         asked.append(effect.question)
         return "no"
 
-    result = drive(Script(m.INSISTENT, m.Asking("ok?"), make_run_context({AskHuman: refuse})))
+    result = drive(Script(m.INSISTENT, m.Asking("ok?"), runtime.make_run_context({AskHuman: refuse})))
     assert (len(asked), result.outcome) == (1_000, ENDLESS)
 
 
@@ -171,7 +169,7 @@ def test_endless_asking_is_stopped(drive: Driver) -> None:
 def test_endless_asking_is_stopped_in_manual_stepping() -> None:
     state = gx.advance(m.INSISTENT, gx.begin(m.INSISTENT, m.Asking("ok?")), gx.Limits())
     asked = 0
-    while isinstance(state, PendingEffect):
+    while isinstance(state, kernel.PendingEffect):
         asked += 1
         state = gx.advance(m.INSISTENT, state.reply("no"), gx.Limits())
     assert (asked, state.outcome) == (1_000, ENDLESS)
@@ -246,19 +244,19 @@ COUNTED = gx.charged(when_spent=m.Halted, asks=(1, 3))(fetch)
         (m.leave, (1, 1)),
     ],
 )
-def test_node_has_its_declared_count(one: Node[Any, Any], count: tuple[int, int | None]) -> None:
+def test_node_has_its_declared_count(one: kernel.Node[Any, Any], count: tuple[int, int | None]) -> None:
     assert (one.least, one.most) == count
 
 
 @cases("asks", [-1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3)])
 def test_invalid_count_is_refused(asks: Any) -> None:
     text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
-    assert m.error_message(NodeError, lambda: gx.charged(when_spent=m.Halted, asks=asks)(fetch)) == text
+    assert m.error_message(errors.NodeError, lambda: gx.charged(when_spent=m.Halted, asks=asks)(fetch)) == text
 
 
 @cases("one", [land, look])
-def test_count_of_a_node_without_effects_is_refused(one: Node[Any, Any]) -> None:
-    assert m.error_message(NodeError, lambda: gx.metered(when_spent=m.Stopped, asks=1)(one)) == (
+def test_count_of_a_node_without_effects_is_refused(one: kernel.Node[Any, Any]) -> None:
+    assert m.error_message(errors.NodeError, lambda: gx.metered(when_spent=m.Stopped, asks=1)(one)) == (
         f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
     )
 
@@ -276,4 +274,4 @@ def test_effects_without_charges_are_counted(steps: int) -> None:
     if steps == 1:
         assert m.run_machine(*arguments).outcome == m.Landed()
     else:
-        assert m.error_message(UndeclaredCountError, m.run_machine, *arguments)
+        assert m.error_message(errors.UndeclaredCountError, m.run_machine, *arguments)

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import graphexec as gx
-from graphexec.errors import InputError, NodeError
-from graphexec.executor import LimitReached, stopped_response
+from graphexec import errors, executor, runtime
 from graphexec.kernel import Limits, PendingEffect, reserved
-from graphexec.runtime import make_run_context
 from tests.kernel.machines import Halted, check_refusal, error_message, finish, machine_of, pending, run_machine, value
 from tests.parameters import cases
 
@@ -114,7 +112,7 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
         (lambda: as_on(Reply, "END"), [f"'END' {IN_QUOTES} END, imported from graphexec, without quotes"]),
         (lambda: as_graph(inquire_row, start="inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
         (
-            lambda: as_charged(when_spent=stopped_response),
+            lambda: as_charged(when_spent=executor.stopped_response),
             [
                 "when_spent is stopped_response, a node; write when_spent=stop",
                 "with def stop(value, limit: Exhausted) -> LimitReached, and on(LimitReached, stopped_response)",
@@ -122,7 +120,7 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
         ),
         (lambda: as_metered(when_spent="stop"), ["when_spent is 'stop'; give a function", "such as limit_reached"]),
         (
-            lambda: as_charged(when_spent=LimitReached)(inquire),
+            lambda: as_charged(when_spent=executor.LimitReached)(inquire),
             ["inquire takes Asked, which LimitReached does not", "as limit_reached makes a LimitReached, or widen"],
         ),
         (as_charged, [f"charged {BARE} @charged(when_spent=limit_reached)"]),
@@ -141,7 +139,7 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
     ],
 )
 def test_mistake_is_refused_with_a_remedy(mistake: Callable[[], object], facts: Sequence[str]) -> None:
-    check_refusal(NodeError, facts, mistake)
+    check_refusal(errors.NodeError, facts, mistake)
 
 
 @value
@@ -166,7 +164,7 @@ def test_value_with_the_members_of_a_protocol_fits() -> None:
     ],
 )
 def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
-    assert error_message(InputError, make_run_context, handlers) == text
+    assert error_message(errors.InputError, runtime.make_run_context, handlers) == text
 
 
 @gx.charged(when_spent=stopped)
@@ -187,7 +185,7 @@ def test_question_and_batch_are_answered() -> None:
     async def fetched(question: str) -> str:
         return question.upper()
 
-    behind = make_run_context({gx.AskHuman: lambda asked: fetched(asked.question)})
+    behind = runtime.make_run_context({gx.AskHuman: lambda asked: fetched(asked.question)})
     assert run_machine(machine_of(inquire), Asked("why"), behind).outcome == Reply("WHY")
 
 
@@ -228,7 +226,7 @@ def asking(effect: gx.Effect[Any]) -> PendingEffect:
     ],
 )
 def test_wrong_reply_is_refused(wrong: Callable[[], object], facts: Sequence[str]) -> None:
-    check_refusal(InputError, facts, wrong)
+    check_refusal(errors.InputError, facts, wrong)
 
 
 @cases(("effect", "reply"), [(Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object)])

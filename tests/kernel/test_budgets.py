@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import graphexec as gx
+from graphexec import errors, runtime
 from graphexec.effects import agent_limits
-from graphexec.errors import LimitsError
 from graphexec.kernel import ITERATIONS
-from graphexec.runtime import RunContext
 from tests.drivers import DriverResult
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -172,7 +171,7 @@ def restarted_interview(times: int) -> gx.Snapshot:
 
 
 def resume_interview(times: int, **limits: Any) -> DriverResult[Any]:
-    context = RunContext(m.reporter().handlers, gx.Limits(**limits))
+    context = runtime.RunContext(m.reporter().handlers, gx.Limits(**limits))
     return m.run_machine(m.INTERVIEW, restarted_interview(times), context)
 
 
@@ -242,7 +241,7 @@ NO_BUDGET = "{0} is a limit and not a budget; write Limits({0}=...)"
     ],
 )
 def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: str) -> None:
-    assert m.error_message(LimitsError, make) == text
+    assert m.error_message(errors.LimitsError, make) == text
 
 
 @cases(

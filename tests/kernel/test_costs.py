@@ -10,15 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.actions import Run
+from graphexec import actions, errors, kernel, messages, models, runtime, verify
 from graphexec.effects import CallModel, agent_limits
-from graphexec.errors import InputError, InvalidReplyError
 from graphexec.executor import Ready
-from graphexec.kernel import charged, node
-from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.models import ScriptedModel
-from graphexec.runtime import RunContext, make_run_context, run
-from graphexec.verify import check
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
@@ -29,18 +23,18 @@ from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics, machin
 from tests.parameters import cases
 from tests.verify.traces import proof_of, trace_of
 
-START = Ready(Run({"input": "q"}))
+START = Ready(actions.Run({"input": "q"}))
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
-def context_with_costs(limits: gx.Limits, *costs: float) -> RunContext:
+def context_with_costs(limits: gx.Limits, *costs: float) -> runtime.RunContext:
     """Return a context whose model calls have these costs in turn; the last cost repeats."""
     left = list(costs)
 
-    def answer(call: CallModel) -> ModelReply:
-        return ModelReply("so", cost=left.pop(0) if len(left) > 1 else left[0])
+    def answer(call: CallModel) -> messages.ModelReply:
+        return messages.ModelReply("so", cost=left.pop(0) if len(left) > 1 else left[0])
 
-    return make_run_context({CallModel: answer}, limits=limits)
+    return runtime.make_run_context({CallModel: answer}, limits=limits)
 
 
 def test_last_call_can_exceed_the_cost_limit() -> None:
@@ -51,15 +45,15 @@ def test_last_call_can_exceed_the_cost_limit() -> None:
 
 @cases("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
 def test_invalid_cost_is_refused(cost: Any) -> None:
-    with pytest.raises(InvalidReplyError, match=r"with cost=.*; pass a finite number, 0 or more, or None"):
-        run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), cost))
+    with pytest.raises(errors.InvalidReplyError, match=r"with cost=.*; pass a finite number, 0 or more, or None"):
+        runtime.run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), cost))
 
 
 def test_cost_is_counted_and_never_decreases() -> None:
     context = context_with_costs(agent_limits(model_calls=3, cost=5), 1.0, -10.0)
-    snapshot = snapshot_after(InvalidReplyError, lambda: run(PROMPTS, Prompt(), context))
+    snapshot = snapshot_after(errors.InvalidReplyError, lambda: runtime.run(PROMPTS, Prompt(), context))
     assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
-    done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0))
+    done = runtime.run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0))
     assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
     result = run_script(
         lambda: Script(machine_of(poll), Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5))
@@ -70,18 +64,18 @@ def test_cost_is_counted_and_never_decreases() -> None:
 
 @given(costs=st.lists(st.floats(0, 5), min_size=1, max_size=6), most=st.floats(0.01, 6))
 def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> None:
-    done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(cost=most, model_calls=len(costs)), *costs))
+    done = runtime.run(PROMPTS, Prompt(), context_with_costs(agent_limits(cost=most, model_calls=len(costs)), *costs))
     spent, calls = 0.0, 0
     while calls < len(costs) and spent < most:
         spent, calls = spent + costs[calls], calls + 1
     assert (done.spent["model_calls"], done.spent["cost"]) == (calls, spent)
 
 
-@charged(when_spent=Stopped, asks=(0, 3))
-@node
+@kernel.charged(when_spent=Stopped, asks=(0, 3))
+@kernel.node
 def poll(topics: Topics) -> gx.Asks[CallModel, Tick]:
-    replies = yield from gx.ask_all([CallModel(CompletionRequest(name)) for name in topics.names])
-    yield from gx.ask(CallModel(CompletionRequest("sum up")))
+    replies = yield from gx.ask_all([CallModel(messages.CompletionRequest(name)) for name in topics.names])
+    yield from gx.ask(CallModel(messages.CompletionRequest("sum up")))
     return Tick(len(replies))
 
 
@@ -90,14 +84,14 @@ def test_cost_survives_serialization() -> None:
     again = gx.Snapshot.from_json(snapshot.to_json(), PROMPTS)
     assert again == snapshot
     assert again.spent["cost"] == 0.1 + 0.2
-    done = run(PROMPTS, again, context_with_costs(agent_limits(cost=0.5), 0.15))
+    done = runtime.run(PROMPTS, again, context_with_costs(agent_limits(cost=0.5), 0.15))
     assert (done.spent["model_calls"], done.spent["cost"]) == (5, 0.1 + 0.2 + 0.15 + 0.15)
 
 
 def executor_with_costs(*costs: float, **limits: Any) -> gx.AgentExecutor:
     """Return an executor whose model calls have these costs; without any, no call reports one."""
-    replies = [ModelReply(ACT, cost=cost) for cost in costs] or [ModelReply(ACT)]
-    model = ScriptedModel(replies, repeat_last=True)
+    replies = [messages.ModelReply(ACT, cost=cost) for cost in costs] or [messages.ModelReply(ACT)]
+    model = models.ScriptedModel(replies, repeat_last=True)
     return gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], **limits)
 
 
@@ -110,7 +104,7 @@ def test_cost_limit_is_proved_as_an_edge() -> None:
     assert {finding.code for finding in refused.value.verdict.findings} == {"GX016"}
     executor = executor_with_costs(max_iterations=2, max_cost=0.5)
     certificate = proof_of(executor)
-    check(certificate, executor.graph)
+    verify.check(certificate, executor.graph)
     assert certificate.limits["cost"] == 0.5
     (way,) = [one for one in certificate.flow.transitions if "cost" in one.causes]
     assert (way.source, way.kind) == ("plan", "within")
@@ -164,7 +158,7 @@ def run_with(driver: Driver, executor: gx.AgentExecutor) -> DriverResult[Any]:
 @cases("driver", ALL_DRIVERS)
 def test_unreported_cost_under_a_limit_is_refused(driver: Driver) -> None:
     with pytest.raises(
-        InputError, match=r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
+        errors.InputError, match=r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
     ):
         run_with(driver, executor_with_costs(max_cost=1.0))
     assert run_with(driver, executor_with_costs(max_iterations=2)).spent["cost"] == 0.0

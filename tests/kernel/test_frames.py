@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
+from graphexec import kernel, testing
 from graphexec.errors import NodeError, SnapshotError
-from graphexec.kernel import PendingEffect, rename
 from graphexec.kernel.events import Done
-from graphexec.testing import verify_termination
 from tests.kernel.machines import Question, error_message, machine_of, reporter, run_machine, value
 from tests.parameters import cases, examples
 
@@ -105,7 +104,7 @@ def pauses_of(machine: gx.Graph[Any, Any], value: Any) -> list[gx.Snapshot]:
     """Return the run at each request, each read from JSON."""
     found: list[gx.Snapshot] = []
     snapshot = gx.begin(machine, value)
-    while isinstance(state := gx.advance(machine, snapshot, gx.Limits()), PendingEffect):
+    while isinstance(state := gx.advance(machine, snapshot, gx.Limits()), kernel.PendingEffect):
         found.append(gx.Snapshot.from_json(state.snapshot.to_json(), machine))
         effect: Any = state.effect
         snapshot = gx.Snapshot.from_json(state.reply(f"re: {effect.text}").to_json(), machine)
@@ -229,7 +228,7 @@ class TestEach:
         verdict = office(survey()).verify()
         assert verdict.proved
         assert verdict.certificate is not None
-        verify_termination(office(survey()), start=Job(("a", "b")), replies={Question: ["so"]}, examples=20)
+        testing.verify_termination(office(survey()), start=Job(("a", "b")), replies={Question: ["so"]}, examples=20)
 
 
 def two_surveys(first: gx.Node[Job, Any]) -> gx.Graph[Job, Any]:
@@ -377,7 +376,7 @@ class TestRefusals:
         assert error_message(NodeError, lambda: gx.embed(INQUIRY, "look", **options)).startswith(message)
 
     def test_names_and_budget_are_checked(self) -> None:
-        child = machine_of(rename(inquire, "leave"))
+        child = machine_of(kernel.rename(inquire, "leave"))
         with pytest.raises(NodeError, match="look has a node of its own that is named enter or leave; rename it"):
             gx.embed(child, "look", enter=take_first, leave=write_down)
         machine = machine_of(gx.embed(INQUIRY, "look", enter=take_first, leave=write_down))

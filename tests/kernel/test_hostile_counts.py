@@ -15,9 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, Effect, Exhausted, Limits, Meter, Snapshot, Spent, ask
-from graphexec.errors import InputError, LimitsError, SnapshotError, format_integer
-from graphexec.kernel import charged, node
+from graphexec import Asks, Effect, Exhausted, Limits, Meter, Snapshot, Spent, ask, errors, kernel
 from graphexec.kernel.meters import add_counts
 from graphexec.kernel.serialization import format_json, parse_json
 from tests.executor.actors import snapshot_after
@@ -42,8 +40,8 @@ class Weigh(Effect[Any]):
         return reply
 
 
-@charged(when_spent=m.Stopped, asks=1)
-@node
+@kernel.charged(when_spent=m.Stopped, asks=1)
+@kernel.node
 def weigh(left: m.Left) -> Asks[Weigh, m.Left | m.Total]:
     yield from ask(Weigh())
     return m.Left(left.steps - 1) if left.steps else m.Total("")
@@ -63,7 +61,7 @@ INVALID = [-1, 0.5, 1.0, math.nan, math.inf, -math.inf, True, False, "1", b"1", 
 @cases("amount", INVALID)
 def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
     message = r"weigh asked for Weigh, .*; return a whole number of coins"
-    snapshot = snapshot_after(InputError, lambda: run_scales((amount, 0.0)), message)
+    snapshot = snapshot_after(errors.InputError, lambda: run_scales((amount, 0.0)), message)
     resumed = SCALES.run(snapshot, handlers={Weigh: lambda effect: (0, 0)}, limits=Limits({COINS: 50}))
     assert resumed.spent[COINS] == 1 + 10
 
@@ -80,7 +78,7 @@ EACH_WANTED = "return an amount, or None, for each of coins, grams"
     ],
 )
 def test_other_measured_amounts_are_refused(amounts: Any, remedy: str) -> None:
-    message = m.error_message(InputError, run_scales, amounts)
+    message = m.error_message(errors.InputError, run_scales, amounts)
     assert "whose measure returned" in message
     assert remedy in message
 
@@ -112,7 +110,7 @@ def test_no_reported_amount_makes_a_run_exceed_its_bound(amounts: list[Any]) -> 
         calls += 1
         return amounts
 
-    with suppress(InputError):
+    with suppress(errors.InputError):
         SCALES.run(m.Left(1000), handlers={Weigh: answer}, limits=COINS_ONLY)
     assert calls <= 5
 
@@ -142,7 +140,7 @@ LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False
 )
 def test_spent_refuses_invalid_counts(kind: Callable[..., object], fields: Any, text: str) -> None:
     """So do a snapshot and a reached limit."""
-    assert text in m.error_message(SnapshotError, kind, **fields)
+    assert text in m.error_message(errors.SnapshotError, kind, **fields)
 
 
 def test_spent_is_a_copy_and_checked_by_its_meters() -> None:
@@ -151,7 +149,7 @@ def test_spent_is_a_copy_and_checked_by_its_meters() -> None:
     meters["coins"] = -5
     assert spent[COINS] == 2
     at = Snapshot("weigh", m.Left(1), spent=Spent(meters={"coins": 0.5}))
-    with pytest.raises(SnapshotError, match=r"Spent has coins=0.5; give a whole number, 0 or more"):
+    with pytest.raises(errors.SnapshotError, match=r"Spent has coins=0.5; give a whole number, 0 or more"):
         SCALES.run(at, handlers={}, limits=COINS_ONLY)
 
 
@@ -159,7 +157,7 @@ GOOD = json.loads(Snapshot("interview", m.Topic("tea")).to_json())
 
 
 def snapshot_error(text: str, machine: Any = m.INTERVIEW) -> str:
-    return m.error_message(SnapshotError, Snapshot.from_json, text, machine)
+    return m.error_message(errors.SnapshotError, Snapshot.from_json, text, machine)
 
 
 def stored_with(text: str, **fields: Any) -> str:
@@ -191,7 +189,7 @@ class Weighed:
     notes: tuple[str, ...] = ()
 
 
-@node
+@kernel.node
 def note_weight(weighed: Weighed) -> m.Total:
     return m.Total(str(weighed))
 
@@ -269,7 +267,7 @@ TOO_MUCH = "is 1.0e+5000, more than a float can hold; give None for no limit"
     ],
 )
 def test_invalid_limit_is_shown_shortly(make: Callable[[], object], text: str) -> None:
-    assert text in m.error_message(LimitsError, make)
+    assert text in m.error_message(errors.LimitsError, make)
 
 
 @given(
@@ -307,4 +305,4 @@ def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
     ],
 )
 def test_long_integers_are_shortened(number: int, spec: str, text: str) -> None:
-    assert format_integer(number, spec) == text
+    assert errors.format_integer(number, spec) == text

@@ -10,12 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Done, Reported, RunResult, create_react_agent, tool
-from graphexec.actions import AgentAction, AgentFinish, Run
+from graphexec import AgentExecutor, Done, Reported, RunResult, actions, create_react_agent, kernel, models, tool
 from graphexec.effects import Decided, ToolResult, Unreadable
-from graphexec.kernel import Journal, replay
 from graphexec.kernel.events import CompactReply, MemberReply
-from graphexec.models import ScriptedModel
 from tests.executor.actors import snapshot_after
 from tests.parameters import cases
 
@@ -25,23 +22,23 @@ FINISH = "Final Answer: 42"
 
 
 @tool
-def look_up(what: str, run: Run) -> str:
+def look_up(what: str, run: actions.Run) -> str:
     """Look something up."""
     return f"found {what} after {len(run.steps)}"
 
 
 def executor(replies: list[str], **options: Any) -> AgentExecutor:
-    agent = create_react_agent(ScriptedModel(replies, repeat_last=True), [look_up])
+    agent = create_react_agent(models.ScriptedModel(replies, repeat_last=True), [look_up])
     return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)
 
 
-def journal_of(result: RunResult) -> Journal:
+def journal_of(result: RunResult) -> kernel.Journal:
     assert result.journal is not None
     return result.journal
 
 
 def replayed_outcome(result: RunResult) -> object:
-    *_, done = replay(journal_of(result))
+    *_, done = kernel.replay(journal_of(result))
     assert isinstance(done, Done)
     return done.outcome
 
@@ -59,7 +56,7 @@ def test_replay_yields_the_events_of_the_run(replies: list[str], iterations: int
     done = events[-1]
     assert isinstance(done, Done)
     assert done.journal is not None
-    assert list(replay(done.journal)) == [event for event in events if not isinstance(event, Reported)]
+    assert list(kernel.replay(done.journal)) == [event for event in events if not isinstance(event, Reported)]
     assert len(done.journal) == done.spent["model_calls"] + done.spent["tool_calls"]
 
 
@@ -77,7 +74,7 @@ def test_every_driver_keeps_the_same_journal() -> None:
 
 
 def test_journal_of_a_resumed_or_cut_run() -> None:
-    failing = AgentExecutor(agent=create_react_agent(ScriptedModel([CALL]), [look_up]), tools=[look_up])
+    failing = AgentExecutor(agent=create_react_agent(models.ScriptedModel([CALL]), [look_up]), tools=[look_up])
     result = executor([FINISH]).run(snapshot_after(AssertionError, lambda: failing.run("?")))
     assert repr(result.journal) == "<journal of 1 replies from plan on>"
     assert replayed_outcome(result) == result.ending
@@ -91,10 +88,10 @@ def test_journal_of_a_resumed_or_cut_run() -> None:
 
 def test_incomplete_journal_is_replayed_to_its_end() -> None:
     journal = journal_of(executor([CALL, FINISH]).run("?"))
-    whole = list(replay(journal))
+    whole = list(kernel.replay(journal))
     answer, *times = next(iter(journal))
     cut = type(journal)(journal.graph, journal.limits, journal.start, CompactReply.part_of(answer), times)
-    part = list(replay(cut))
+    part = list(kernel.replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)
 
@@ -108,7 +105,7 @@ def test_journal_is_compact_and_not_copied() -> None:
     assert CompactReply.part_of("found") == (None, "found")
 
 
-ACTION = AgentAction("look_up", {"what": "a"})
+ACTION = actions.AgentAction("look_up", {"what": "a"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ REPLIES = (
     Decided((ACTION,)),
     Decided((ACTION, ACTION)),
     Decided(()),
-    Decided(AgentFinish({"output": "42"})),
+    Decided(actions.AgentFinish({"output": "42"})),
     Decided(Unreadable("no action", "try again")),
     ToolResult("found"),
     ToolResult(None),
@@ -141,7 +138,7 @@ REPLIES = (
 def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
     journal = journal_of(executor([FINISH]).run("?"))
     kept = CompactReply.part_of(reply)
-    [(restored, at, seconds)] = Journal(journal.graph, journal.limits, journal.start, kept, [1.0, 0.5])
+    [(restored, at, seconds)] = kernel.Journal(journal.graph, journal.limits, journal.start, kept, [1.0, 0.5])
     assert (type(restored), restored, at, seconds) == (type(reply), reply, 1.0, 0.5)
     # `traceback` is not compared.
     assert getattr(restored, "traceback", None) == getattr(reply, "traceback", None)

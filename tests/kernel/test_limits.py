@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, Budget, Effect, Exhausted, Limits, Meter, Spent, ask, begin, node
-from graphexec.errors import LimitsError, NodeError
+from graphexec import Asks, Budget, Effect, Exhausted, Limits, Meter, Spent, ask, begin, errors, node
 from graphexec.kernel.events import Cut
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import NOTHING, Counts, FrozenMapping
@@ -49,7 +48,7 @@ def test_meters_and_effects_have_defaults() -> None:
 @cases("name", ["", "two words", "9lives", "a-b", "a.", ".a", "a..b", "a.2", 5, None, ["payments"]])
 def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> None:
     text = f"a {kind.__name__.lower()} cannot be named {name!r}; give it a name that a variable could have"
-    assert error_message(LimitsError, kind, name) == text
+    assert error_message(errors.LimitsError, kind, name) == text
 
 
 @cases(
@@ -78,7 +77,7 @@ def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> No
 )
 def test_name_of_a_limit_is_refused(make: Callable[[], object], text: str) -> None:
     """So are names that no budget can have."""
-    assert error_message(LimitsError, make).startswith(text)
+    assert error_message(errors.LimitsError, make).startswith(text)
 
 
 WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
@@ -104,7 +103,7 @@ WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
     ],
 )
 def test_invalid_charges_are_refused(attributes: Any, facts: list[str]) -> None:
-    check_refusal(NodeError, facts, type, "Pay", (Effect,), attributes)
+    check_refusal(errors.NodeError, facts, type, "Pay", (Effect,), attributes)
 
 
 def test_limits_are_values() -> None:
@@ -153,7 +152,7 @@ def test_limits_are_values() -> None:
     ],
 )
 def test_invalid_limits_on_meters_are_refused(meters: Any, text: str) -> None:
-    assert error_message(LimitsError, Limits, meters) == text
+    assert error_message(errors.LimitsError, Limits, meters) == text
 
 
 @cases("attribute", ["meters", "budgets"])
@@ -212,7 +211,7 @@ def test_copies_are_equal(given: dict[str, int]) -> None:
 def test_charges_as_a_field_are_refused() -> None:
     """Proofs and the engine count by class, so they would miss a field."""
 
-    with pytest.raises(NodeError) as caught:
+    with pytest.raises(errors.NodeError) as caught:
 
         @dataclass(frozen=True)
         class Pay(Effect[None]):  # pyright: ignore[reportUnusedClass]
@@ -236,7 +235,7 @@ def test_charges_as_a_field_are_refused() -> None:
 
     # A local name, which no decorator can resolve.
     report.__annotations__ = {"value": int, "return": Asks[Report, str]}
-    with pytest.raises(NodeError, match="Report has measures that differ from effect to effect"):
+    with pytest.raises(errors.NodeError, match="Report has measures that differ from effect to effect"):
         node(report)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from graphexec import Asks, Effect, Exhausted, ask, charged, metered, node, opaque
-from graphexec.kernel import bind
-from graphexec.runtime import make_run_context
+from graphexec import Asks, Effect, Exhausted, ask, charged, kernel, metered, node, opaque, runtime
 from tests.drivers import LIVE
 from tests.kernel.machines import machine_of, run_machine, value
 
@@ -51,6 +49,6 @@ def test_local_classes_are_resolved() -> None:
 
     machine = machine_of(paint, dry)
     assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": (Brush,)})
-    bound = bind(machine, Brush(4))
-    context = make_run_context({Colour: lambda colour: f"red for {colour.of}"})
+    bound = kernel.bind(machine, Brush(4))
+    context = runtime.make_run_context({Colour: lambda colour: f"red for {colour.of}"})
     assert run_machine(bound, Wall(1), context, LIVE).outcome == Dry("red for a wall of 4")

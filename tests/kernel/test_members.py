@@ -9,10 +9,8 @@ from functools import partial
 
 import pytest
 
-from graphexec import Limits, Snapshot, advance, begin
+from graphexec import Limits, Snapshot, advance, begin, errors, kernel
 from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
-from graphexec.errors import InputError, SnapshotError
-from graphexec.kernel import Cut
 from graphexec.kernel.snapshot import PAID
 from tests.kernel import machines
 from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics, error_message
@@ -31,7 +29,7 @@ def test_order_of_replies_does_not_matter() -> None:
     """Try 400 random orders, and reload the snapshot from JSON at random."""
     chance = random.Random(13)
     for _ in range(40):
-        replies = [chance.choice([ToolResult(name), ToolResult(name, "error"), Cut()]) for name in NAMES]
+        replies = [chance.choice([ToolResult(name), ToolResult(name, "error"), kernel.Cut()]) for name in NAMES]
         ends = set[str]()
         for _ in range(10):
             order = chance.sample(range(len(NAMES)), len(NAMES))
@@ -78,7 +76,7 @@ def test_retry_charges_the_open_members_again() -> None:
 
 @cases("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
-    replies = [Cut(), ToolResult("no", "error", error="ValueError"), ToolResult("c")]
+    replies = [kernel.Cut(), ToolResult("no", "error", error="ValueError"), ToolResult("c")]
     snapshot = begin(SURVEY, Topics(("a", "b", "c")))
     for member in order:
         snapshot = reload(pending(reload(snapshot)).reply_member(member, replies[member], at=3.0))
@@ -93,21 +91,21 @@ def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
     [
         *((member, ToolResult("again"), 1.0, f"waits for the members [1], not for {member}") for member in (0, 2, -1)),
         (1, ToolResult("a"), -1.0, "0 or more"),
-        (1, Cut(), 1.0, "no deadline"),
+        (1, kernel.Cut(), 1.0, "no deadline"),
     ],
 )
 def test_invalid_reply_of_a_member_is_refused(member: int, reply: object, at: float, text: str) -> None:
     state = pending(pending(Topics(("a", "b")), limits=Limits()).reply_member(0, ToolResult("a")), limits=Limits())
-    assert text in error_message(InputError, lambda: state.reply_member(member, reply, at=at))
+    assert text in error_message(errors.InputError, lambda: state.reply_member(member, reply, at=at))
 
 
 def test_single_effect_has_no_members() -> None:
     single = machines.pending(INTERVIEW, Topic("tea"))
-    assert "Question is not a batch" in error_message(InputError, single.reply_member, 0, "fine")
+    assert "Question is not a batch" in error_message(errors.InputError, single.reply_member, 0, "fine")
 
 
 @cases("change", [replace, Snapshot.retried])
 def test_snapshot_of_another_batch_is_refused(change: Callable[[Snapshot], Snapshot]) -> None:
     fewer = replace(pending(Topics(NAMES)).reply_member(3, ToolResult("d")), value=Topics(NAMES[:4]))
     text = "has 6 open calls, but survey asks for 4; resume it with its own graph"
-    assert text in error_message(SnapshotError, advance, SURVEY, change(fewer), TEN)
+    assert text in error_message(errors.SnapshotError, advance, SURVEY, change(fewer), TEN)

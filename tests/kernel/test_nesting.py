@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec.errors import InputError, NodeError
-from graphexec.kernel import ITERATIONS
+from graphexec import errors, kernel
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -164,8 +163,8 @@ def turn(task: Task) -> Task | Solved:
 
 SOLVE: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
 OFFICE, SHARING = office(SOLVE), office(gx.embed(solver(TRIES), "solve"))
-OWN_ITERATIONS = office(gx.embed(solver(ITERATIONS), "solve", own=[gx.Budget("iterations", 3)]))
-SHARED_ITERATIONS = office(gx.embed(solver(ITERATIONS), "solve"))
+OWN_ITERATIONS = office(gx.embed(solver(kernel.ITERATIONS), "solve", own=[gx.Budget("iterations", 3)]))
+SHARED_ITERATIONS = office(gx.embed(solver(kernel.ITERATIONS), "solve"))
 RESETTING = office(gx.embed(solver(TRIES, SHARED, resets=[TRIES, SHARED]), "solve", own=[TRIES]))
 REFILLING = office(gx.embed(solver(TRIES), "solve"), resets=[TRIES])
 TWICE, CHOOSING, TWO_OFFICES = solve_twice(), choose_next(), two_offices()
@@ -190,7 +189,7 @@ NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]
         (RESETTING, ["solve.look --Trying (resets solve.tries, shared)--> solve.attempt"]),
         (REFILLING, ["solve.attempt --Solved (resets tries)--> deliver"]),
         (CHOOSING, ["choose.begin_again --Task (resets solve.tries)--> solve.look"]),
-        (hand_out_to(SOLVE, ITERATIONS), ["hand_out --Task (resets solve.tries)--> solve.look"]),
+        (hand_out_to(SOLVE, kernel.ITERATIONS), ["hand_out --Task (resets solve.tries)--> solve.look"]),
         # A leaving edge combines both resets.
         (
             leave_with_resets(),
@@ -210,7 +209,7 @@ def test_edges_of_a_subgraph_are_inlined_with_its_resets(machine: gx.Graph[Any, 
     [
         (OFFICE, ["solve.look", "solve.attempt", "deliver", "apologise"]),
         (NESTED, ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]),
-        (hand_out_to(SOLVE, ITERATIONS), ["hand_out", "solve.look", "solve.attempt"]),
+        (hand_out_to(SOLVE, kernel.ITERATIONS), ["hand_out", "solve.look", "solve.attempt"]),
     ],
 )
 def test_subgraph_nodes_are_inlined_with_a_prefix(machine: gx.Graph[Any, Any], nodes: list[str]) -> None:
@@ -232,7 +231,7 @@ def test_subgraph_nodes_are_inlined_with_a_prefix(machine: gx.Graph[Any, Any], n
 )
 def test_only_own_budgets_get_the_prefix(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
     assert machine.budgets == budgets
-    assert {one.name: one.limit for node in machine for one in node.meters if one != ITERATIONS} == budgets
+    assert {one.name: one.limit for node in machine for one in node.meters if one != kernel.ITERATIONS} == budgets
 
 
 def test_embedded_node_has_types_and_a_piece() -> None:
@@ -269,7 +268,7 @@ def test_embedded_node_has_types_and_a_piece() -> None:
             {"iterations": 4},
         ),
         # Several and nested subgraphs.
-        (hand_out_to(SOLVE, ITERATIONS), (1, 2), {}, Solved((2,)), {"iterations": 1, "solve.tries": 2}),
+        (hand_out_to(SOLVE, kernel.ITERATIONS), (1, 2), {}, Solved((2,)), {"iterations": 1, "solve.tries": 2}),
         (TWICE, (2, 0), {}, Solved(()), {"first.tries": 3, "second.tries": 1}),
         (TWICE, (2, 1), {}, "Trying (0,): the limit of 1 second.trie was reached (1 spent)", TWICE.budgets),
         (CHOOSING, (2, 2, 2), {}, "done", {"solve.tries": 3}),
@@ -347,12 +346,12 @@ NOT_OWN = "solve cannot own {}, which meters none of its nodes; own one"
         *((solver(TRIES), name, [], ["a node cannot be named"]) for name in ("", "a b", "a.b", "1st")),
         (solver(TRIES), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
         (solver(TRIES, SHARED), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "tries", "shared"]),
-        (solver(ITERATIONS), "solve", [ITERATIONS, TRIES], [NOT_OWN.format("tries"), "of iterations"]),
+        (solver(kernel.ITERATIONS), "solve", [kernel.ITERATIONS, TRIES], [NOT_OWN.format("tries"), "of iterations"]),
         (m.machine_of(apologise), "solve", [TRIES], [NOT_OWN.format("tries"), "of none"]),
     ],
 )
 def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.Budget], facts: list[str]) -> None:
-    m.check_refusal(NodeError, facts, lambda: gx.embed(child, name, own=own))
+    m.check_refusal(errors.NodeError, facts, lambda: gx.embed(child, name, own=own))
 
 
 @cases(
@@ -375,7 +374,7 @@ def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: s
 
 @cases("given", [None, "clock", 3])
 def test_embedding_a_value_without_a_graph_is_refused(given: Any) -> None:
-    assert "is not a graph; write embed(graph, name)" in m.error_message(InputError, gx.embed, given, "clock")
+    assert "is not a graph; write embed(graph, name)" in m.error_message(errors.InputError, gx.embed, given, "clock")
 
 
 def test_subgraphs_of_a_draft_are_inlined() -> None:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
-from graphexec import All, Asks, Effect, Exhausted, ask, charged, metered, node, opaque
+from graphexec import All, Asks, Effect, Exhausted, ask, charged, errors, kernel, metered, node, opaque
 from graphexec.effects import CallModel, CallTool
-from graphexec.errors import GraphexecError, NodeError
-from graphexec.kernel import Perform, rename
 from graphexec.kernel.serialization import reply_adapter
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -66,9 +64,9 @@ class Shop:
         # A function may return a generator, or have its annotation.
         (node(inquire_elsewhere), "asks", (m.Number,), (m.Question,), (m.Total,)),
         (decorate(yields_without_asks), "asks", (m.Number,), (CallTool,), (m.Total,)),
-        (node(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
-        (opaque(read), "opaque", (m.Number,), (Perform,), (m.Total,)),
-        (opaque(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
+        (node(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
+        (opaque(read), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
+        (opaque(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
         (node(Shop().sell), "pure", (m.Number,), (), (m.Total,)),
     ],
 )
@@ -80,7 +78,7 @@ def test_node_is_read_from_its_annotations(one: Any, kind: str, takes: Any, effe
 def test_node_has_a_name_and_a_function() -> None:
     assert node(sort).name == "sort"
     assert repr(node(sort)) == "<node sort: Number -> Even | Odd>"
-    other = rename(m.halve, "cut_in_half")
+    other = kernel.rename(m.halve, "cut_in_half")
     assert (other.name, other.function, m.halve.name) == ("cut_in_half", m.halve.function, "halve")
     assert m.halve.function(m.Even(8)) == m.Sum(4, "halved")
     assert asyncio.run(node(fetch).function(m.Number(1))) == m.Total("fetched")
@@ -191,8 +189,8 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
     ],
 )
 def test_invalid_node_function_is_refused_with_a_remedy(function: Any, text: str) -> None:
-    assert m.error_message(NodeError, decorate, function) == text
-    assert issubclass(NodeError, (GraphexecError, TypeError))
+    assert m.error_message(errors.NodeError, decorate, function) == text
+    assert issubclass(errors.NodeError, (errors.GraphexecError, TypeError))
 
 
 def by_protocol(value: HasValue, limit: Exhausted) -> m.Total:
@@ -238,7 +236,7 @@ as_opaque: Any = opaque
             "yields_without_asks yields effects, so it is not opaque; decorate it with @node",
         ),
         (
-            lambda: rename(m.halve, "cut in half"),
+            lambda: kernel.rename(m.halve, "cut in half"),
             "a node cannot be named 'cut in half'; give it a name that a function could have",
         ),
         (lambda: reply_adapter(Unsaid), "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])"),
@@ -250,7 +248,7 @@ as_opaque: Any = opaque
     ],
 )
 def test_invalid_decoration_or_reply_is_refused(write: Callable[[], object], text: str) -> None:
-    assert m.error_message(NodeError, write) == text
+    assert m.error_message(errors.NodeError, write) == text
 
 
 @cases("when_spent", [by_protocol, unsaid])

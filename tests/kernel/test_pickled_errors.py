@@ -17,13 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec
-from graphexec import Limits
+from graphexec import Limits, executor, verify
 from graphexec.errors import Fault, GraphexecError, MissingHandlerError, ModelError
-from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot, snapshot_of
 from graphexec.testing.failures import WaitingTask
 from graphexec.tools.options import ToolRaisedError
-from graphexec.verify import UnprovedError
 from tests.parameters import cases
 
 # The arguments of each constructor that takes more than a text; a subclass without its own has that of its base.
@@ -48,7 +46,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "AskedTooOftenError": (("plan", "asks without end", "declare it"), {}),
     "ToolRaisedError": ((ValueError("a tool's own"),), {}),
     "InvalidArgumentsError": (("x is not a number", ["x"]), {}),
-    "UnprovedError": ((AGENT_EXECUTOR.verify(Limits(iterations=None)),), {}),
+    "UnprovedError": ((executor.AGENT_EXECUTOR.verify(Limits(iterations=None)),), {}),
     "_Interrupted": ((KeyboardInterrupt(),), {}),
 }
 _TEXT: tuple[tuple[object, ...], Mapping[str, object]] = (("something is wrong; mend it",), {})
@@ -80,7 +78,7 @@ def example(kind: type[BaseException]) -> BaseException:
 
 def described(error: BaseException) -> tuple[object, ...]:
     attributes = {name: repr(one) for name, one in vars(error).items()}
-    if isinstance(error, UnprovedError):
+    if isinstance(error, verify.UnprovedError):
         # The repr of the machine replaces it.
         verdict = error.verdict
         shown = repr(verdict.graph).strip("'")
@@ -115,7 +113,7 @@ def test_what_cannot_be_pickled_or_copied_is_kept() -> None:
     failed = GraphexecError("it failed")
     failed.__dict__["held"] = held = _Uncopied()
     assert vars(copy.deepcopy(failed)) == {"held": held}
-    verdict = AGENT_EXECUTOR.verify(Limits(iterations=3))
+    verdict = executor.AGENT_EXECUTOR.verify(Limits(iterations=3))
     assert copy.copy(verdict) is copy.deepcopy(verdict) is verdict
     restored = pickle.loads(pickle.dumps(verdict))
     assert (restored.status, restored.certificate) == (verdict.status, verdict.certificate)

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snapshot, edges, graph, on
+from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snapshot, edges, graph, on, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.kernel import END, Node, bind, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
 from tests.kernel.machines import value
 from tests.parameters import thorough
@@ -154,7 +153,7 @@ def longest_unmetered_path(plans: list[Plan]) -> int:
     return max((from_node(number) for number in starts), default=0)
 
 
-def answers(limits: Limits, calls: list[str]) -> RunContext:
+def answers(limits: Limits, calls: list[str]) -> runtime.RunContext:
     def model(call: CallModel) -> ModelReply:
         calls.append("model")
         return ModelReply("so", usage=Usage(2, 1))
@@ -163,7 +162,7 @@ def answers(limits: Limits, calls: list[str]) -> RunContext:
         calls.append("tool")
         return ToolResult(call.name)
 
-    return make_run_context({CallModel: model, CallTool: tool}, limits=limits)
+    return runtime.make_run_context({CallModel: model, CallTool: tool}, limits=limits)
 
 
 LIMITS = st.builds(

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec.actions import NO_STEPS
-from graphexec.effects import CallModel
-from graphexec.errors import InputError
+from graphexec import actions, effects, errors
 from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.turns import Conversation
 from tests.kernel.machines import error_message
@@ -31,7 +29,7 @@ def test_lazy_messages_are_not_read_early() -> None:
     def fail(steps: Any, first: int) -> Any:
         raise AssertionError("no message is read before the request is sent")
 
-    ChatRequest(Conversation(MESSAGES, NO_STEPS, fail))
+    ChatRequest(Conversation(MESSAGES, actions.NO_STEPS, fail))
 
 
 def lang_chain(kind: str) -> Any:
@@ -60,7 +58,7 @@ def lang_chain(kind: str) -> Any:
 )
 def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
     for messages in ([*MESSAGES, message], (*MESSAGES, message)):
-        with pytest.raises(InputError) as raised:
+        with pytest.raises(errors.InputError) as raised:
             ChatRequest(messages)
         assert str(raised.value).startswith("ChatRequest has messages[4]=")
         assert str(raised.value).endswith(f"; {remedy}")
@@ -81,12 +79,12 @@ SYSTEM = {"role": "system", "content": "hi"}
             for prompt in (None, ["hi"], [UserMessage("hi")])
         ),
         *(
-            (CallModel, given, "CallModel has request=", "; write CallModel(ChatRequest([UserMessage('...')]))")
+            (effects.CallModel, given, "CallModel has request=", "; write CallModel(ChatRequest([UserMessage('...')]))")
             for given in ("hello", None, [UserMessage("hello")], UserMessage("hello"))
         ),
     ],
 )
 def test_invalid_request_is_refused(request_: Any, given: object, start: str, remedy: str) -> None:
-    message = error_message(InputError, request_, given)
+    message = error_message(errors.InputError, request_, given)
     assert message.startswith(start)
     assert remedy in message

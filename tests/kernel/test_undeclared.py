@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import errors
-from graphexec.effects import CallTool
+from graphexec import effects, errors, runtime
 from graphexec.kernel import Cut, begin, bind, metered, snapshot_of
 from graphexec.kernel.snapshot import PAID
-from graphexec.runtime import make_run_context, run
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
@@ -78,7 +76,7 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
         start=liar,
     )
     with pytest.raises(errors.UndeclaredOutcomeError) as caught:
-        driver(Script(machine, m.Left(1), make_run_context({m.Question: lambda question: "yes"})))
+        driver(Script(machine, m.Left(1), runtime.make_run_context({m.Question: lambda question: "yes"})))
     assert consumed == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, m.Agreed())
     assert caught.value.declared == ("Landed",)
@@ -131,7 +129,7 @@ def answering(calls: list[object]) -> Any:
         calls.append(effect)
         return "yes"
 
-    return make_run_context({m.Question: answer_call, CallTool: answer_call})
+    return runtime.make_run_context({m.Question: answer_call, effects.CallTool: answer_call})
 
 
 class Louder(m.Question):
@@ -155,8 +153,8 @@ def sneak(effect: Any) -> gx.Graph[m.Left, Any]:
 @cases(
     ("effect", "asked"),
     [
-        (CallTool("rm", "everything"), "a CallTool"),
-        (gx.All((m.Question("and?"), CallTool("rm", "everything"))), "an All"),
+        (effects.CallTool("rm", "everything"), "a CallTool"),
+        (gx.All((m.Question("and?"), effects.CallTool("rm", "everything"))), "an All"),
         ("rm everything", "a str"),
         (Louder("hey"), "a Louder"),
     ],
@@ -203,7 +201,7 @@ BOTH = m.machine_of(both)
 
 
 def test_batch_may_mix_effects() -> None:
-    answers = make_run_context({m.Question: lambda _: "yes", Fetch: lambda _: "page"})
+    answers = runtime.make_run_context({m.Question: lambda _: "yes", Fetch: lambda _: "page"})
     assert m.run_machine(BOTH, m.Left(1), answers).outcome == m.Total("yes, page")
     limits = gx.Limits(seconds=5)
     done = m.finish(BOTH, m.pending(BOTH, m.Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
@@ -235,12 +233,12 @@ def test_run_resumes_after_a_handler_exception(driver: Driver) -> None:
             raise OSError("the line is dead")
         return "fine"
 
-    context = make_run_context({m.Question: fail_once})
+    context = runtime.make_run_context({m.Question: fail_once})
     script = Script(m.INTERVIEW, m.Topic("tea"), context)
     snapshot = snapshot_after(OSError, lambda: driver(script), "the line is dead")
     failed = gx.Snapshot("interview", m.Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
     assert snapshot == failed
-    assert run(m.INTERVIEW, snapshot, context).outcome == m.Interview(("fine",) * 3)
+    assert runtime.run(m.INTERVIEW, snapshot, context).outcome == m.Interview(("fine",) * 3)
     assert asked == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
 
 
@@ -270,7 +268,7 @@ def test_run_refuses_an_invalid_start(kind: type[Exception], start: Callable[[],
 
 
 def test_undeclared_effect_stops_before_its_step() -> None:
-    machine = sneak(CallTool("rm", "everything"))
+    machine = sneak(effects.CallTool("rm", "everything"))
     after = m.pending(machine, m.Left(1)).reply("yes", at=0.0)
     assert "a CallTool" in m.error_message(errors.UndeclaredEffectError, m.finish, machine, after)
     assert after.spent["tool_calls"] == 0
@@ -301,7 +299,7 @@ def test_failure_at_an_entry_resumes_before_it() -> None:
     state: Any = m.Left(1)
     for _ in range(2):
         with pytest.raises(OSError, match="no words") as caught:
-            run(m.machine_of(metered(when_spent=failing)(gated)), state, m.limited(iterations=0))
+            runtime.run(m.machine_of(metered(when_spent=failing)(gated)), state, m.limited(iterations=0))
         state = snapshot_of(caught.value)
         assert (state.entered, state.spent.iterations) == (False, 0)
     assert snapshot_of(ValueError("elsewhere")) is None

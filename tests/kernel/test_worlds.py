@@ -11,19 +11,11 @@ from typing import Any, TypeAlias
 import pytest
 
 import graphexec as gx
-from graphexec.actions import Run
-from graphexec.effects import AskHuman, ToolResult
-from graphexec.errors import InputError
+from graphexec import actions, effects, errors, kernel, memory, messages, models, runtime, testing
 from graphexec.executor import Acted, Ready, dispatch_tools, limit_reached
-from graphexec.kernel import PendingEffect
 from graphexec.kernel.events import Done
 from graphexec.kernel.program import compile_program
-from graphexec.memory import BufferMemory
-from graphexec.messages import ModelReply
-from graphexec.models import ScriptedModel
-from graphexec.runtime import BLOCKING
 from graphexec.runtime.io import run_sync
-from graphexec.testing import verify_termination
 from tests.drivers import Script, run_script
 from tests.kernel.machines import machine_of, pending
 
@@ -41,32 +33,32 @@ def search_elsewhere(query: str) -> str:
 
 
 def brief(acted: Acted) -> Ready:
-    return Ready(Run({"input": str(acted.actions[0].tool_input)}))
+    return Ready(actions.Run({"input": str(acted.actions[0].tool_input)}))
 
 
 def report(ending: gx.AgentFinish | gx.StoppedResponse, acted: Acted) -> Acted:
-    return acted.answer(0, ToolResult(ending.output))
+    return acted.answer(0, effects.ToolResult(ending.output))
 
 
-START = Ready(Run({"input": "q"}))
+START = Ready(actions.Run({"input": "q"}))
 CALLS = "Action: search\nAction Input: elms"
 
 
 def archivist(*replies: str, **options: Any) -> gx.AgentExecutor:
     """Return an executor with a model and a tool of its own."""
-    agent = gx.create_react_agent(ScriptedModel([*replies]), [search_elsewhere])
+    agent = gx.create_react_agent(models.ScriptedModel([*replies]), [search_elsewhere])
     return gx.AgentExecutor(agent=agent, tools=[search_elsewhere], **options)
 
 
 def delegating(inner: Any, **options: Any) -> gx.AgentExecutor:
     """Return an executor that hands its first call to another one."""
-    agent = gx.create_react_agent(ScriptedModel([CALLS, "Final Answer: done"]), [search])
+    agent = gx.create_react_agent(models.ScriptedModel([CALLS, "Final Answer: done"]), [search])
     delegate = gx.embed(inner, "inner", own=[gx.Budget("iterations", 2)], enter=brief, leave=report)
     return gx.AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
 
 
-Handlers: TypeAlias = dict[type[AskHuman], Callable[[AskHuman], str]]
-OUTER: Handlers = {AskHuman: lambda _: "outer"}
+Handlers: TypeAlias = dict[type[effects.AskHuman], Callable[[effects.AskHuman], str]]
+OUTER: Handlers = {effects.AskHuman: lambda _: "outer"}
 
 
 def observations(executor: gx.AgentExecutor) -> list[Any]:
@@ -82,10 +74,10 @@ class TestAnswers:
         assert [step.observation for step in run_script(script).outcome.run.steps] == ["I have found it"]
         inner = archivist(CALLS, "Final Answer: found")
         assert observations(delegating(inner)) == ["found"]
-        assert isinstance(inner.agent.model, ScriptedModel)
+        assert isinstance(inner.agent.model, models.ScriptedModel)
         assert "A lot about elms." in str(inner.agent.model.requests[1])
-        agent = gx.create_tool_calling_agent(ScriptedModel(["remembered"]), [])
-        inner = gx.AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True))
+        agent = gx.create_tool_calling_agent(models.ScriptedModel(["remembered"]), [])
+        inner = gx.AgentExecutor(agent=agent, tools=[], memory=memory.BufferMemory(as_messages=True))
         assert observations(delegating(inner)) == ["remembered"]
         assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
 
@@ -93,7 +85,7 @@ class TestAnswers:
         assert observations(delegating(asking("inner"), handlers=OUTER)) == ["inner"]
         assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
         inner = asking("")
-        handlers = {kind: one for kind, one in inner.world.handlers.items() if kind is not AskHuman}
+        handlers = {kind: one for kind, one in inner.world.handlers.items() if kind is not effects.AskHuman}
         bare = dataclasses.replace(inner.world, handlers=handlers)
 
         @dataclasses.dataclass
@@ -114,7 +106,7 @@ class TestAnswers:
         assert all(one.world is not None for one in delegating(archivist()).graph if one.name == "inner.plan")
         assert not compile_program(archivist().graph, gx.Limits()).worlds
         executor, other = delegating(archivist()), machine_of(gx.embed(archivist().graph, "inner"))
-        with pytest.raises(InputError, match=r"embed its executor, as in embed\(inner, name\)"):
+        with pytest.raises(errors.InputError, match=r"embed its executor, as in embed\(inner, name\)"):
             executor.with_graph(other)
         executor = delegating(archivist("Final Answer: found"))
 
@@ -133,23 +125,23 @@ def asking(answer: str) -> gx.AgentExecutor:
 
     @gx.charged(when_spent=limit_reached, asks=1)
     @gx.node
-    def consult(finish: gx.AgentFinish) -> gx.Asks[AskHuman, gx.AgentFinish]:
-        reply = yield from gx.ask(AskHuman("Really?"))
+    def consult(finish: gx.AgentFinish) -> gx.Asks[effects.AskHuman, gx.AgentFinish]:
+        reply = yield from gx.ask(effects.AskHuman("Really?"))
         return gx.AgentFinish({"output": reply}, "", finish.run)
 
-    handlers: Handlers = {AskHuman: lambda _: answer}
+    handlers: Handlers = {effects.AskHuman: lambda _: answer}
     return archivist("Final Answer: x", handlers=handlers).plug(consult)
 
 
 class TestChecks:
     def test_access_to_own_models_is_checked(self) -> None:
-        class Locked(ScriptedModel):
+        class Locked(models.ScriptedModel):
             def check_access(self) -> None:
-                raise InputError("no key")
+                raise errors.InputError("no key")
 
         agent = gx.create_react_agent(Locked([]), [search])
         executor = delegating(gx.AgentExecutor(agent=agent, tools=[search]))
-        with pytest.raises(InputError, match="no key"):
+        with pytest.raises(errors.InputError, match="no key"):
             executor.run("q")
         assert executor.tools["search"].name == "search"
 
@@ -159,19 +151,19 @@ class TestChecks:
             """Search."""
             return str(call.context)
 
-        agent = gx.create_react_agent(ScriptedModel([CALLS, "Final Answer: x"]), [private])
+        agent = gx.create_react_agent(models.ScriptedModel([CALLS, "Final Answer: x"]), [private])
         executor = delegating(gx.AgentExecutor(agent=agent, tools=[private]))
-        with pytest.raises(InputError, match=r"takes CallContext\[int\]; pass run\(\.\.\., context=int"):
+        with pytest.raises(errors.InputError, match=r"takes CallContext\[int\]; pass run\(\.\.\., context=int"):
             executor.run("q")
         assert executor.run("q", context=3).output == "done"
-        outer = gx.create_react_agent(ScriptedModel(["Final Answer: y"]), [executor.as_tool("ask", "Ask.")])
+        outer = gx.create_react_agent(models.ScriptedModel(["Final Answer: y"]), [executor.as_tool("ask", "Ask.")])
         asks = gx.AgentExecutor(agent=outer, tools=[executor.as_tool("ask", "Ask.")])
-        with pytest.raises(InputError, match=r"takes CallContext\[int\]"):
+        with pytest.raises(errors.InputError, match=r"takes CallContext\[int\]"):
             asks.run("q")
 
     @pytest.mark.medium
     def test_all_worlds_are_scripted_and_limited(self) -> None:
-        verify_termination(delegating(archivist()), examples=10)
+        testing.verify_termination(delegating(archivist()), examples=10)
         result = delegating(archivist(*[CALLS] * 2), max_model_calls=2).run("q")
         assert (result.reason, result.spent.meters["model_calls"]) == ("model_calls", 2)
 
@@ -187,20 +179,20 @@ class TestDelegation:
             "Final Answer: Nobody knows.",
         )
         replies = iter(lines)
-        snapshot = gx.begin(executor.graph, Ready(Run({"input": "Why do elms die?"})))
+        snapshot = gx.begin(executor.graph, Ready(actions.Run({"input": "Why do elms die?"})))
         frames: list[list[str]] = []
-        while isinstance(state := gx.advance(executor.graph, snapshot, executor.limits), PendingEffect):
+        while isinstance(state := gx.advance(executor.graph, snapshot, executor.limits), kernel.PendingEffect):
             paused = gx.Snapshot.from_json(state.snapshot.to_json(), executor.graph)
             assert paused.frames == state.snapshot.frames
             frames.append([*paused.frames])
             (call,) = state.calls
             if paused.node.endswith("plan"):
-                answer: Any = ModelReply(next(replies))
+                answer: Any = messages.ModelReply(next(replies))
             else:
                 assert call.effect is not None
                 world: Any = executor.graph[call.node].world
                 handler = executor.run_context.handlers_of({call.node: world})[call.node][type(call.effect)]
-                answer = run_sync(handler.answer(call.effect, call, BLOCKING))
+                answer = run_sync(handler.answer(call.effect, call, runtime.BLOCKING))
             reply = (answer,) if hasattr(state.effect, "effects") else answer
             snapshot = gx.Snapshot.from_json(state.reply(reply).to_json(), executor.graph)
         assert isinstance(state, Done)
@@ -210,8 +202,8 @@ class TestDelegation:
 
     def test_frame_holds_the_outer_run(self) -> None:
         executor = delegating(archivist(*["Final Answer: found"] * 2))
-        first = pending(executor.graph, Ready(Run({"input": "outer question"})), executor.limits)
-        stored = pending(executor.graph, first.reply(ModelReply(CALLS)), executor.limits).snapshot.to_json()
+        first = pending(executor.graph, Ready(actions.Run({"input": "outer question"})), executor.limits)
+        stored = pending(executor.graph, first.reply(messages.ModelReply(CALLS)), executor.limits).snapshot.to_json()
         assert json.loads(stored)["value"]["data"]["run"]["inputs"] == {"input": "elms"}
         assert json.loads(stored)["frames"]["inner"]["data"]["run"]["inputs"] == {"input": "outer question"}
         assert executor.run(gx.Snapshot.from_json(stored, executor.graph).retried()).output == "done"

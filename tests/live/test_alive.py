@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent, tool
-from graphexec.draw import Recorder
-from graphexec.kernel import Asked, Reported
+from graphexec import AgentExecutor, create_tool_calling_agent, draw, kernel, messages, tool
 from graphexec.live import serving
-from graphexec.messages import ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.conversations import Silence
 from tests.cli.conversations import serving as model_serving
@@ -32,11 +29,11 @@ RISEN = """least => {
 
 def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> None:
     executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["One two three."]), []), tools=[])
-    recorder = Recorder(executor.verify(), inputs="q")
+    recorder = draw.Recorder(executor.verify(), inputs="q")
     events = executor.stream("q")
     recorder(next(events))
     asked = next(events)
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, kernel.Asked)
     recorder(asked)
     with serving(recorder) as url, open_page(browser, url) as one:
         page = one.page
@@ -46,7 +43,7 @@ def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> Non
         for rise in (1, 2, 3):
             page.wait_for_function(RISEN, arg=before + rise, timeout=PATIENCE * 1000)
         for piece in ("One ", "two ", "three."):
-            recorder(Reported("plan", asked.effect, ReplyDelta(piece), asked.call))
+            recorder(kernel.Reported("plan", asked.effect, messages.ReplyDelta(piece), asked.call))
             page.locator("#detail pre.streamed", has_text=piece.strip()).wait_for()
         assert page.locator("#detail pre.streamed").inner_text() == "One two three."
         list(map(recorder, events))
@@ -69,9 +66,9 @@ def test_each_tool_is_shown_when_it_ends(browser: Browser) -> None:
         assert await asyncio.to_thread(ends.wait, PATIENCE)
         return "slow result"
 
-    model = ScriptedModel([[ToolCall("a", "quick", "{}"), ToolCall("b", "slow", "{}")], "Done."])
+    model = ScriptedModel([[messages.ToolCall("a", "quick", "{}"), messages.ToolCall("b", "slow", "{}")], "Done."])
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [quick, slow]), tools=[quick, slow])
-    recorder = Recorder(executor.verify(), inputs="q")
+    recorder = draw.Recorder(executor.verify(), inputs="q")
 
     async def follow() -> None:
         async for event in executor.astream("q"):
@@ -95,7 +92,7 @@ def test_each_tool_is_shown_when_it_ends(browser: Browser) -> None:
 @pytest.mark.full
 def test_silence_of_a_living_writer_is_named(browser: Browser) -> None:
     executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["Done."]), []), tools=[])
-    recorder = Recorder(executor.verify(), inputs="q")
+    recorder = draw.Recorder(executor.verify(), inputs="q")
     recorder(next(executor.stream("q")))
     with serving(recorder) as url, open_page(browser, "about:blank") as one:
         one.page.clock.install()

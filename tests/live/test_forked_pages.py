@@ -11,10 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from graphexec import AgentExecutor
-from graphexec.draw import Recording
+from graphexec import AgentExecutor, draw, live
 from graphexec.draw.page import html
-from graphexec.live import serving
 from tests.draw.browser import Browser, Page, open_page, open_text
 from tests.draw.debugged import answering
 from tests.draw.forked import requests_of
@@ -52,7 +50,7 @@ def test_page_of_another_port_cannot_fork(browser: Browser, trace: Path, tmp_pat
     other = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(site)))
     Thread(target=other.serve_forever, daemon=True).start()
     try:
-        with serving(trace, executor=make(answering("never"))) as url:
+        with live.serving(trace, executor=make(answering("never"))) as url:
             context = browser.new_context()
             page = context.new_page()
             page.goto(url)
@@ -82,7 +80,7 @@ def go_to(page: Page, step: int) -> None:
 
 def test_reply_is_changed_on_the_page(browser: Browser, trace: Path) -> None:
     executor = make(answering("only a"))
-    with serving(trace, executor=executor) as url, open_page(browser, url) as one:
+    with live.serving(trace, executor=executor) as url, open_page(browser, url) as one:
         page = one.page
         go_to(page, 1)
         page.locator(".fork button", has_text="change and go on").click()
@@ -113,12 +111,12 @@ def test_reply_is_changed_on_the_page(browser: Browser, trace: Path) -> None:
 
 @pytest.mark.full
 def test_refused_change_stays_in_the_editor(browser: Browser, trace: Path) -> None:
-    def refuse(recording: Recording) -> AgentExecutor:
+    def refuse(recording: draw.Recording) -> AgentExecutor:
         if len(recording.records) > 1:
             raise ValueError("the tools are gone")
         return make(answering("never"))
 
-    with serving(trace, executor=refuse) as url, open_page(browser, url) as one:
+    with live.serving(trace, executor=refuse) as url, open_page(browser, url) as one:
         page = one.page
         go_to(page, 3)
         page.locator(".fork button").nth(1).click()
@@ -136,7 +134,7 @@ def test_draft_survives_the_next_rendering(browser: Browser, trace: Path) -> Non
     """The detail is made anew when the run ends, and when a search marks its words."""
     records = trace.read_text("utf-8").splitlines(keepends=True)
     trace.write_text("".join(records[:-1]), encoding="utf-8")
-    with serving(trace, executor=make(answering("never"))) as url, open_page(browser, f"{url}#step=1") as one:
+    with live.serving(trace, executor=make(answering("never"))) as url, open_page(browser, f"{url}#step=1") as one:
         page = one.page
         page.locator("#position", has_text="1 / ").wait_for()
         page.locator(".fork button", has_text="change and go on").click()
@@ -160,7 +158,7 @@ LOST = {"token": "the server refused it with the status 403", "server": "the ser
 def test_lost_server_is_named_at_the_editor(browser: Browser, trace: Path, lost: str) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(ExitStack())
-        url = server.enter_context(serving(trace, executor=make(answering("never"))))
+        url = server.enter_context(live.serving(trace, executor=make(answering("never"))))
         page = stack.enter_context(open_page(browser, url)).page
         go_to(page, 3)
         page.locator(".fork button").first.click()

@@ -11,13 +11,9 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from graphexec import AgentExecutor, InputError, create_tool_calling_agent, tool
-from graphexec.draw import Recorder, Recording
-from graphexec.live import live_page, serving
+from graphexec import AgentExecutor, InputError, create_tool_calling_agent, draw, live, messages, models, tool
 from graphexec.live.forks import LiveRuns
 from graphexec.live.requests import ForkRequest, ForkRequestError
-from graphexec.messages import ModelReply, ModelRequest
-from graphexec.models import FunctionModel
 from tests.draw.debugged import answering, calling
 from tests.draw.test_forks import look_up, looking, make
 from tests.live.readers import PATIENCE, TOKEN, client_of, credentials, reading
@@ -25,9 +21,9 @@ from tests.parameters import cases
 from tests.traces import read_trace
 
 
-def recorder_of_run() -> Recorder:
+def recorder_of_run() -> draw.Recorder:
     executor = make(looking("a", "b"), answering("both"))
-    recorder = Recorder(executor.verify(), inputs="Which?")
+    recorder = draw.Recorder(executor.verify(), inputs="Which?")
     list(map(recorder, executor.stream("Which?")))
     return recorder
 
@@ -75,7 +71,7 @@ def test_fork_has_a_page_and_a_file_beside_its_parent(trace: Path) -> None:
     assert trace.read_bytes() == before
     file = trace.with_name("trace.fork-1.jsonl")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert Recording.from_json_lines(file.read_text(encoding="utf-8")).records == tuple(records)
+    assert draw.Recording.from_json_lines(file.read_text(encoding="utf-8")).records == tuple(records)
 
 
 def test_fork_of_a_fork_never_overwrites_a_file(trace: Path) -> None:
@@ -114,11 +110,11 @@ def test_page_without_an_executor_forks_nothing(trace: Path) -> None:
         assert client.get("/forks/1/").status_code == 404
     # A wrong one is refused by its name.
     with pytest.raises(InputError, match=r"^executor is 5; pass the executor of the run"):
-        live_page(trace, token=TOKEN, executor=5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
+        live.live_page(trace, token=TOKEN, executor=5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
 
 
 def test_executor_may_depend_on_the_records(trace: Path) -> None:
-    def make_for(recording: Recording) -> AgentExecutor:
+    def make_for(recording: draw.Recording) -> AgentExecutor:
         if recording.records[0]["input"] != "Which?":
             raise InputError("the model of another question is unknown; pass --model")
         return make(answering("a"))
@@ -228,13 +224,13 @@ def test_unknown_replaced_and_deleted_runs_are_refused(trace: Path) -> None:
 def test_one_fork_runs_at_a_time_and_is_followed(trace: Path) -> None:
     asked, released = threading.Event(), threading.Event()
 
-    def reply(_: ModelRequest) -> ModelReply:
+    def reply(_: messages.ModelRequest) -> messages.ModelReply:
         asked.set()
         assert released.wait(PATIENCE)
         return answering("late")
 
-    executor = AgentExecutor(agent=create_tool_calling_agent(FunctionModel(reply), [look_up]), tools=[look_up])
-    with serving(trace, executor=executor) as url, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
+    executor = AgentExecutor(agent=create_tool_calling_agent(models.FunctionModel(reply), [look_up]), tools=[look_up])
+    with live.serving(trace, executor=executor) as url, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
         address, headers = credentials(url)
         started = client.post(f"{address}fork", json={"step": 3}, headers=headers).json()
         assert asked.wait(PATIENCE)
@@ -272,7 +268,7 @@ def test_closing_server_interrupts_the_fork(trace: Path) -> None:
     with pytest.raises(ForkRequestError):
         runs.fork(0, ForkRequest(3, None, {}))
     file = trace.with_name("trace.fork-1.jsonl")
-    result = Recording.from_json_lines(file.read_text(encoding="utf-8")).result
+    result = draw.Recording.from_json_lines(file.read_text(encoding="utf-8")).result
     assert result is not None
     assert (result["status"], result["exit_code"], result["spent"]["model_calls"]) == ("interrupted", 130, 2)
 

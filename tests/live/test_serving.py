@@ -11,16 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from graphexec import InputError
-from graphexec.draw import Recorder
-from graphexec.live import serving
+from graphexec import InputError, draw, live
 from tests.cli.traced import QUESTION, make_executor, record_run, recorder_of
 from tests.live.readers import PATIENCE, client_of, fetch, reading
 from tests.parameters import cases
 from tests.traces import read_trace
 
 
-def numbered(recorder: Recorder, begin: int = 0) -> list[tuple[str, object]]:
+def numbered(recorder: draw.Recorder, begin: int = 0) -> list[tuple[str, object]]:
     return [(str(number), record) for number, record in enumerate(recorder.records[begin:], begin)]
 
 
@@ -36,7 +34,7 @@ def run_of(url: str) -> str:
 @cases("last, begin", [(None, 0), ("9", 10)])
 def test_reader_receives_the_records_and_the_end(last: str | None, begin: int) -> None:
     recorder = recorder_of()
-    with serving(recorder) as url, reading(url, last=last) as reader:
+    with live.serving(recorder) as url, reading(url, last=last) as reader:
         records, end = reader.rest()
     assert records == numbered(recorder, begin)
     assert (end.event, end.data) == ("end", "")
@@ -45,9 +43,9 @@ def test_reader_receives_the_records_and_the_end(last: str | None, begin: int) -
 @pytest.mark.medium
 def test_late_reader_receives_all_records() -> None:
     executor = make_executor()
-    recorder = Recorder(executor.verify(), inputs=QUESTION)
+    recorder = draw.Recorder(executor.verify(), inputs=QUESTION)
     events = executor.stream(QUESTION)
-    with serving(recorder) as url, reading(url) as first:
+    with live.serving(recorder) as url, reading(url) as first:
         assert first.take(1) == numbered(recorder)
         for _ in range(2):
             recorder(next(events))
@@ -73,7 +71,7 @@ def test_closing_server_sends_remaining_records() -> None:
             received.append(json.loads(next(reader.events).data))
             received.append(next(reader.events).event)
 
-    with serving(recorder) as url:
+    with live.serving(recorder) as url:
         waiting = threading.Thread(target=read, args=(url,))
         waiting.start()
         assert there.wait(PATIENCE)
@@ -136,12 +134,12 @@ def test_unknown_event_id_is_ignored(last: str) -> None:
 
 def test_server_is_local_and_stops() -> None:
     before = {*threading.enumerate()}
-    with serving(recorder_of()) as url:
+    with live.serving(recorder_of()) as url:
         assert url.startswith("http://127.0.0.1:")
         port = urlsplit(url).port
         assert port is not None
         with pytest.raises(InputError, match=f"port {port} cannot be opened: "):
-            serving(recorder_of(), port=port).__enter__()
+            live.serving(recorder_of(), port=port).__enter__()
     assert {*threading.enumerate()} <= before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -150,7 +148,7 @@ def test_server_is_local_and_stops() -> None:
 @pytest.mark.medium
 def test_missing_file_is_awaited(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
-    with serving(file) as url, reading(url) as reader:
+    with live.serving(file) as url, reading(url) as reader:
         waiting = fetch(url)
         assert (waiting.text, waiting.headers["refresh"]) == ("The run has not begun.\n", "1")
         file.write_text(record_run(), encoding="utf-8")
@@ -165,7 +163,7 @@ def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     lines = record_run("no JSON at all").splitlines(keepends=True)
     file.write_text("".join(lines[:4]), encoding="utf-8")
-    with serving(file) as url:
+    with live.serving(file) as url:
         run = run_of(url)
         with reading(url, run=run) as reader:
             reader.take(4)
@@ -203,4 +201,4 @@ def test_invalid_trace_ends_with_its_error(tmp_path: Path, monkeypatch: pytest.M
 def test_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=r"the live page needs .*; pip install 'graphexec-agents\[live\]'"):
-        serving(recorder_of()).__enter__()
+        live.serving(recorder_of()).__enter__()

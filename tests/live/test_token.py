@@ -14,8 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from graphexec import InputError
-from graphexec.live import live_page, serving
+from graphexec import InputError, live
 from tests.cli.traced import recorder_of
 from tests.live.readers import PATIENCE, TOKEN, credentials
 from tests.parameters import cases
@@ -37,7 +36,7 @@ class Response(Protocol):
 
 
 def open_client(port: int = 80, scheme: str = "http") -> TestClient:
-    app = live_page(recorder_of(), token=TOKEN)
+    app = live.live_page(recorder_of(), token=TOKEN)
     return TestClient(app, base_url=f"{scheme}://127.0.0.1:{port}", follow_redirects=False)
 
 
@@ -127,7 +126,7 @@ def test_visits_with_a_token_from_and_to_other_sites() -> None:
 
 
 def test_cookies_stay_in_their_folder_and_on_tls() -> None:
-    site = Starlette(routes=[Mount("/runs", live_page(recorder_of(), token=TOKEN))])
+    site = Starlette(routes=[Mount("/runs", live.live_page(recorder_of(), token=TOKEN))])
     with TestClient(site, base_url="http://127.0.0.1") as client:
         first = client.get("/runs/", params={"token": TOKEN}, follow_redirects=False)
         assert (first.status_code, first.headers["location"]) == (303, "/runs/")
@@ -143,16 +142,16 @@ def test_cookies_stay_in_their_folder_and_on_tls() -> None:
 @cases("token", ["", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16])
 def test_weak_token_is_refused_unseen(token: object) -> None:
     with pytest.raises(InputError, match="token is not a string of 16 or more letters") as refused:
-        live_page(recorder_of(), token=token)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
+        live.live_page(recorder_of(), token=token)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
     assert "fifteen" not in str(refused.value)
 
 
 @pytest.mark.medium
 def test_token_is_in_no_log_nor_repr(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     caplog.set_level(logging.DEBUG)
-    app = live_page(recorder_of(), token=TOKEN)
+    app = live.live_page(recorder_of(), token=TOKEN)
     assert TOKEN not in f"{app!r} {app.user_middleware!r} {vars(app)!r}"
-    with serving(recorder_of()) as url:
+    with live.serving(recorder_of()) as url:
         token = url.partition("?token=")[2]
         address, headers = credentials(url)
         # Unlike httpx, this client logs no addresses of its own.
@@ -169,13 +168,13 @@ def test_token_is_in_no_log_nor_repr(caplog: pytest.LogCaptureFixture, capfd: py
         port = urlsplit(url).port
         assert port is not None
         with pytest.raises(InputError) as refused:
-            serving(recorder_of(), port=port).__enter__()
+            live.serving(recorder_of(), port=port).__enter__()
         assert token not in str(refused.value)
     assert token not in "".join(capfd.readouterr())
 
 
 def test_each_server_has_a_token_of_its_own() -> None:
-    with serving(recorder_of()) as one, serving(recorder_of()) as other:
+    with live.serving(recorder_of()) as one, live.serving(recorder_of()) as other:
         (here, mine), (there, theirs) = credentials(one), credentials(other)
         assert mine != theirs
         # 256 random bits.

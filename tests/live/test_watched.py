@@ -8,11 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from graphexec import AgentExecutor, create_structured_agent, tool
+from graphexec import AgentExecutor, create_structured_agent, draw, live, models, tool
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
-from graphexec.draw import Recorder
-from graphexec.live import serving
-from graphexec.models import LocalModel, ScriptedModel
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import answer_text, tool_call_text
 from tests.cli.terminals import Program
@@ -39,12 +36,12 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
         return f"<i>looked {step}</i>"
 
     replies = [*(tool_call_text("wait", step=step) for step in range(3)), answer_text("All is <b>done</b>.")]
-    agent = create_structured_agent(ScriptedModel(replies), [wait], rules=())
+    agent = create_structured_agent(models.ScriptedModel(replies), [wait], rules=())
     executor = AgentExecutor(agent=agent, tools=[wait], handle_parsing_errors=True)
-    recorder = Recorder(executor.verify(), inputs=QUESTION)
+    recorder = draw.Recorder(executor.verify(), inputs=QUESTION)
 
     running = threading.Thread(target=lambda: list(map(recorder, executor.stream(QUESTION))))
-    with serving(recorder) as url, open_page(browser, url) as one:
+    with live.serving(recorder) as url, open_page(browser, url) as one:
         page = one.page
         wait_for_text(page, "#connection", "live")
         running.start()
@@ -75,7 +72,7 @@ def test_error_is_shown_on_the_open_page(browser: Browser, tmp_path: Path) -> No
     file = tmp_path / "trace.jsonl"
     lines = record_run().splitlines(keepends=True)
     file.write_text("".join(lines[:9]), encoding="utf-8")
-    with serving(file) as url, open_page(browser, url) as one:
+    with live.serving(file) as url, open_page(browser, url) as one:
         wait_for_text(one.page, "#status", "running")
         with file.open("a", encoding="utf-8") as writing:
             writing.write("garbage\n")
@@ -90,7 +87,7 @@ def note_referrer(referrers: list[str], request: Request) -> None:
 
 def test_token_leaves_the_address_and_the_page(browser: Browser, tmp_path: Path) -> None:
     recorder = recorder_of()
-    with serving(recorder) as url:
+    with live.serving(recorder) as url:
         address, _ = credentials(url)
         token = url.partition("=")[2]
         leading = tmp_path / "leading.html"
@@ -132,13 +129,13 @@ def test_page_of_a_killed_server_knows_a_new_one(browser: Browser, tmp_path: Pat
         viewing.process.kill()
         viewing.process.wait(PATIENCE)
         wait_for_text(page, "#connection", "reconnecting")
-        with serving(file, port=port):
+        with live.serving(file, port=port):
             wait_for_text(page, "#connection", "the server is gone; a new one prints a new address")
         context.close()
     # Without a new one, the page says that it is gone.
     recorder = recorder_of(to=5)
     with ExitStack() as servers:
-        url = servers.enter_context(serving(recorder))
+        url = servers.enter_context(live.serving(recorder))
         with open_page(browser, url) as one:
             wait_for_text(one.page, "#connection", "live")
             servers.close()
@@ -148,11 +145,11 @@ def test_page_of_a_killed_server_knows_a_new_one(browser: Browser, tmp_path: Pat
 @pytest.mark.local_model
 def test_local_model_run_is_shown_live(browser: Browser) -> None:
     question = "What is 37 * 48?"
-    with LocalModel() as model:
+    with models.LocalModel() as model:
         # Without the nodes of rules, whose records are not counted here.
         agent = create_structured_agent(model, EVERYDAY_TOOLS, examples=EVERYDAY_EXAMPLES, rules=())
         executor = AgentExecutor(agent=agent, tools=EVERYDAY_TOOLS, handle_parsing_errors=True)
-        recorder = Recorder(executor.verify(), inputs=question)
+        recorder = draw.Recorder(executor.verify(), inputs=question)
         reloaded = threading.Event()
 
         def go() -> None:
@@ -163,7 +160,7 @@ def test_local_model_run_is_shown_live(browser: Browser) -> None:
                     assert reloaded.wait(PATIENCE)
 
         running = threading.Thread(target=go)
-        with serving(recorder) as url, open_page(browser, url) as one:
+        with live.serving(recorder) as url, open_page(browser, url) as one:
             running.start()
             wait_for_text(one.page, "#rows", "1776")
             wait_for_text(one.page, "#status", "running")

@@ -9,8 +9,7 @@ import pydantic
 import pytest
 
 import graphexec.messages as gm
-from graphexec.actions import AgentAction
-from graphexec.errors import InvalidReplyError, SnapshotError
+from graphexec import actions, errors
 from graphexec.messages.conversation import transcript
 from graphexec.messages.foreign import dump_original, restore_original
 from graphexec.messages.replies import check_access, check_reply, request_parameters, require_reply
@@ -40,7 +39,7 @@ def usage(**counts: Any) -> gm.ModelReply:
     ],
 )
 def test_invalid_reply_is_refused(reply: Any, facts: list[str]) -> None:
-    with pytest.raises(InvalidReplyError) as caught:
+    with pytest.raises(errors.InvalidReplyError) as caught:
         require_reply(reply, "mine")
     assert [fact for fact in ("the model mine", *facts) if fact not in str(caught.value)] == []
 
@@ -98,11 +97,11 @@ ACTED = Acted("look", {"at": (1, None)}, Told.model_validate({"content": "hm", "
 
 
 def test_object_of_another_library_is_restored() -> None:
-    stored = json.loads(json.dumps(dump_original([ACTED, AgentAction("look", "x", "log")])))
+    stored = json.loads(json.dumps(dump_original([ACTED, actions.AgentAction("look", "x", "log")])))
     acted, action = restore_original(stored)
     assert (acted.tool, acted.tool_input) == ("look", {"at": [1, None]})
     assert (acted.message, acted.message.model_extra) == (ACTED.message, {"more": [2.5]})
-    assert action == AgentAction("look", "x", "log")
+    assert action == actions.AgentAction("look", "x", "log")
 
 
 @cases(
@@ -118,6 +117,6 @@ def test_object_of_another_library_is_restored() -> None:
     ],
 )
 def test_other_classes_are_not_made(name: str, fields: dict[str, Any], facts: list[str]) -> None:
-    with pytest.raises(SnapshotError) as caught:
+    with pytest.raises(errors.SnapshotError) as caught:
         restore_original({"class": name, "fields": fields})
     assert [fact for fact in facts if fact not in str(caught.value)] == []

@@ -6,16 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from graphexec.errors import ModelError
+from graphexec import errors, models
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
-from graphexec.models import WrappedModel
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
 from tests.models.actors import HELLO, FakeTime, aread_stream, read_stream
 from tests.parameters import cases
 
 Ask: TypeAlias = Callable[..., ModelReply]
-Called: TypeAlias = WrappedModel | RemoteModel
+Called: TypeAlias = models.WrappedModel | RemoteModel
 
 
 def call_blocking(model: Called, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
@@ -42,7 +41,7 @@ def check_reply_or_error(call: Callable[[], object]) -> None:
     message = ""
     try:
         call()
-    except ModelError as error:
+    except errors.ModelError as error:
         message = str(error)
     assert message.isprintable()
     assert len(message) < 1000

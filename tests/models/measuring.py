@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from graphexec import models
-from graphexec.errors import ModelError
-from graphexec.messages import ChatRequest, UserMessage
+from graphexec import errors, messages, models
 from tests.forks import warm_context
 
-REQUEST = ChatRequest([UserMessage("hello")])
+REQUEST = messages.ChatRequest([messages.UserMessage("hello")])
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,6 @@ def _error_of(model: Any, mode: str) -> str:
                 pass
         else:
             asyncio.run(model.acomplete(REQUEST) if mode == "acomplete" else read())
-    except ModelError as error:
+    except errors.ModelError as error:
         return type(error).__name__
     return ""

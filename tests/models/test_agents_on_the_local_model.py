@@ -12,15 +12,11 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from graphexec import agents
-from graphexec.actions import AgentFinish, StoppedResponse
+from graphexec import actions, agents, effects, errors, messages
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
-from graphexec.effects import CallModel
-from graphexec.errors import BadRequestError
 from graphexec.executor import AgentExecutor, Observer, RunResult
 from graphexec.executor.result import Ending
 from graphexec.kernel import Answered, Asked, Done, Event, Moved, Reported, Spent
-from graphexec.messages import Model, ModelReply, ReplyDelta
 from graphexec.models import LocalModel
 from graphexec.tools import AnyTool, tool
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
@@ -43,7 +39,7 @@ def intermediate_answer(question: str) -> str:
     return calculator(question)
 
 
-KINDS: Mapping[str, Callable[[Model], agents.Agent]] = {
+KINDS: Mapping[str, Callable[[messages.Model], agents.Agent]] = {
     "react": lambda model: agents.create_react_agent(model, TOOLS),
     "react, completion": lambda model: agents.create_react_agent(model, TOOLS, protocol="completion"),
     # Without rules, which may ask more often than the tests count; `benchmarks/score.py` runs them on this model.
@@ -68,7 +64,7 @@ def model() -> Iterator[LocalModel]:
 
 def executor_of(
     kind: str,
-    model: Model,
+    model: messages.Model,
     stopping: Stopping = "force",
     iterations: int = ITERATIONS,
     observers: Sequence[Observer] = (),
@@ -115,7 +111,7 @@ def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[
     assert [event for event in late if isinstance(event, Asked)] == []
 
 
-def ran(kind: str, model: Model, stopping: Stopping = "force", iterations: int = ITERATIONS) -> RunResult:
+def ran(kind: str, model: messages.Model, stopping: Stopping = "force", iterations: int = ITERATIONS) -> RunResult:
     events: list[Event[Ending]] = []
     executor = executor_of(kind, model, stopping, iterations, [events.append])
     result = executor.run(inputs_of(executor))
@@ -127,32 +123,32 @@ def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> Non
     """Assert that the last event is the end within the proof, and that the pieces of each reply add up to it."""
     done = events[-1]
     assert isinstance(done, Done)
-    assert isinstance(done.outcome, AgentFinish | StoppedResponse)
+    assert isinstance(done.outcome, actions.AgentFinish | actions.StoppedResponse)
     assert_within_the_proof(executor, done.spent, events)
     content = arguments = ""
     replies = 0
     for event in events:
         match event:
-            case Asked(effect=CallModel()):
+            case Asked(effect=effects.CallModel()):
                 content = arguments = ""
-            case Reported(effect=CallModel(), news=ReplyDelta() as piece):
+            case Reported(effect=effects.CallModel(), news=messages.ReplyDelta() as piece):
                 content += piece.content
                 arguments += piece.arguments
             # A call that was cut at the deadline has no reply.
-            case Answered(effect=CallModel(), reply=ModelReply() as reply):
+            case Answered(effect=effects.CallModel(), reply=messages.ModelReply() as reply):
                 assert content == reply.content
                 assert arguments == "".join(call.arguments for call in reply.tool_calls)
                 replies += 1
             case _:
                 pass
     assert replies <= done.spent["model_calls"]
-    assert replies or isinstance(done.outcome, StoppedResponse)
+    assert replies or isinstance(done.outcome, actions.StoppedResponse)
 
 
 @pytest.mark.parametrize("kind", mark_except(KINDS, "react", "structured", "tool_calling", mark=pytest.mark.full))
 def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> None:
     result = ran(kind, model)
-    assert isinstance(result.ending, AgentFinish | StoppedResponse)
+    assert isinstance(result.ending, actions.AgentFinish | actions.StoppedResponse)
     if result.stopped is None:
         assert result.reason == "finished"
     else:
@@ -166,7 +162,7 @@ def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> N
 @pytest.mark.full
 def test_structured_agent_needs_no_tool_support() -> None:
     with LocalModel(max_tokens=4) as plain:
-        with pytest.raises(BadRequestError, match="does not support tools"):
+        with pytest.raises(errors.BadRequestError, match="does not support tools"):
             ran("tool_calling", plain)
         assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
 
@@ -209,7 +205,7 @@ def test_agents_share_one_event_loop(model: LocalModel) -> None:
         many = [executor_of(kind, model, observers=[events.append]) for kind, events in kinds]
         results = await asyncio.gather(*(executor.arun(inputs_of(executor)) for executor in many))
         for executor, result, events in zip(many, results, seen, strict=True):
-            assert isinstance(result.ending, AgentFinish | StoppedResponse)
+            assert isinstance(result.ending, actions.AgentFinish | actions.StoppedResponse)
             assert_within_the_proof(executor, result.spent, events)
         for kind in ("structured", "chat"):
             executor = executor_of(kind, model)

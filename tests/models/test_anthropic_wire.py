@@ -1,7 +1,6 @@
 """The bytes of Anthropic's protocol, requests and replies, without a server."""
 
 import json
-from collections.abc import Callable
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -15,10 +14,10 @@ from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRepl
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
-from graphexec.models.providers.anthropic import ANTHROPIC
-from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
-from graphexec.models.providers.anthropic_request import close_schema, encode, headers, route
-from graphexec.models.providers.histories import fitting_conversation
+from graphexec.models.providers.anthropic import ANTHROPIC, encode, headers, route
+from graphexec.models.providers.anthropic_reply import AnthropicStream
+from graphexec.models.providers.histories import HistoryForm, distinct_calls
+from graphexec.models.providers.schemas import close_schema
 from tests.models.actors import HELLO
 from tests.models.test_wire import encode_body as encode_for_openai
 from tests.parameters import cases
@@ -197,7 +196,8 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
     # A user message at the end, so that no text of the assistant is trimmed.
     listed.append(UserMessage("go"))
     encoded_turns = turns(*listed)
-    listed = [*fitting_conversation(ChatRequest(listed))]
+    form = HistoryForm()
+    listed = [form.fit(one) for one in distinct_calls(listed, form)]
     assert all(one["role"] != other["role"] for one, other in pairwise(encoded_turns))
     for role in ("user", "assistant"):
         blocks = [read_back(block) for turn in encoded_turns if turn["role"] == role for block in turn["content"]]
@@ -205,56 +205,6 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
     for turn in encoded_turns:
         kinds = [block["type"] for block in turn["content"]]
         assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
-
-
-@cases(
-    ("reason", "finish"),
-    [
-        *((reason, "stop") for reason in ("end_turn", "stop_sequence")),
-        *((reason, "length") for reason in ("max_tokens", "model_context_window_exceeded")),
-        *((reason, "other") for reason in ("pause_turn", "what there will be")),
-    ],
-)
-def test_each_stop_reason_has_its_finish_reason(reason: str, finish: messages.FinishReason) -> None:
-    assert decode_stream(ending(reason)).finish_reason == finish
-    body = json.dumps({"content": [], "stop_reason": reason}).encode()
-    assert decode(body, PEER) == ModelReply("", finish_reason=finish)
-
-
-def test_refusal_is_an_error_with_its_explanation() -> None:
-    details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
-    refused = json.dumps({"content": [text("So")], "stop_reason": "refusal", "stop_details": details}).encode()
-    readers: list[Callable[[], object]] = [
-        lambda: decode(refused, PEER),
-        lambda: decode_stream(ending("refusal", stop_details=details)),
-    ]
-    for read in readers:
-        with pytest.raises(errors.RefusalError, match="No poisons"):
-            read()
-
-
-def test_optional_members_have_defaults_and_calls_are_not_lost() -> None:
-    body = b'{"content": [{"type": "tool_use", "name": "now"}, {"type": "tool_use", "name": "a", "input": "{"}]}'
-    assert decode(body, PEER).tool_calls == (ToolCall("call_0", "now", "{}"), ToolCall("call_1", "a", "{"))
-    # Arguments, the end of a block, or the announcement of a call whose beginning is missing.
-    for events in ([input_delta(0, "{}")], [{"type": "content_block_stop", "index": 1}], [ending("tool_use")]):
-        with pytest.raises(errors.InvalidReplyError):
-            decode_stream(*events)
-
-
-@cases(
-    ("start", "events", "call", "finish"),
-    [
-        ({"input": {"a": 1}}, [{"type": "content_block_stop", "index": 0}], '{"a": 1}', "tool_calls"),
-        ({}, [input_delta(0, '{"a')], '{"a', "length"),
-    ],
-)
-def test_arguments_of_a_stream_are_unchanged(
-    start: dict[str, Any], events: list[dict[str, Any]], call: str, finish: str
-) -> None:
-    end = ending("tool_use" if finish == "tool_calls" else "max_tokens")
-    reply = decode_stream(call_start(0, **start), *events, end)
-    assert (reply.tool_calls, reply.finish_reason) == ((ToolCall("a", "add", call),), finish)
 
 
 def test_last_token_counts_of_a_stream_are_used() -> None:
@@ -267,21 +217,6 @@ def test_last_token_counts_of_a_stream_are_used() -> None:
     begun, more = (list(fold.take(json.dumps(event))) for event in (call_start(7), input_delta(7, "{")))
     assert begun == [messages.ReplyDelta(index=0, call_id="a", name="add")]
     assert more == [messages.ReplyDelta(index=0, arguments="{")]
-
-
-@cases(
-    ("kind", "error"),
-    [
-        ("overloaded_error", errors.OverloadedError),
-        *((kind, errors.ServerError) for kind in ("api_error", "timeout_error")),
-        ("rate_limit_error", errors.RateLimitError),
-        ("invalid_request_error", errors.BadRequestError),
-    ],
-)
-def test_error_in_a_stream_has_its_class(kind: str, error: type[errors.ModelError]) -> None:
-    with pytest.raises(error, match="Sorry") as caught:
-        decode_stream({"type": "error", "error": {"type": kind, "message": "Sorry"}})
-    assert type(caught.value) is error
 
 
 def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:

@@ -6,14 +6,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec import messages, models
@@ -139,23 +140,16 @@ replies = st.builds(
 
 
 @given(replies)
-def test_stored_reply_is_unchanged(reply: ModelReply) -> None:
+@example(ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),)))
+@example(ModelReply("a reply", usage=Usage(prompt_tokens=9, completion_tokens=9), cost=9.0))
+def test_stored_reply_is_unchanged_and_free(reply: ModelReply) -> None:
+    free = replace(reply, usage=Usage(), cost=0.0)
     model = cached(ScriptedModel([reply]))
-    assert model.complete(HELLO) == reply
-    assert model.complete(HELLO) == replace(reply, usage=Usage(), cost=0.0)
-
-
-@cases(
-    "reply",
-    [
-        ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),)),
-        ModelReply("a reply", usage=Usage(prompt_tokens=9, completion_tokens=9), cost=9.0),
-    ],
-)
-def test_file_keeps_any_reply_which_is_then_free(tmp_path: Path, reply: ModelReply) -> None:
-    path, free = tmp_path / "c", replace(reply, usage=Usage(), cost=0.0)
-    assert cached(ScriptedModel([reply]), SQLiteCache(path), name="a").complete(HELLO) == reply
-    assert cached(ScriptedModel([]), SQLiteCache(str(path)), name="a").complete(HELLO) == free
+    assert [model.complete(HELLO), model.complete(HELLO)] == [reply, free]
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "c")
+        assert cached(ScriptedModel([reply]), SQLiteCache(path), name="a").complete(HELLO) == reply
+        assert cached(ScriptedModel([]), SQLiteCache(str(path)), name="a").complete(HELLO) == free
 
 
 BROKEN = [
@@ -164,40 +158,39 @@ BROKEN = [
 ]
 
 
+@dataclass
+class OddStore:
+    """A memory whose entries and keys are those that two functions make of them."""
+
+    read: Callable[[str], str] = lambda entry: entry
+    find: Callable[[str], str] = lambda key: key
+    inner: MemoryCache = field(default_factory=MemoryCache)
+
+    def get(self, key: str) -> str | None:
+        entry = self.inner.get(self.find(key))
+        return entry and self.read(entry)
+
+    def put(self, key: str, entry: str) -> None:
+        self.inner.put(self.find(key), entry)
+
+
 @all_modes
 @cases("broken", BROKEN)
 def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
-    class Broken(MemoryCache):
-        def put(self, key: str, entry: str) -> None:
-            super().put(key, broken if len(self) == 0 else entry)
-
-    model = cached(ScriptedModel(["one", "two"]), Broken(), name="a")
+    reads = iter([broken])
+    model = cached(ScriptedModel(["one", "two"]), OddStore(lambda entry: next(reads, entry)), name="a")
     assert [ask(model).content for _ in range(3)] == ["one", "two", "two"]
 
 
 def test_damaged_entry_and_that_of_another_request_are_misses() -> None:
-    class Damaged(MemoryCache):
-        def get(self, key: str) -> str | None:
-            entry = super().get(key)
-            return entry and entry.replace("right", "wrong")
-
-    model = cached(FunctionModel(lambda _: "right"), Damaged(), name="a")
+    damaged = OddStore(lambda entry: entry.replace("right", "wrong"))
+    model = cached(FunctionModel(lambda _: "right"), damaged, name="a")
     with record_reports() as reports:
         assert [model.complete(HELLO).content for _ in range(2)] == ["right", "right"]
     (failed,) = reports
     assert isinstance(failed, models.CacheFailed)
     assert "its checksum is wrong" in str(failed)
-
-    class Mixed(MemoryCache):
-        def get(self, key: str) -> str | None:
-            return super().get(next(iter(keys), key))
-
-        def put(self, key: str, entry: str) -> None:
-            keys.append(key)
-            super().put(key, entry)
-
-    keys: list[str] = []
-    model = cached(FunctionModel(lambda request: f"{request}"), Mixed(), name="a")
+    model = cached(FunctionModel(lambda request: f"{request}"), OddStore(find=lambda _: "one"), name="a")
     assert model.complete(HELLO).content != model.complete(CompletionRequest("Bye")).content
 
 

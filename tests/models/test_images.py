@@ -7,12 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from graphexec import errors
+from graphexec import errors, models
 from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage, UserMessage
-from graphexec.models import LocalModel
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
-from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
+from graphexec.models.providers import anthropic, openai_compatible, openai_responses
 from tests.models.actors import HELLO, scripted_server
 from tests.models.call_modes import Ask, all_modes
 from tests.models.pictures import ADDRESS, CAT, DOG
@@ -70,7 +69,7 @@ def test_responses_is_sent_images() -> None:
 
 
 def test_anthropic_is_sent_images() -> None:
-    question, _, results = encode(anthropic_request, QUESTION, *TURN)["messages"]
+    question, _, results = encode(anthropic, QUESTION, *TURN)["messages"]
     texts = [{"type": "text", "text": text} for text in ("Which?", "A dog:")]
     address = {"type": "image", "source": {"type": "url", "url": ADDRESS.url}}
     assert question["content"] == [shown_to_claude(CAT, "image/png"), address, texts[0]]
@@ -80,7 +79,7 @@ def test_anthropic_is_sent_images() -> None:
     ]
 
 
-@cases("protocol", [openai_compatible, openai_responses, anthropic_request])
+@cases("protocol", [openai_compatible, openai_responses, anthropic])
 def test_images_without_text_are_sent_alone(protocol: ModuleType) -> None:
     sent = encode(protocol, UserMessage("", (CAT,)))
     (message,) = sent.get("messages") or sent["input"]
@@ -90,7 +89,7 @@ def test_images_without_text_are_sent_alone(protocol: ModuleType) -> None:
 @cases("messages", [(QUESTION,), (UserMessage("?"), *TURN)])
 def test_local_model_refuses_images(messages: tuple[Message, ...]) -> None:
     with pytest.raises(errors.BadRequestError, match=r"cannot see the images .* llama-server --mmproj"):
-        LocalModel(download=False).complete(ChatRequest(messages))
+        models.LocalModel(download=False).complete(ChatRequest(messages))
 
 
 @all_modes

@@ -18,7 +18,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest,
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, Secret, pull
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
-from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
+from tests.models.call_modes import MODES, Ask, call_blocking, record_reports, stream_blocking
 from tests.models.pictures import CAT
 from tests.parameters import cases, some
 
@@ -249,10 +249,11 @@ def test_server_finds_images_and_refuses_them(make: Make, shown: list[messages.M
 
 
 @pytest.mark.full
-def test_wrong_schema_and_request_are_errors(server: LlamaProcess) -> None:
+def test_wrong_schema_is_asked_for_in_the_instructions_and_a_wrong_tool_is_an_error(server: LlamaProcess) -> None:
     with make_for(server)() as tiny:
-        with pytest.raises(errors.BadRequestError, match="nonsense"):
-            tiny.complete(ChatRequest(QUESTION.messages, schema={"type": "nonsense"}))
+        with record_reports() as reports:
+            assert tiny.complete(ChatRequest(QUESTION.messages, schema={"type": "nonsense"})).content
+        assert [str(one).partition(";")[0] for one in reports] == ["the server refuses response_format"]
         with pytest.raises((errors.BadRequestError, errors.ServerError)):
             tiny.complete(ChatRequest(QUESTION.messages, (messages.ToolSpec("", "", {"type": "nonsense"}),)))
 

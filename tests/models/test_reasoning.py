@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, create_tool_calling_agent, messages
+from graphexec import AgentExecutor, create_tool_calling_agent, messages, models
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
-from graphexec.models import MemoryCache, cached
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers import anthropic_reply, openai_reply
 from tests.executor.actors import echo
@@ -20,8 +19,6 @@ from tests.models.test_responses_wire import decode_stream, end, whole
 from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")
-# The address of the fake servers.
-LOCAL = Endpoint("thinker", "http://127.0.0.1:1")
 CALL = messages.ToolCall("c1", "echo", '{"text": "hi"}')
 PROTOCOLS: list[Protocol] = ["chat", "responses", "anthropic"]
 all_protocols = cases("protocol", PROTOCOLS)
@@ -30,7 +27,7 @@ THOUGHTS = "First I say it.\nThen I am done."
 
 def read_chat(**message: Any) -> messages.ModelReply:
     body = {"choices": [{"message": {"content": "4", **message}, "finish_reason": "stop"}]}
-    return openai_reply.decode(json.dumps(body).encode(), PEER, chat=True)
+    return openai_reply.ChatStream(PEER).decode(json.dumps(body).encode())
 
 
 def stream_chat(*deltas: dict[str, Any]) -> tuple[str, messages.ModelReply]:
@@ -170,14 +167,13 @@ def test_reasoning_survives_snapshots_histories_and_caches() -> None:
     server = PickyServer("anthropic", ["done"])
     executor_of(server).invoke({"input": "q", "chat_history": history})
     assert sent_back(server.bodies[0]) == EXPECTED["anthropic"]
-    model = cached(PickyServer("chat", ["done"], thoughts=THOUGHTS).model(), MemoryCache(), name="a")
+    model = models.cached(PickyServer("chat", ["done"], thoughts=THOUGHTS).model(), models.MemoryCache(), name="a")
     first = model.complete(HELLO)
     assert model.complete(HELLO).reasoning == first.reasoning != ()
 
 
 ECHO = {"id": "c1", "function": {"name": "echo", "arguments": "{}"}}
 FOUR = {"content": "4"}
-THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
 
 
 class TestChatServers:
@@ -189,11 +185,6 @@ class TestChatServers:
         reply = read_chat(**dict.fromkeys(names, "Hm."))
         assert (texts_of(reply), data_of(reply)) == (["Hm."], {names[0]: "Hm."})
         assert stream_chat(*(dict.fromkeys(names, piece) for piece in ("H", "m.")), FOUR) == ("Hm.", reply)
-
-        # Parts of thinking are separate from the text.
-        reply = read_chat(content=[THINKING, {"type": "text", "text": "4"}])
-        assert (reply.content, texts_of(reply)) == ("4", ["Hm."])
-        assert stream_chat({"content": [THINKING]}, FOUR) == ("Hm.", reply)
 
     @cases("empty", ["", None])
     def test_empty_reasoning_is_sent_back_only_beside_calls(self, empty: str | None) -> None:
@@ -233,36 +224,17 @@ class TestChatServers:
         parts = [{"text": "a"} | kind, {"type": "text", "text": "4"}]
         assert read_chat(content=parts).content == stream_chat({"content": parts})[1].content == content
 
-    def test_signature_of_a_call_is_sent_back(self) -> None:
-        signed = {"extra_content": {"google": {"thought_signature": "s"}}}
-        body = {"choices": [{"message": {"content": None, "tool_calls": [ECHO | signed]}}]}
-        reply = openai_reply.decode(json.dumps(body).encode(), LOCAL, chat=True)
-        assert sent_back(send_again("chat", reply))["tool_calls"][0].items() >= signed.items()
-        _, streamed = stream_chat({"tool_calls": [{"index": 0, **ECHO, **signed}]})
-        assert data_of(streamed) == {"extra_content": {"c1": signed}}
-
     @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
     def test_invalid_reasoning_does_not_spoil_a_reply(self, value: Any) -> None:
         for member in openai_reply.REASONING_MEMBERS:
             assert read_chat(**{member: value}).content == "4"
 
 
-class TestAnthropic:
-    def test_redacted_thinking_is_sent_back_unchanged(self) -> None:
-        blocks = [
-            {"type": "redacted_thinking", "data": "EmwK"},
-            {"type": "thinking", "thinking": "", "signature": "EqQB"},
-            {"type": "tool_use", "id": "c1", "name": "echo", "input": {"text": "hi"}},
-        ]
-        body = {"content": blocks, "stop_reason": "tool_use"}
-        reply = anthropic_reply.decode(json.dumps(body).encode(), LOCAL)
-        assert texts_of(reply) == ["", ""]
-        assert sent_back(send_again("anthropic", reply))["content"] == blocks
-        # A piece whose block has no beginning is kept.
-        delta = {"type": "thinking_delta", "thinking": "Hm."}
-        event = {"type": "content_block_delta", "index": 7, "delta": delta}
-        pieces = anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))
-        assert [piece.reasoning for piece in pieces] == ["Hm."]
+def test_thinking_without_a_beginning_is_streamed() -> None:
+    delta = {"type": "thinking_delta", "thinking": "Hm."}
+    event = {"type": "content_block_delta", "index": 7, "delta": delta}
+    pieces = anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))
+    assert [piece.reasoning for piece in pieces] == ["Hm."]
 
 
 REASONING = {"type": "reasoning", "id": "rs_1"}

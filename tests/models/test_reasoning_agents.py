@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, Done, ParseError, Reported, agents, tool
+from graphexec import Agent, AgentExecutor, Done, ParseError, Reported, agents, messages, models, tool, tools
 from graphexec.executor.result import RunResult, make_result
-from graphexec.messages import ToolCall, Usage
-from graphexec.models import OptionRefused
 from graphexec.models.http.remote import RemoteModel
-from graphexec.tools import AnyTool
 from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
 from tests.parameters import cases
@@ -47,9 +44,9 @@ class Kind:
     """A kind of agent, and two replies to it: a call of its tool with `hi`, continued beyond its end, and `done`."""
 
     create: Callable[..., Agent]
-    call: str | ToolCall
+    call: str | messages.ToolCall
     answer: str
-    tool: AnyTool = echo
+    tool: tools.AnyTool = echo
     inputs: tuple[tuple[str, str], ...] = (("input", "q"),)
 
 
@@ -60,7 +57,7 @@ ECHO_HI = '{"action": "echo", "action_input": "hi"}'
 FINAL = '{"action": "Final Answer", "action_input": "done"}'
 XML = "<tool>echo</tool><tool_input>hi</tool_input><observation>wrong</observation><final_answer>wrong</final_answer>"
 KINDS = {
-    "tool_calling": Kind(agents.create_tool_calling_agent, ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
+    "tool_calling": Kind(agents.create_tool_calling_agent, messages.ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
     "react": Kind(agents.create_react_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
     "mrkl": Kind(agents.create_mrkl_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
     "conversational": Kind(
@@ -140,7 +137,7 @@ def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol
     # Each parameter is refused once, and only the answers are charged.
     assert len(server.refused) == len(set(server.refused))
     assert {"temperature", "top_p"} <= set(server.refused)
-    assert (result.spent["model_calls"], result.spent["tokens"], result.usage) == (2, 26, Usage(18, 8, 10))
+    assert (result.spent["model_calls"], result.spent["tokens"], result.usage) == (2, 26, messages.Usage(18, 8, 10))
 
 
 # The prompt may contain the opening tag.
@@ -187,7 +184,7 @@ def test_refusals_are_events_of_the_run() -> None:
     server = PickyServer("chat", [kind.call, kind.answer], ("stop", "temperature"))
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [echo]), tools=[echo])
     news = [event.news for event in executor.stream("q") if isinstance(event, Reported)]
-    assert news == [OptionRefused("stop"), OptionRefused("temperature")]
+    assert news == [models.OptionRefused("stop"), models.OptionRefused("temperature")]
 
 
 EXTRA = "Extra inputs are not permitted"

@@ -13,7 +13,7 @@ from graphexec.errors import BadRequestError, ModelTimeoutError, ServerError
 from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, ToolCall, ToolSpec, UserMessage
 from graphexec.models import OptionRefused
 from graphexec.models.http.failures import ErrorReport
-from graphexec.models.http.json_bodies import JSON
+from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Refusals, find_refused_names
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from tests.models.actors import HELLO, FakeTime

@@ -224,9 +224,34 @@ def test_events_are_those_of_httpx_sse(lines: list[bytes], end: bytes, size: int
     body = b"".join(line + end for line in [*lines, b""])
     reader = EventReader("server", ReplyLimits())
     found = [data for start in range(0, len(body), size) for data in reader.take(body[start : start + size])]
+    found += reader.end()
     source = EventSource(httpx.Response(200, headers={"content-type": hostile.EVENTS_TYPE}, content=body))
     # An event without data has no meaning in any of the protocols.
-    assert [data for data in found if data] == [one.data for one in source.iter_sse() if one.data]
+    assert found == [one.data for one in source.iter_sse() if one.data]
+
+
+@cases("size", [1, 2, 3, 5, 7, 64, 1_000])
+@cases("end", [b"\n", b"\r\n", b"\r"])
+def test_events_do_not_depend_on_the_pieces(size: int, end: bytes) -> None:
+    """Characters that end a line elsewhere, bytes that are no UTF-8, comments, names, and an event that is cut."""
+    lines = [
+        *(b": hello", b"", b"data: \xe2\x80\xa8\xc2\x85\x0b", b"", b"data:a", b"data: b", b"", b"data: \xff\xc3", b""),
+        *(b"id: 1", b"", b": hello", b"", b"event: error", b"data: no", b"", b"event: error", b'data: {"a": 1}', b""),
+    ]
+    body = b"".join(line + end for line in lines) + b"data: cut" + end
+    reader = EventReader("server", ReplyLimits())
+    found = [data for start in range(0, len(body), size) for data in reader.take(body[start : start + size])]
+    wanted = ["\u2028\x85\x0b", "a\nb", "\ufffd\ufffd", '{"error": "no"}', '{"error": {"a": 1}}']
+    assert [*found, *reader.end()] == wanted
+
+
+@cases("piece", [b"x", b"data: x\n", b": x\n\n", b"data:\n\n"])
+@cases("times", [1, 40])
+def test_no_line_and_no_event_is_held_beyond_the_limit(piece: bytes, times: int) -> None:
+    reader = EventReader("server", ReplyLimits(bytes=1_000))
+    with pytest.raises(ReplyLimitError) as caught:
+        any(event for _ in range(2_000) for event in reader.take(piece * times))
+    assert 1_000 < caught.value.seen <= 1_000 + len(piece * times)
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(hostile.WINDOWS)), st.integers(1, 50))

@@ -13,9 +13,10 @@ from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRepl
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
-from graphexec.models.providers.histories import fitting_conversation
+from graphexec.models.providers.histories import HistoryForm, distinct_calls
 from graphexec.models.providers.openai_responses import encode, route
-from graphexec.models.providers.responses_reply import ResponsesStream, decode
+from graphexec.models.providers.responses_reply import ResponsesStream
+from tests.counting import count_calls
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
 from tests.parameters import cases
@@ -52,7 +53,7 @@ def end(status: str = "completed", kind: str | None = None, **response: Any) -> 
 
 
 def whole(*output: dict[str, Any], status: str = "completed", stop: tuple[str, ...] = (), **rest: Any) -> ModelReply:
-    return decode(json.dumps({"output": output, "status": status, **rest}).encode(), PEER, stops=stop)
+    return ResponsesStream(PEER, stop).decode(json.dumps({"output": output, "status": status, **rest}).encode())
 
 
 def message(*texts: str) -> dict[str, Any]:
@@ -132,7 +133,8 @@ def contents_of(message: Message) -> list[object]:
 def test_messages_are_sent_in_order(listed: list[Message]) -> None:
     body = encode_body(ChatRequest(listed))
     sent = [part for item in body["input"] for part in read_back(item)]
-    assert sent == [part for one in fitting_conversation(ChatRequest(listed)) for part in contents_of(one)]
+    form = HistoryForm()
+    assert sent == [part for one in distinct_calls(listed, form) for part in contents_of(form.fit(one))]
     system = [one.content for one in listed if isinstance(one, messages.SystemMessage) and one.content.strip()]
     assert body.get("instructions", "") == "\n\n".join(system)
 
@@ -154,34 +156,6 @@ def test_each_status_has_its_finish_reason(status: str, reason: str | None, fini
     assert reply == ModelReply("a", finish_reason=finish)
 
 
-def test_refusal_is_an_error_with_its_words() -> None:
-    refused = {"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}
-    delta = {"type": "response.refusal.delta", "delta": "I cannot"}
-    filtered: dict[str, Any] = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
-    for read, reason in (
-        (lambda: whole(refused), "I cannot"),
-        (lambda: decode_stream(delta, end()), "I cannot"),
-        (lambda: whole(**filtered), "content_filter"),
-        (lambda: decode_stream(end(**filtered)), "content_filter"),
-    ):
-        with pytest.raises(errors.RefusalError, match=reason):
-            read()
-
-
-def test_truncated_arguments_are_unchanged() -> None:
-    cut = {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a', "status": "incomplete"}
-    details = {"reason": "max_output_tokens"}
-    reply = whole(cut, status="incomplete", incomplete_details=details)
-    assert reply == ModelReply("", (ToolCall("c", "add", '{"a'),), finish_reason="length")
-    _, streamed = decode_stream(
-        call(0, id="i", call_id="c", name="add", arguments=""),
-        more(0, '{"a'),
-        {"type": "response.output_item.done", "output_index": 0, "item": cut},
-        end("incomplete", output=[cut], incomplete_details=details),
-    )
-    assert streamed == reply
-
-
 @cases("indexes", [(0, 1), (3, 7), (None, None)])
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
@@ -198,13 +172,23 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
     assert deltas[:3] == [*begun, ReplyDelta(index=1, arguments="{}")]
 
 
+@cases("indexed", [True, False])
+def test_many_items_take_linear_work(indexed: bool) -> None:
+    def read(number: int) -> int:
+        places = [place if indexed else None for place in range(number)]
+        begun = [call(place, id=f"i{at}", name="add") for at, place in enumerate(places)]
+        done = [
+            {**one, "type": "response.output_item.done", "item": {**one["item"], "arguments": "{}"}} for one in begun
+        ]
+        output = [{"type": "function_call", "call_id": f"c{at}", "name": "add"} for at in reversed(range(number))]
+        events = [*(one for pair in zip(begun, done, strict=True) for one in pair), end(output=output)]
+        return count_calls(lambda: decode_stream(*events))
+
+    assert read(400) < 2.2 * read(200)
+
+
 def test_unstreamed_output_is_read_from_final_event() -> None:
-    output = [message("hi"), {"type": "function_call", "call_id": "c", "name": "add", "arguments": {"a": 1}}]
-    deltas, reply = decode_stream(end(output=output))
-    assert reply == whole(*output) == ModelReply("hi", (ToolCall("c", "add", '{"a": 1}'),), finish_reason="tool_calls")
-    assert deltas[0] == ReplyDelta("hi")
-    with pytest.raises(errors.InvalidReplyError, match="before the reply was complete"):
-        decode_stream(say("a"))
+    assert decode_stream(end(output=[message("hi")])) == ([ReplyDelta("hi")], ModelReply("hi"))
 
 
 def test_text_is_cut_before_a_stop_string_or_emitted_once() -> None:

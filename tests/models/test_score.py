@@ -11,12 +11,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent
-from graphexec.agents import synthesised_examples
+from graphexec import AgentExecutor, agents, create_tool_calling_agent, errors, messages, models
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
-from graphexec.errors import ContextOverflowError
-from graphexec.messages import ToolCall
-from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
@@ -33,21 +29,21 @@ BOOK, CELSIUS = (SETS["everyday"][0].tasks[index] for index in (3, 6))
 (TWO_CALLS,) = (task for _, _, task in TASKS if task.question.startswith("Multiply 12 by 14"))
 
 
-def call(tool: str, **arguments: object) -> ToolCall:
-    return ToolCall("c1", tool, json.dumps(arguments))
+def call(tool: str, **arguments: object) -> messages.ToolCall:
+    return messages.ToolCall("c1", tool, json.dumps(arguments))
 
 
-def calculate(expression: str) -> ToolCall:
+def calculate(expression: str) -> messages.ToolCall:
     return call("calculator", expression=expression)
 
 
-def switch(room: str, state: str) -> ToolCall:
+def switch(room: str, state: str) -> messages.ToolCall:
     return call("switch_light", room=room, state=state)
 
 
 def executor_of(task: Any, *replies: ScriptedReply) -> AgentExecutor:
     tools = next(group.tools for _, group, one in TASKS if one is task)
-    agent = create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), tools)
+    agent = create_tool_calling_agent(models.ScriptedModel(replies, repeat_last=True), tools)
     return AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True, max_iterations=4)
 
 
@@ -62,7 +58,7 @@ RIGHT: list[tuple[Any, tuple[ScriptedReply, ...]]] = [
     (BOOK, (PAGES, "165 pages are left.")),
     (BOOK, (calculate("352\N{MINUS SIGN}187"), "165")),
     (CELSIUS, (call("convert_units", value=25, from_unit="C", to_unit="F"), "It is 77 °F")),
-    (CELSIUS, (ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")),
+    (CELSIUS, (messages.ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")),
     (LIGHT, (switch("Kitchen", "off"), "It is off.")),
     (LIGHT, (switch("kitchen", "dark"), switch("kitchen", "off"), "off")),
     (TWO_CALLS, (PRODUCT, call("add", a=168, b=100), "268")),
@@ -93,7 +89,7 @@ def test_outcome_names_repeated_calls_and_limits(capsys: pytest.CaptureFixture[s
 
     # A too long prompt counts as wrong.
     def overflow(tools: object) -> AgentExecutor:
-        return executor_of(BOOK, ContextOverflowError("the prompt is too long"))
+        return executor_of(BOOK, errors.ContextOverflowError("the prompt is too long"))
 
     (outcome,) = SCORE["run_all"](overflow, [(EVERYDAY_TOOLS, BOOK)])
     assert not outcome.right
@@ -133,7 +129,7 @@ def test_no_question_contains_an_answer_or_a_value_of_an_example() -> None:
         assert not SCORE["is_answered"](task, task.question)
         assert not known & {*SCORE["numbers_in"](task.question)}
     for group in (group for name in ("three", "six", "one") for group in SETS[name]):
-        calls = [call for example in synthesised_examples(group.tools) for call in example.calls]
+        calls = [call for example in agents.synthesised_examples(group.tools) for call in example.calls]
         values = {str(value) for name, arguments, _ in calls for value in free_arguments(group.tools, name, arguments)}
         for task in group.tasks:
             assert not {value for value in values if value.casefold() in task.question.casefold()}

@@ -4,8 +4,7 @@ import asyncio
 import copy
 import gc
 import json
-import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ from graphexec.errors import ModelError, SecretError
 from graphexec.memory import BufferMemory, FileHistory
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
-from tests.models.actors import HELLO, FakeTime, LoopbackServer, chunks, send, serve, split_events
-from tests.models.call_modes import Ask, call_blocking, stream_blocking
+from tests.models.actors import HELLO, FakeTime, LoopbackServer
 from tests.models.leaks import Search
-from tests.models.recorded import CALLS, CHAT, STREAM
+from tests.models.recorded import CALLS, CHAT
 from tests.models.test_secrets import CLASSES, ECHO, KEY, answer, make, nothing_leaks
 from tests.parameters import cases
 
@@ -102,43 +100,6 @@ def stalled(server: LoopbackServer, kind: type[RemoteModel]) -> RemoteModel:
     return kind("tiny", base_url=server.url, api_key=KEY)
 
 
-async def cancel(model: RemoteModel, asked: threading.Event, search: Search) -> None:
-    task = asyncio.ensure_future(model.acomplete(HELLO))
-    await asyncio.to_thread(asked.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await task
-    search.in_error(caught.value, "cancelled")
-    search.in_object(task, "task")
-
-
-async def expire(model: RemoteModel, asked: threading.Event, search: Search) -> None:
-    async def reschedule() -> None:
-        await asyncio.to_thread(asked.wait, 10)
-        limit.reschedule(0)
-
-    async def call() -> None:
-        async with limit:
-            await model.acomplete(HELLO)
-
-    limit = asyncio.timeout(None)
-    expiry = asyncio.ensure_future(reschedule())
-    with pytest.raises(TimeoutError) as late:
-        await call()
-    await expiry
-    search.in_error(late.value, "deadline")
-
-
-@pytest.mark.medium
-@cases("end", [cancel, expire])
-@cases("kind", CLASSES)
-def test_call_that_is_ended_shows_no_key(
-    kind: type[RemoteModel], end: Callable[..., Coroutine[Any, Any, None]]
-) -> None:
-    with nothing_leaks() as search, LoopbackServer() as server:
-        asyncio.run(end(stalled(server, kind), server.asked, search))
-
-
 def test_run_stopped_by_its_deadline_shows_no_key() -> None:
     with nothing_leaks() as search, LoopbackServer() as server:
         model = stalled(server, models.OpenAICompatible)
@@ -146,37 +107,6 @@ def test_run_stopped_by_its_deadline_shows_no_key() -> None:
         result = AgentExecutor(agent=agent, tools=[], max_execution_time=0.05, max_iterations=2).invoke({"input": "?"})
         model.close()
         search.in_object(result, "result")
-
-
-def test_exception_of_a_reader_shows_no_key() -> None:
-    """The user's code between two pieces of a stream; another thread may fail meanwhile, in a frame with the model."""
-
-    async def read(model: RemoteModel) -> None:
-        stream = model.astream(HELLO)
-        await anext(stream)
-        search.in_object(stream, "async stream")
-        await stream.athrow(ValueError("of the reader"))
-
-    events = send(chunks(*split_events(STREAM)))
-    with nothing_leaks() as search, serve(events, events, api_key=KEY) as (_, model):
-        stream = model.stream(HELLO)
-        next(stream)
-        search.in_object(stream, "stream")
-        for throw in (lambda: stream.throw(ValueError("of the reader")), lambda: asyncio.run(read(model))):
-            search.in_object(model, "model")
-            with pytest.raises(ValueError, match="of the reader") as caught:
-                throw()
-            search.in_error(caught.value)
-
-
-@cases("ask", [call_blocking, stream_blocking])
-def test_closed_client_shows_no_key(ask: Ask) -> None:
-    client = httpx.Client()
-    client.close()
-    with nothing_leaks() as search:
-        with pytest.raises(RuntimeError, match="closed") as caught:
-            ask(models.OpenAICompatible("tiny", api_key=KEY, client=client))
-        search.in_error(caught.value)
 
 
 def test_no_failure_leaves_a_request_in_memory() -> None:

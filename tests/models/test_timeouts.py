@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,19 +16,22 @@ import pytest
 from graphexec.errors import ModelConnectionError, ModelError, ModelTimeoutError
 from graphexec.messages import ChatRequest, ReplyDelta, UserMessage
 from graphexec.models import OpenAICompatible
+from graphexec.models.http import exchange
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.network import DeadlineBackend
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.io import BLOCKING
 from tests.models import actors
-from tests.models.call_modes import call_blocking, stream_blocking
+from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
-from tests.models.recorded import STREAM
+from tests.models.recorded import CHAT_REPLY, STREAM
 from tests.parameters import cases, mark_except
 from tests.stopwatch import Stopwatch
 
 EVENTS = actors.split_events(STREAM)
+# The number of events up to the finish reason.
+FINISHED = 4
 
 
 class Trickle:
@@ -183,12 +185,34 @@ def test_time_of_the_consumer_does_not_count() -> None:
 
 
 @pytest.mark.medium
-def test_complete_reply_waits_a_second_for_the_end_of_its_stream() -> None:
-    with actors.serve(timeout=60) as (server, model):
-        server.add_acts(server.stall(actors.chunks(*EVENTS, end=False)))
-        begun = time.monotonic()
-        assert stream_blocking(model).content == "Café costs €4."
-        assert time.monotonic() - begun < 20
+@cases("ask", MODES)
+@cases("name", ["LINGER", "TRAILING"])
+def test_silence_behind_the_answer_ends_its_stream(name: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that keeps the connection open is awaited for a second, or for the usage a little longer."""
+    assert (exchange.LINGER, exchange.TRAILING) == (1, 5)
+    monkeypatch.setattr(exchange, name, 0.3)
+    # To its end, or only to the finish reason.
+    events = EVENTS if name == "LINGER" else [*EVENTS[:FINISHED], b": hello\n\n"]
+    with actors.serve(timeout=60) as (server, model), Stopwatch() as watch:
+        server.add_acts(server.stall(actors.chunks(*events, end=False)))
+        reply = ask(model)
+        assert (reply.content, reply.finish_reason) == ("Café costs €4.", "stop")
+        assert server.gone.wait(10)
+    assert watch.elapsed < watch.extend(10)
+
+
+def test_events_behind_the_finish_reason_are_awaited() -> None:
+    """Each one anew: another choice, or the usage, may come late, and nothing of it is lost."""
+    time = actors.FakeTime()
+
+    def pieces() -> Iterator[bytes]:
+        yield from EVENTS[:FINISHED]
+        for event in (b'data: {"choices": []}\n\n', *EVENTS[FINISHED:]):
+            time.now += 4
+            yield event
+
+    model = actors.scripted_server(lambda _: actors.sse(pieces()), time=time)
+    assert stream_blocking(model).usage == CHAT_REPLY.usage
 
 
 def test_search_for_an_address_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

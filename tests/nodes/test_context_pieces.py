@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import InputError, ModelError, messages
-from graphexec.models import ScriptedModel
+from graphexec import InputError, ModelError, messages, models, testing
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Review, approve_tools, compact, critic, select_tools, tell_time, todo_list
 from graphexec.nodes.todos import find_todos
-from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.nodes.shelf import proof_of
@@ -31,7 +29,7 @@ def find(input: str) -> str:  # noqa: A002 - the argument of a scripted tool
 
 
 def make_tools() -> list[AnyTool]:
-    return [dataclasses.replace(scripted_tool(name, []), function=find) for name in NAMES]
+    return [dataclasses.replace(testing.scripted_tool(name, []), function=find) for name in NAMES]
 
 
 def call(*tools: str) -> messages.ModelReply:
@@ -55,7 +53,7 @@ def run(
     pieces: Sequence[Piece], replies: Sequence[ScriptedReply], inputs: Any = "q", **options: Any
 ) -> tuple[Any, list[messages.ModelRequest]]:
     """Return the result of a run, and the requests of its model."""
-    model = ScriptedModel(replies, repeat_last=True)
+    model = models.ScriptedModel(replies, repeat_last=True)
     return make(pieces, model, **options).run(inputs), model.requests
 
 
@@ -95,7 +93,7 @@ BOUNDS: list[tuple[Callable[[], Piece], Callable[[int], int], Callable[[int], in
 def test_bound_is_the_documented_one(
     make_piece: Callable[[], Piece], transitions: Callable[[int], int], calls: Callable[[int], int], iterations: int
 ) -> None:
-    bounds = proof_of(make([make_piece()], ScriptedModel(["done"]), max_iterations=iterations)).bounds
+    bounds = proof_of(make([make_piece()], models.ScriptedModel(["done"]), max_iterations=iterations)).bounds
     assert (bounds.transitions.number or 0) <= transitions(iterations)
     assert (bounds.model_calls.number or 0) <= calls(iterations)
 
@@ -116,7 +114,7 @@ def test_bound_is_the_documented_one(
 )
 def test_options_are_validated(piece: Callable[..., Piece], options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
-        make([piece(**options)], ScriptedModel([]))
+        make([piece(**options)], models.ScriptedModel([]))
 
 
 COMPACTED = (call("add", "mail"), call("search"), "Added and mailed.", call("read"), "Searched, too.", "done")
@@ -208,7 +206,7 @@ class TestCompact:
     @cases("summary", ["Added and mailed.", ModelError("down")])
     def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
-        model = ScriptedModel(replies)
+        model = models.ScriptedModel(replies)
         result = asyncio.run(make([compact(200, 1)], model).arun("q"))
         other, requests = run([compact(200, 1)], replies)
         assert (result.steps, model.requests) == (other.steps, requests)
@@ -246,12 +244,12 @@ class TestSelectTools:
         assert result.output == "done"
 
     def test_another_model_chooses(self) -> None:
-        chooser = ScriptedModel(["add"])
+        chooser = models.ScriptedModel(["add"])
         _, requests = run([select_tools(1, model=chooser)], ["done"])
         assert (len(chooser.requests), offered(requests[0])) == (1, ["add"])
 
     def test_agent_in_plain_text_describes_the_chosen(self) -> None:
-        model, tools = ScriptedModel(["mail", "Thought: ok\nFinal Answer: done"]), make_tools()
+        model, tools = models.ScriptedModel(["mail", "Thought: ok\nFinal Answer: done"]), make_tools()
         agent = gx.create_react_agent(model, tools)
         gx.AgentExecutor(agent=agent, tools=tools, nodes=[select_tools(1)]).run("q")
         assert "The names of the tools are: mail\n" in text_of(model.requests[1])
@@ -315,12 +313,12 @@ class TestCritic:
         assert len(requests) == 1 + 2 * rounds
 
     def test_another_model_reviews(self) -> None:
-        reviewer = ScriptedModel(["Bad.", "OK"])
+        reviewer = models.ScriptedModel(["Bad.", "OK"])
         result, requests = run([critic(model=reviewer, prompt="Right? {answer} {input}")], ["a", "b"])
         assert (result.output, len(requests)) == ("b", 2)
         assert [text_of(one) for one in reviewer.requests] == ["Right? a q", "Right? b q"]
 
     def test_result_of_a_direct_tool_is_not_reviewed(self) -> None:
         tools = [dataclasses.replace(one, return_direct=True) for one in make_tools()]
-        agent = gx.create_tool_calling_agent(ScriptedModel([call("add")]), tools)
+        agent = gx.create_tool_calling_agent(models.ScriptedModel([call("add")]), tools)
         assert gx.AgentExecutor(agent=agent, tools=tools, nodes=[critic()]).run("q").output.startswith("found")

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, create_tool_calling_agent
-from graphexec.actions import Run, StepStatus
+from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, actions, create_tool_calling_agent, verify
 from graphexec.draw.model.picture import look_of
 from graphexec.errors import InputError, MissingAPIKeyError, ServerError
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import AskStronger, escalate
 from graphexec.nodes.escalation import is_stuck
-from graphexec.verify import check
 from tests.executor.actors import HOW, Running, call, echo, fail, messages
 from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples
@@ -24,7 +22,7 @@ from tests.parameters import cases, examples
 UNREADABLE = ToolCall("c1", "echo", "{")
 
 
-AT_ONCE: dict[str, Callable[[Run], bool]] = {"when": lambda run: not run.steps}
+AT_ONCE: dict[str, Callable[[actions.Run], bool]] = {"when": lambda run: not run.steps}
 FAILURES = [call("fail", text=str(number)) for number in range(9)]
 
 
@@ -98,9 +96,9 @@ def test_function_agent_goes_on_as_usual(run: Running) -> None:
         (["ok", "timed_out", "error"], True),
     ],
 )
-def test_two_failures_are_a_reason(statuses: list[StepStatus], stuck: bool) -> None:
+def test_two_failures_are_a_reason(statuses: list[actions.StepStatus], stuck: bool) -> None:
     steps = [AgentStep(AgentAction("echo", {}), "", status) for status in statuses]
-    assert is_stuck(Run({}).with_steps(steps)) is stuck
+    assert is_stuck(actions.Run({}).with_steps(steps)) is stuck
 
 
 @cases(("iterations", "times"), [(5, 2), (3, 1), (1, 4)])
@@ -108,7 +106,7 @@ def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int)
     model = ScriptedModel(["done"], repeat_last=True)
     executor = make_executor(model, model, times=times, max_iterations=iterations)
     certificate = proof_of(executor)
-    check(certificate, executor.graph)
+    verify.check(certificate, executor.graph)
     assert certificate.bounds.model_calls.number == iterations + times
     assert look_of(executor.graph["ask_stronger"]) == "model"
     assert executor.graph["judge_progress"].group == executor.graph["ask_stronger"].group == "escalate"

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, InputError, node, tool
-from graphexec.messages import ToolCall
-from graphexec.nodes import handoffs
+from graphexec import AgentExecutor, AgentFinish, InputError, messages, node, nodes, tool
 from tests.executor.actors import call
 from tests.nodes.test_sub_agents import asked, executor_of, models_of, steps_of
 from tests.parameters import cases
@@ -18,14 +16,14 @@ def book(what: str) -> str:
     return f"booked {what}"
 
 
-def to(name: str) -> ToolCall:
+def to(name: str) -> messages.ToolCall:
     return call(f"transfer_to_{name}")
 
 
 def team(host: Any, members: dict[str, Any], **options: Any) -> AgentExecutor:
     """Return an executor with the host `host` and these members."""
     chosen = {name: options.pop(name) for name in ("handoffs", "iterations") if name in options}
-    piece = handoffs({name: executor_of(replies, [book]) for name, replies in members.items()}, **chosen)
+    piece = nodes.handoffs({name: executor_of(replies, [book]) for name, replies in members.items()}, **chosen)
     options.setdefault("max_iterations", 4)
     return executor_of(host, [book], nodes=[piece, *options.pop("nodes", ())], **options)
 

@@ -10,23 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent
+from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, messages, models, testing, verify
 from graphexec.draw.model.picture import picture_of
 from graphexec.draw.runs.recorder import recording_of
 from graphexec.errors import GraphError, InputError, ServerError
-from graphexec.messages import ToolCall
-from graphexec.models import ScriptedModel
 from graphexec.nodes import map_agents
-from graphexec.testing import verify_termination
-from graphexec.verify import UnprovedError, check
 from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, caller_of, echo
 from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples, thorough
 
 
-def call(*tasks: str, call_id: str = "c1") -> ToolCall:
-    return ToolCall(call_id, "research_all", json.dumps({"tasks": tasks}))
+def call(*tasks: str, call_id: str = "c1") -> messages.ToolCall:
+    return messages.ToolCall(call_id, "research_all", json.dumps({"tasks": tasks}))
 
 
 def make_child(**options: Any) -> AgentExecutor:
@@ -45,7 +41,7 @@ def make_child(**options: Any) -> AgentExecutor:
 
 
 def make_outer(child: AgentExecutor, *replies: Any, most: int = 8, **options: Any) -> AgentExecutor:
-    model = ScriptedModel([*replies, "done"], repeat_last=True)
+    model = models.ScriptedModel([*replies, "done"], repeat_last=True)
     return caller_of(model, nodes=[map_agents(child, most=most)], handle_parsing_errors=True, **options)
 
 
@@ -92,7 +88,7 @@ FEWER = "research_all takes at most 2 tasks in one turn; give fewer, and the oth
     ],
 )
 def test_wrong_tasks_are_explained(run: Running, arguments: Any, status: str, says: str, runs: int) -> None:
-    result = run(make_outer(make_child(), ToolCall("c1", "research_all", json.dumps(arguments)), most=2))
+    result = run(make_outer(make_child(), messages.ToolCall("c1", "research_all", json.dumps(arguments)), most=2))
     (step,) = result.steps
     assert (step.status, result.spent["nested_runs"]) == (status, runs)
     assert says in str(step.observation)
@@ -110,12 +106,12 @@ def test_no_run_starts_without_room_for_all(run: Running) -> None:
 def test_bound_grows_by_the_runs() -> None:
     executor = make_outer(make_child(), most=4, max_iterations=5, max_fan_out=2)
     certificate = proof_of(executor)
-    check(certificate, executor.graph)
+    verify.check(certificate, executor.graph)
     assert str(certificate.bounds.model_calls) == "13*iterations = 65 (at most)"
     assert str(certificate.bounds.tool_calls) == "fan_out*iterations + 12*iterations = 70 (at most)"
     assert executor.graph["research_all"].group == "research_all"
     assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
-    verify_termination(executor, examples=5)
+    testing.verify_termination(executor, examples=5)
 
 
 @cases(("limit", "reason"), [(None, "finished"), (5, "model_calls")])
@@ -128,11 +124,11 @@ def test_recorded_run_conforms_to_its_proof(limit: int | None, reason: str) -> N
 
 def of_two_inputs() -> AgentExecutor:
     prompt = "{topic} for {reader} {agent_scratchpad} {tools} {tool_names}"
-    return AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
+    return AgentExecutor(agent=create_react_agent(models.ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
 
 
 # Any: a type checker refuses a model.
-WRONG: Any = ScriptedModel([])
+WRONG: Any = models.ScriptedModel([])
 UNBOUNDED = {"max_iterations": None, "allow_nonterminating": True}
 
 
@@ -143,7 +139,7 @@ UNBOUNDED = {"max_iterations": None, "allow_nonterminating": True}
         (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),
         (lambda: map_agents(make_child(), most=0), InputError, "map_agents has most="),
         (lambda: map_agents(of_two_inputs()), InputError, "has the inputs topic, reader; pass one whose agent has one"),
-        (lambda: map_agents(make_child(**UNBOUNDED)), UnprovedError, "GX016 at plan"),
+        (lambda: map_agents(make_child(**UNBOUNDED)), verify.UnprovedError, "GX016 at plan"),
         (lambda: map_agents(WRONG), InputError, "map_agents: the executor is <ScriptedModel"),
         (
             lambda: make_outer(make_child()).plug(map_agents(make_child())),
@@ -177,7 +173,7 @@ def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
     many = st.lists(st.integers(1, 4), min_size=1, max_size=3)
     replies = [call(*map(str, range(tasks))) for tasks in data.draw(many, label="tasks")]
     limit = data.draw(st.none() | st.integers(1, 40), label="limit")
-    model = ScriptedModel([*replies, "done"], repeat_last=True)
+    model = models.ScriptedModel([*replies, "done"], repeat_last=True)
     outer = caller_of(model, nodes=[map_agents(child, most=3)], max_iterations=4, max_model_calls=limit)
     result = asyncio.run(outer.arun("q")) if data.draw(st.booleans(), label="async") else outer.run("q")
     assert result.spent["model_calls"] == count[0] + len(model.requests)

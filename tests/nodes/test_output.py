@@ -14,11 +14,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 import graphexec as gx
-from graphexec.errors import OutputError
+from graphexec import errors, models
 from graphexec.executor import Refused
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
-from graphexec.models import ScriptedModel
 from graphexec.nodes import output_type
 from tests.executor.actors import call
 from tests.parameters import cases
@@ -56,7 +55,7 @@ PARIS = '{"name": "Paris", "people": 2}'
 
 
 def make(*replies: ModelReply | str, kind: Any = City, **options: Any) -> gx.AgentExecutor[Any]:
-    return gx.create_agent(ScriptedModel(replies, repeat_last=True), output_type=kind, **options)
+    return gx.create_agent(models.ScriptedModel(replies, repeat_last=True), output_type=kind, **options)
 
 
 def look_up(name: str) -> str:
@@ -108,7 +107,7 @@ class TestAnswers:
     @cases("reasks", range(3))
     def test_reasks_are_bounded(self, reasks: int) -> None:
         # As pydantic-ai's test_output_validator_retries.
-        model = ScriptedModel(["no"], repeat_last=True)
+        model = models.ScriptedModel(["no"], repeat_last=True)
         result = gx.create_agent(model, nodes=[output_type(City, reasks=reasks)], kind="tool_calling").run("Which?")
         assert (result.reason, result.spent["model_calls"]) == ("reasks", 1 + reasks)
 
@@ -133,7 +132,7 @@ class TestAnswers:
             return City(name=name, people=2)
 
         direct = gx.Tool("city", city, "Return a city.", return_direct=True)
-        model = ScriptedModel([call("city", name="Paris")])
+        model = models.ScriptedModel([call("city", name="Paris")])
         result = gx.create_agent(model, [direct], output_type=City, kind="tool_calling").run("Which?")
         assert result.output == City(name="Paris", people=2)
         assert result.reason == "return_direct"
@@ -142,7 +141,7 @@ class TestAnswers:
 class TestStops:
     def test_stopped_run_has_no_output(self) -> None:
         result = make("no").run("Which?")
-        with pytest.raises(OutputError, match=r"stopped \(reasks\).*look at result.stopped"):
+        with pytest.raises(errors.OutputError, match=r"stopped \(reasks\).*look at result.stopped"):
             _ = result.output
         assert result.stopped is not None
         assert str(result) == "Agent stopped due to reask limit."
@@ -158,9 +157,9 @@ class TestStops:
             return gx.AgentFinish({"output": "withheld"})
 
         refused, later = make(PARIS).plug(refuse).run("Which?"), make(PARIS, nodes=[withhold]).run("Which?")
-        with pytest.raises(OutputError, match="refused"):
+        with pytest.raises(errors.OutputError, match="refused"):
             _ = refused.output
-        with pytest.raises(OutputError, match="a later node has changed the answer"):
+        with pytest.raises(errors.OutputError, match="a later node has changed the answer"):
             _ = later.output
         assert str(later) == "withheld"
 
@@ -233,7 +232,7 @@ class TestRequests:
         assert asked.first.schema == City.model_json_schema()
         assert system_of(asked.first.messages) == "Your final answer is JSON with the fields name, people."
         assert executor.agent.kind == "tool_calling"
-        plain = gx.create_agent(ScriptedModel(["hi"]))
+        plain = gx.create_agent(models.ScriptedModel(["hi"]))
         assert executor.unplug("output_type").graph.edges == plain.graph.edges
 
     def test_schema_of_a_reply_is_an_object_or_none(self) -> None:
@@ -264,7 +263,7 @@ class TestRequests:
         executor = gx.create_agent(asked, [look_up], kind="react", output_type=City)
         assert executor.run("Hi").output == City(name="Paris", people=2)
         assert "JSON with the fields" in str(asked.first.messages[0])
-        completion = gx.create_react_agent(ScriptedModel([f"Final Answer: {PARIS}"]), [], protocol="completion")
+        completion = gx.create_react_agent(models.ScriptedModel([f"Final Answer: {PARIS}"]), [], protocol="completion")
         typed = gx.AgentExecutor(agent=completion, tools=[], nodes=[output_type(City)])
         assert typed.run("Hi").output == City(name="Paris", people=2)
 

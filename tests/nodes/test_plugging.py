@@ -6,28 +6,24 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import effects, messages, models, testing, verify
 from graphexec.actions import Refusal, Run
-from graphexec.effects import ToolResult
 from graphexec.executor import Acted, LimitReached, Observed, Ready, Refused, Replied
-from graphexec.messages import ChatRequest, ModelRequest, ToolCall, UserMessage
-from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import HOMES, Piece, critic
-from graphexec.testing import scripted_tool
-from graphexec.verify import UnprovedError
 from tests.executor import actors
 from tests.kernel.machines import value
 from tests.parameters import cases
 
 
 def make_executor(*replies: ScriptedReply, **options: object) -> gx.AgentExecutor:
-    look_up = scripted_tool("look_up", ["found"] * 9)
-    model = ScriptedModel(replies or ["done"], repeat_last=True)
+    look_up = testing.scripted_tool("look_up", ["found"] * 9)
+    model = models.ScriptedModel(replies or ["done"], repeat_last=True)
     agent = gx.create_tool_calling_agent(model, [look_up])
     return gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)  # type: ignore[arg-type]
 
 
-def call(*arguments: str) -> list[ToolCall]:
+def call(*arguments: str) -> list[messages.ToolCall]:
     return [actors.call("look_up", f"c{place}", x=one) for place, one in enumerate(arguments)]
 
 
@@ -179,7 +175,7 @@ class TestRefusals:
             gx.StoppedResponse("", None)
 
 
-KNOWN, NO = ToolResult("known", "rejected"), ToolResult("no", "rejected")
+KNOWN, NO = effects.ToolResult("known", "rejected"), effects.ToolResult("no", "rejected")
 
 
 class TestAnswers:
@@ -257,7 +253,7 @@ class TestWrongPieces:
             ([plan], gx.GraphError, "the machine and plan have a node plan"),
             ([take_short], gx.InputError, "piece take_short takes Short, which has no home; take one of Ready"),
             ([return_short], gx.GraphError, "return_short returns Short, which has no home, and no node of return_sh"),
-            ([again], UnprovedError, "again"),
+            ([again], verify.UnprovedError, "again"),
             ([sign, Piece("doubt", (doubt,), before="sing")], gx.GraphError, r"before='sing', .* did you mean sign\?"),
             ([BEFORE, GATING], gx.GraphError, "acting carries out calls, so it sits behind gating"),
             ([lengthen], gx.InputError, "lengthen is a function; call it, lengthen"),
@@ -290,14 +286,14 @@ class TestWrongPieces:
 
 class TestOtherParts:
     def test_piece_brings_tools_and_handlers(self) -> None:
-        extra = scripted_tool("extra", ["more"])
+        extra = testing.scripted_tool("extra", ["more"])
 
         @gx.node
         def confirm(acted: Acted) -> gx.Asks[gx.AskHuman, Acted]:
             yield from gx.ask(gx.AskHuman("go on?"))
             return acted
 
-        model = ScriptedModel([actors.call("extra", x="y"), "done"])
+        model = models.ScriptedModel([actors.call("extra", x="y"), "done"])
         piece = Piece("more", (confirm,), tools=(extra,), handlers={gx.AskHuman: say_yes})
         executor = gx.create_agent(model, [], kind="tool_calling", nodes=[piece])
         assert [step.observation for step in executor.run("hi").steps] == ["more"]
@@ -305,22 +301,22 @@ class TestOtherParts:
         assert [*executor.unplug("more").tools] == []
 
     def test_edits_change_every_request(self) -> None:
-        def edits(request: ModelRequest, run: object) -> ModelRequest:
-            assert isinstance(request, ChatRequest)
-            return dataclasses.replace(request, messages=(*request.messages, UserMessage("Be brief.")))
+        def edits(request: messages.ModelRequest, run: object) -> messages.ModelRequest:
+            assert isinstance(request, messages.ChatRequest)
+            return dataclasses.replace(request, messages=(*request.messages, messages.UserMessage("Be brief.")))
 
-        model = ScriptedModel(["done"])
+        model = models.ScriptedModel(["done"])
         agent = gx.create_tool_calling_agent(model, [])
         executor = gx.AgentExecutor(agent=agent, tools=[], nodes=[Piece("brief", (), edits=edits)])
         executor.run("hi")
-        assert model.requests[0].messages[-1] == UserMessage("Be brief.")  # type: ignore[union-attr]
+        assert model.requests[0].messages[-1] == messages.UserMessage("Be brief.")  # type: ignore[union-attr]
 
     def test_executor_takes_other_tools_handlers_and_agents(self) -> None:
-        other = scripted_tool("other", ["else"])
-        executor = gx.create_agent(ScriptedModel(["done"]), [], kind="tool_calling").plug(sign)
+        other = testing.scripted_tool("other", ["else"])
+        executor = gx.create_agent(models.ScriptedModel(["done"]), [], kind="tool_calling").plug(sign)
         changed = executor.with_tools([other]).with_handlers({gx.AskHuman: lambda _: "x"})
         assert [*changed.tools] == ["other"]
         assert changed.agent.tools == (other,)
         assert gx.AskHuman in changed.run_context.handlers
-        again = changed.with_agent(gx.create_tool_calling_agent(ScriptedModel(["new"]), [other]))
+        again = changed.with_agent(gx.create_tool_calling_agent(models.ScriptedModel(["new"]), [other]))
         assert again.run("hi").output == "new (signed)"

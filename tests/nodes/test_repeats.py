@@ -8,14 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.actions import Run, Steps
-from graphexec.errors import InputError
+from graphexec import actions, errors, messages, models, nodes, verify
 from graphexec.executor import Ready
-from graphexec.messages import AssistantMessage, ToolCall
-from graphexec.models import ScriptedModel
-from graphexec.nodes import stop_repeats
 from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
-from graphexec.verify import check
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
 from tests.nodes.shelf import proof_of
@@ -86,8 +81,8 @@ def test_only_tool_input_and_result_are_compared(other: gx.AgentStep, times: int
 
 def make_batch_steps(*letters: str, reply: str) -> list[gx.AgentStep]:
     """Return the steps of one reply with several native tool calls."""
-    calls = tuple(ToolCall(f"{reply}{number}", "look", "{}") for number, _ in enumerate(letters))
-    message = AssistantMessage("", calls)
+    calls = tuple(messages.ToolCall(f"{reply}{number}", "look", "{}") for number, _ in enumerate(letters))
+    message = messages.AssistantMessage("", calls)
     return [
         gx.AgentStep(gx.AgentAction("look", {"at": letter}, call_id=call.id, message=message), letter.upper())
         for letter, call in zip(letters, calls, strict=True)
@@ -155,7 +150,7 @@ def test_cost_is_independent_of_the_runs_length() -> None:
 def make_guarded_executor(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> gx.AgentExecutor:
     """Return an executor with `stop_repeats`."""
     given = {name: settings.pop(name) for name in ("warn_after", "stop_after") if name in settings}
-    return gx.AgentExecutor(agent=agent, tools=list(tools), nodes=[stop_repeats(**given)], **settings)
+    return gx.AgentExecutor(agent=agent, tools=list(tools), nodes=[nodes.stop_repeats(**given)], **settings)
 
 
 def test_repeating_run_is_stopped() -> None:
@@ -169,7 +164,7 @@ def test_repeating_run_is_stopped() -> None:
 
 
 def test_warned_model_may_change_its_mind() -> None:
-    model = ScriptedModel([ACT, ACT, DONE])
+    model = models.ScriptedModel([ACT, ACT, DONE])
     result = make_guarded_executor(gx.create_react_agent(model, [echo])).run("q")
     assert isinstance(result.ending, gx.AgentFinish)
     asked = [prompt(request) for request in model.requests]
@@ -207,7 +202,7 @@ rolled: list[str] = []
         # Different results are no repetition.
         (scripted(act("dice", text="a")), dice, "iterations", 20),
         # Unreadable replies may repeat.
-        (gx.create_react_agent(ScriptedModel(["garbage"], repeat_last=True), [echo]), echo, REPEATS, 3),
+        (gx.create_react_agent(models.ScriptedModel(["garbage"], repeat_last=True), [echo]), echo, REPEATS, 3),
     ],
 )
 def test_limit_of_a_repeating_run(agent: Any, tool: Any, limit: str, steps: int) -> None:
@@ -223,12 +218,12 @@ def test_run_without_repetition_is_not_stopped() -> None:
 
 
 def test_repeating_run_may_generate_a_last_answer() -> None:
-    model = ScriptedModel([ACT, ACT, ACT, DONE])
+    model = models.ScriptedModel([ACT, ACT, ACT, DONE])
     result = make_guarded_executor(gx.create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
     assert isinstance(result.ending, gx.StoppedResponse)
     assert (result.ending.output, result.ending.generated, limit_of(result.ending).limit) == ("done", True, REPEATS)
     # Unreadable replies are warned of, too.
-    model = ScriptedModel(["garbage"], repeat_last=True)
+    model = models.ScriptedModel(["garbage"], repeat_last=True)
     make_guarded_executor(gx.create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
     assert WARNING.format(times=2) in prompt(model.requests[-1])
 
@@ -240,18 +235,18 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
 @cases("stopping", ["force", "generate"])
 def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
     plain = gx.AgentExecutor(
-        agent=gx.create_react_agent(ScriptedModel([DONE]), [echo]),
+        agent=gx.create_react_agent(models.ScriptedModel([DONE]), [echo]),
         tools=[echo],
         max_iterations=4,
         handle_parsing_errors=parsing,
         early_stopping_method=stopping,
     )
-    graph = plain.plug(stop_repeats()).graph
+    graph = plain.plug(nodes.stop_repeats()).graph
     assert {edge.source for edge in graph.edges if edge.target == "plan"} == {"stop_repeats"}
     back = {edge.source for edge in plain.graph.edges if edge.target == "plan"}
     assert {edge.source for edge in graph.edges if edge.target == "stop_repeats"} == back
-    certificate, before = proof_of(plain.plug(stop_repeats())), proof_of(plain)
-    check(certificate, graph)
+    certificate, before = proof_of(plain.plug(nodes.stop_repeats())), proof_of(plain)
+    verify.check(certificate, graph)
     plain_bound = before.bounds.transitions.number
     assert plain_bound is not None
     assert certificate.bounds.transitions.number == plain_bound + 5
@@ -274,22 +269,22 @@ WHOLE = "; give a whole number, 2 or more"
     ],
 )
 def test_invalid_numbers_are_refused(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError, match=f"stop_repeats has {says}"):
-        stop_repeats(**options)
+    with pytest.raises(errors.InputError, match=f"stop_repeats has {says}"):
+        nodes.stop_repeats(**options)
 
 
 def test_two_pieces_have_names() -> None:
     executor = make_guarded_executor(scripted(act("echo", text="a")))
     assert "stop_repeats" in f"{executor.graph:mermaid}"
     assert "stop_repeats" not in f"{executor.unplug('stop_repeats').graph:mermaid}"
-    both = executor.plug(stop_repeats(warn_after=2, stop_after=2, name="strict"))
+    both = executor.plug(nodes.stop_repeats(warn_after=2, stop_after=2, name="strict"))
     assert both.seats()[Ready] == ("stop_repeats", "strict")
     assert len(both.run("q").steps) == 2
 
 
 def test_the_node_is_pure_and_keeps_the_inputs() -> None:
-    run = Run({"input": "q"}, Steps(make_steps("aa")))
-    made: Any = stop_repeats().nodes[0].function
+    run = actions.Run({"input": "q"}, actions.Steps(make_steps("aa")))
+    made: Any = nodes.stop_repeats().nodes[0].function
     warned = made(Ready(run))
     assert warned.run.inputs == {"input": "q"}
     assert run.steps[-1].model_text is None

@@ -7,22 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentFinish, Effect, GraphexecError
+from graphexec import AgentFinish, Effect, GraphexecError, messages, models, nodes, testing, verify
 from graphexec.draw import recording_of
 from graphexec.executor import Acted, AnswerDiscarded
-from graphexec.messages import ModelReply
-from graphexec.models import ScriptedModel
-from graphexec.nodes import Review, ReviewCall
 from graphexec.nodes.clock import ReadClock
-from graphexec.testing import verify_termination
-from graphexec.verify import UnprovedError, dominates
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
 from tests.parameters import cases, examples, mark_except
 
 QUESTION = "What do you know about elms?"
 
 # Replies that reach the nodes of every piece.
-SCRIPT: Sequence[ModelReply | str] = (
+SCRIPT: Sequence[messages.ModelReply | str] = (
     call("a", "b"),
     calls(
         ("write_todos", '{"todos": ["[ ] one"]}'),
@@ -37,13 +32,13 @@ SCRIPT: Sequence[ModelReply | str] = (
 
 # Replies to the effects of pieces that verify_termination does not know.
 REPLIES: Mapping[type[Effect[Any]], Sequence[object]] = {
-    ReviewCall: [Review("approve"), Review("reject")],
+    nodes.ReviewCall: [nodes.Review("approve"), nodes.Review("reject")],
     ReadClock: ["noon"],
 }
 
 
-def make(names: Sequence[str], model: ScriptedModel | None = None, **options: Any) -> Any:
-    scripted = ScriptedModel(SCRIPT, repeat_last=True) if model is None else model
+def make(names: Sequence[str], model: models.ScriptedModel | None = None, **options: Any) -> Any:
+    scripted = models.ScriptedModel(SCRIPT, repeat_last=True) if model is None else model
     return make_executor([SAMPLES[name]() for name in names], model=scripted, **options)
 
 
@@ -60,7 +55,7 @@ def test_every_piece_has_a_sample() -> None:
     ],
 )
 def test_tools_of_pieces_are_looked_up_without_case(name: str, called: tuple[str, str], statuses: list[str]) -> None:
-    executor = make([name], ScriptedModel([calls(called, called), "done"]), tool_lookup="case_insensitive")
+    executor = make([name], models.ScriptedModel([calls(called, called), "done"]), tool_lookup="case_insensitive")
     assert [step.status for step in executor.run("go").steps] == statuses
 
 
@@ -72,7 +67,7 @@ QUICK = frozenset({"approve_tools", "escalate", "guard_output", "handoffs", "lim
 @pytest.mark.parametrize("name", mark_except(SAMPLES, *QUICK, mark=pytest.mark.slow))
 def test_termination_is_verified(name: str) -> None:
     executor = make([name], max_iterations=2, max_fan_out=2)
-    verify_termination(executor, replies=REPLIES, examples=10)
+    testing.verify_termination(executor, replies=REPLIES, examples=10)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -81,7 +76,7 @@ class TestEachPiece:
     def test_run_survives_a_pause_after_every_request(self, name: str) -> None:
         executor = make([name])
         whole = executor.run(QUESTION)
-        model = ScriptedModel(SCRIPT, repeat_last=True)
+        model = models.ScriptedModel(SCRIPT, repeat_last=True)
         pieces, pauses = run_in_pieces(lambda observers: make([name], model, observers=observers), QUESTION)
         requests = {one["call"]["sequence"] for one in recording_of(whole).records if one["event"] == "asked"}
         assert pauses == len(requests)
@@ -127,7 +122,7 @@ def check_stack(names: Sequence[str]) -> None:
     refused = error_of(lambda: make(names))
     if refused is not None:
         # Only a model behind a piece that reveals is refused, or one before a piece that must see the inputs first.
-        assert not isinstance(refused, UnprovedError)
+        assert not isinstance(refused, verify.UnprovedError)
         assert {"redact_pii", "guard_input"} & {*names}
         assert "in the list" in str(refused)
         return
@@ -135,7 +130,7 @@ def check_stack(names: Sequence[str]) -> None:
     assert executor.verify().proved
     graph = executor.graph
     if "approve_tools" in names:
-        assert dominates(graph, "approve_tools", "dispatch_tools")
+        assert verify.dominates(graph, "approve_tools", "dispatch_tools")
         (approving,) = [place for place, one in enumerate(executor.seats()[Acted]) if one == "approve_tools"]
         acting = [piece.name for piece in executor.pieces if piece.acts]
         assert not {*executor.seats()[Acted][:approving]} & {*acting}
@@ -143,7 +138,7 @@ def check_stack(names: Sequence[str]) -> None:
         ends = [edge for edge in graph.edges if edge.target == "END" and edge.outcome is AgentFinish]
         assert ends
         assert all(
-            edge.source == "guard_output" or dominates(graph, "guard_output", edge.source, outcome=AgentFinish)
+            edge.source == "guard_output" or verify.dominates(graph, "guard_output", edge.source, outcome=AgentFinish)
             for edge in ends
         )
     restored = executor.unplug(*[piece.name for piece in executor.pieces])
@@ -162,7 +157,7 @@ def check_run(names: Sequence[str]) -> None:
         whole = make(names).run(QUESTION)
     except GraphexecError:
         return
-    model = ScriptedModel(SCRIPT, repeat_last=True)
+    model = models.ScriptedModel(SCRIPT, repeat_last=True)
     pieces, _ = run_in_pieces(lambda observers: make(names, model, observers=observers), QUESTION)
     assert str(pieces) == str(whole)
     assert pieces.spent.meters == whole.spent.meters
@@ -178,13 +173,13 @@ def test_stacks_survive_pauses(names: list[str]) -> None:
 def check_stream(names: Sequence[str]) -> None:
     """Check that the pieces of a streamed answer are together the answer, and that none has a refused one."""
     script = (call("a"), '{"text": "the secret"}')
-    if error_of(lambda: make(names, ScriptedModel(script, repeat_last=True))) is not None:
+    if error_of(lambda: make(names, models.ScriptedModel(script, repeat_last=True))) is not None:
         return
-    executor = make(names, ScriptedModel(script, repeat_last=True))
+    executor = make(names, models.ScriptedModel(script, repeat_last=True))
     pieces = list(executor.stream_answer(QUESTION))
     discarded = [place for place, piece in enumerate(pieces) if isinstance(piece, AnswerDiscarded)]
     answer = "".join(pieces[discarded[-1] + 1 :] if discarded else pieces)
-    assert answer == str(make(names, ScriptedModel(script, repeat_last=True)).run(QUESTION))
+    assert answer == str(make(names, models.ScriptedModel(script, repeat_last=True)).run(QUESTION))
     if "guard_output" in names:
         assert "the secret" not in "".join(pieces)
 

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, InputError, ModelError
-from graphexec.messages import ToolCall
+from graphexec import AgentExecutor, InputError, ModelError, messages, nodes
 from graphexec.models import ScriptedModel
-from graphexec.nodes import handoffs, sub_agent
 from graphexec.tools import AnyTool, tool
 from tests.executor.actors import call, caller_of, snapshot_after
 from tests.parameters import cases
@@ -31,7 +29,7 @@ def note(text: str) -> str:
 SEARCH = call("search", query="x")
 
 
-def task(*tasks: str) -> list[ToolCall]:
+def task(*tasks: str) -> list[messages.ToolCall]:
     return [call("research", f"c{number}", task=one) for number, one in enumerate(tasks)]
 
 
@@ -42,7 +40,7 @@ def executor_of(replies: Any, tools: Sequence[AnyTool], **options: Any) -> Agent
 
 
 def make_executor(outer: Any, inner: Any, *, limit: int | None = None, times: int = 4, **options: Any) -> AgentExecutor:
-    piece = sub_agent(executor_of(inner, [search]), "research", "Find out about a subject.", calls=times)
+    piece = nodes.sub_agent(executor_of(inner, [search]), "research", "Find out about a subject.", calls=times)
     options = {"max_iterations": 5, "max_fan_out": 4, "max_model_calls": limit, **options}
     return executor_of(outer, [note], nodes=[piece], **options)
 
@@ -131,7 +129,7 @@ def test_run_continues_after_a_model_error() -> None:
 
 
 def test_two_sub_agents_on_one_agent() -> None:
-    pieces = [sub_agent(executor_of([name], [search]), name, "Help.") for name in ("one", "two")]
+    pieces = [nodes.sub_agent(executor_of([name], [search]), name, "Help.") for name in ("one", "two")]
     outer = [[call("two", task="x"), call("one", "c2", task="y")], "done"]
     executor = executor_of(outer, [note], nodes=pieces, max_iterations=3)
     assert steps_of(executor) == [("two", "ok", "two"), ("one", "ok", "one")]
@@ -139,9 +137,9 @@ def test_two_sub_agents_on_one_agent() -> None:
 
 
 def test_nested_sub_agents() -> None:
-    deeper = sub_agent(executor_of(["deep"], []), "deeper", "-")
+    deeper = nodes.sub_agent(executor_of(["deep"], []), "deeper", "-")
     inner = executor_of([call("deeper", task="x"), "middle"], [note], nodes=[deeper])
-    executor = executor_of([task("a"), "done"], [note], nodes=[sub_agent(inner, "research", "Research.")])
+    executor = executor_of([task("a"), "done"], [note], nodes=[nodes.sub_agent(inner, "research", "Research.")])
     assert "research.deeper.plan" in executor.graph
     assert [one.signature for one in deeper.tools] == ["deeper(task: string)"]
     assert steps_of(executor) == [("research", "ok", "middle")]
@@ -159,11 +157,11 @@ WRONG: Any = ScriptedModel([])
 @cases(
     ("mistake", "text"),
     [
-        (lambda: sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
-        (lambda: sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
-        (lambda: sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
-        (lambda: handoffs(WRONG), "handoffs has members=.*; give a dict of executors by name"),
-        (lambda: handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
+        (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
+        (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
+        (lambda: nodes.sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
+        (lambda: nodes.handoffs(WRONG), "handoffs has members=.*; give a dict of executors by name"),
+        (lambda: nodes.handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
     ],
 )
 def test_mistakes_are_refused(mistake: Callable[[], object], text: str) -> None:

@@ -19,46 +19,12 @@ from graphexec.messages import ChatRequest, ModelReply, Reasoning, ReplyDelta, U
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
 from tests.models.call_modes import Typewriter
-from tests.parameters import cases, mark_except
+from tests.parameters import cases, mark_except, read_tables
+
+TABLES = read_tables(__file__)
 
 
-@cases(
-    ("text", "reasoning", "content"),
-    [
-        ("<think>Hm.</think>42", "Hm.", "42"),
-        ("\n <think>\nHm.\n</think>\n\n42 ", "Hm.", "42 "),
-        ("<thinking>Hm.</thinking>\n42", "Hm.", "42"),
-        ("<THINK>Hm.</Think>42", "Hm.", "42"),
-        ("<seed:think>Hm.</seed:think>42", "Hm.", "42"),
-        ("[THINK]Hm.[/THINK]42", "Hm.", "42"),
-        ("<think>Hm.</think>\n<think>So.</think>42", "Hm.\n\nSo.", "42"),
-        ("<think></think>\n\n42", "", "42"),
-        # A prompt may have the opening tag.
-        ("Hm.\n</think>\n\n42", "Hm.", "42"),
-        ("Hm.</think>42", "Hm.", "42"),
-        ('{"a": 1}, say.\n</think>\n42', '{"a": 1}, say.', "42"),
-        ("The tag `<think>` is asked for.\n</think>\n42", "The tag `<think>` is asked for.", "42"),
-        ("Hm.\n</think>", "Hm.", ""),
-        ("So it is 4.</think> The answer is 4.", "So it is 4.", "The answer is 4."),
-        ("So it is 4 </think> 4", "So it is 4", "4"),
-        ('It is "4"</think>"4"', 'It is "4"', '"4"'),
-        ("<tool>f</tool></think><tool>g</tool>", "<tool>f</tool>", "<tool>g</tool>"),
-        ("The user asks about <think> tags.\n</think>\n42", "The user asks about <think> tags.", "42"),
-        ("<think>What does `</think>` do? It ends.</think>It ends.", "What does `</think>` do? It ends.", "It ends."),
-        ("<think>a <think>b</think> c</think>42", "a <think>b\n\nc", "42"),
-        ("<think>a</think>b.</think>\n\n<think>c</think>42", "a\n\nb.\n\nc", "42"),
-        # What servers leave before a reply.
-        ("\ufeff<think>Hm.</think>42", "Hm.", "42"),
-        ("\u200b\n<think>\nHm.\n</think>\n42", "Hm.", "42"),
-        ("<|im_start|>assistant\n<think>Hm.</think>42", "Hm.", "42"),
-        ("Assistant: <think>Hm.</think>42", "Hm.", "42"),
-        ("assistant\n\n<think>Hm.</think>42", "Hm.", "42"),
-        ("\ufeff<think>Hm.", "Hm.", ""),
-        # Without the closing tag, there is no answer.
-        ("<think>Final Answer: 42", "Final Answer: 42", ""),
-        ("<think>", "", ""),
-    ],
-)
+@cases(("text", "reasoning", "content"), TABLES["separated"])
 def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None:
     assert split_reasoning(text) == (reasoning, content)
     kept = (Reasoning(reasoning),) if reasoning else ()
@@ -68,18 +34,7 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
     assert both == ModelReply(content, reasoning=(Reasoning("first"), *kept))
 
 
-@cases(
-    "text",
-    [
-        *("", "42", "</thinker>", "<thinker>a</thinker>"),
-        *("Models write <think> first, and </think> last.", "Models end it with `</think>`.", 'Say "</think>".'),
-        *('Write "a </think> b".', "Write `a\\n</think>` and ``</think>``."),
-        *("Schreibe „</think>“, «</think>» oder '</think>'.", 'Here: {"answer": "say \\"</think>\\" now"}'),
-        *("The form is\n<think>\nhm\n</think>\nand so on.", "```\nHm.\n</think>\n42\n```"),
-        *('{"answer": "a\n</think>\nb"}', "I write <think>a</think> b.", " " * 50 + "<think>a</think>"),
-        "Assistant: I write <think>a</think> b.",
-    ],
-)
+@cases("text", TABLES["text"])
 def test_tag_in_an_answer_is_text(text: str) -> None:
     assert split_reasoning(text) == (None, text)
     assert check_reply(ModelReply(text), "model") == ModelReply(text)

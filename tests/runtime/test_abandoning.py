@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, tool
-from graphexec.errors import AbandonedError
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, errors, tool
 from graphexec.runtime.threads import open_cancel_scope
 from tests.executor.actors import Running, act, make_executor, scripted, snapshot_after
 from tests.parameters import cases
@@ -133,7 +132,7 @@ def test_other_runs_of_a_failed_batch_stop() -> None:
         async def _invoke(self, *arguments: Any, **options: Any) -> Any:
             try:
                 return await super()._invoke(*arguments, **options)
-            except AbandonedError:
+            except errors.AbandonedError:
                 ended.set()
                 raise
 

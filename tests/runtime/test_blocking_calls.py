@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snapshot, tool
-from graphexec.draw import recording_of
-from graphexec.errors import AbandonedError, ParseError
+from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snapshot, draw, errors, tool
 from graphexec.kernel.events import journal_of
 from graphexec.runtime.threads import count_abandoned
 from tests.executor.actors import Running, run_async, snapshot_in
@@ -143,7 +141,7 @@ def test_exception_of_a_tool_has_the_progress_of_its_run(place: int) -> None:
     executor = make_executor("aaaaa", tool_named("a", fail), handle_tool_errors="raise")
     with pytest.raises(LookupError, match=str(place)) as raised:
         run_async(executor)
-    assert [record["event"] for record in recording_of(raised.value).records][-2:] == ["failed", "result"]
+    assert [record["event"] for record in draw.recording_of(raised.value).records][-2:] == ["failed", "result"]
     assert run_async(make_executor("aaaaa", tool_named("a", ok)), snapshot_in(raised.value)).output == "done"
 
 
@@ -173,13 +171,13 @@ def test_cancelled_run_ends_at_once(place: int) -> None:
 
     error = asyncio.run(main())
     snapshot, journal = progress_of(error)
-    records = [*recording_of(journal).records]
+    records = [*draw.recording_of(journal).records]
     free.set()
     assert ended.wait(LONG)
     # The abandoned loop ends, and changes nothing.
     again = run_async(make_executor("aaaaa", tool_named("a", ok)), snapshot)
     assert (again.output, len(again.steps), len(calls)) == ("done", 5, place + 1)
-    assert recording_of(journal).records == records
+    assert draw.recording_of(journal).records == records
 
 
 def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
@@ -194,7 +192,7 @@ def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
     def nest() -> str:
         entered.set()
         free.wait(LONG)
-        with pytest.raises(AbandonedError):
+        with pytest.raises(errors.AbandonedError):
             AgentExecutor(agent=decide, tools=[]).run("within")
         ended.set()
         return "ok"
@@ -243,7 +241,7 @@ def test_run_cancelled_at_any_time_can_go_on(place: int, after: float) -> None:
     executor, _, end = run_and_cancel(60, place, cancel_soon)
     if isinstance(end, asyncio.CancelledError):
         snapshot, journal = progress_of(end)
-        assert recording_of(journal).records
+        assert draw.recording_of(journal).records
         end = run_async(executor, snapshot)
     # Some end before they are cancelled.
     assert (end.output, len(end.steps)) == ("done", 60)
@@ -287,7 +285,7 @@ def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
 
     def decide_or_raise(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
         if len(steps) == 2 and option == "handle_parsing_errors":
-            raise ParseError("unreadable")
+            raise errors.ParseError("unreadable")
         return decide(steps, inputs)
 
     policy = note if option == "on_error" else None
@@ -314,7 +312,7 @@ def test_journal_and_snapshot_of_a_cancelled_run_agree(place: int, waits: bool) 
     # The call that the abandoned loop is in may have just begun.
     eventually(lambda: not count_abandoned())
     begun = len(calls)
-    replies = [one for record in recording_of(journal).records for one in record.get("replies", ())]
+    replies = [one for record in draw.recording_of(journal).records for one in record.get("replies", ())]
     again = run_async(executor, snapshot)
     assert (again.output, len(again.steps)) == ("done", 9)
     # Only a call without an answer is made again.

@@ -11,11 +11,9 @@ from typing import Annotated, Any
 import pytest
 
 import graphexec as gx
-from graphexec.kernel import CallId, PendingEffect, advance, begin, replay
+from graphexec import kernel, models, testing
 from graphexec.kernel.effects import DetachedScope
-from graphexec.models import ScriptedModel
 from graphexec.runtime import RunOptions, arun, current_call, make_run_context, report, run, stream
-from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor import actors
 from tests.executor.actors import act, call, run_by, snapshot_after
 from tests.kernel.machines import Halted, machine_of, reload, value
@@ -118,7 +116,7 @@ def test_run_id_is_made_up_and_kept() -> None:
     assert first.snapshot.run_id != second.snapshot.run_id
     resumed = run(MACHINE, reload(first.snapshot, MACHINE), world)
     assert resumed.snapshot.run_id == first.snapshot.run_id
-    assert CallId("r", 2, 1) == ("r", 2, 1)
+    assert kernel.CallId("r", 2, 1) == ("r", 2, 1)
 
 
 @cases("run_it", RUNS)
@@ -144,17 +142,17 @@ def test_id_survives_a_resume_from_json(run_it: Any, failing: str) -> None:
 
 def test_stepping_and_replay_have_the_same_ids() -> None:
     limits = make_run_context({}).limits
-    state = advance(MACHINE, begin(MACHINE, Start()), limits)
+    state = kernel.advance(MACHINE, kernel.begin(MACHINE, Start()), limits)
     ids: list[str] = []
-    while isinstance(state, PendingEffect):
+    while isinstance(state, kernel.PendingEffect):
         ids += [str(call.id) for call in state.calls]
         replies = [str(call.id) for call in state.calls]
         if len(replies) == 1 and not isinstance(state.effect, Look):
             break
-        state = advance(MACHINE, state.reply(replies if len(replies) > 1 else replies[0]), limits)
+        state = kernel.advance(MACHINE, state.reply(replies if len(replies) > 1 else replies[0]), limits)
     assert ids == ["/1.0", "/2.0", "/2.1", "/3.0"]
     done: Any = run(MACHINE, Start(), make_run_context({Look: look}), options=R)
-    replayed = [str(event.call) for event in replay(done.journal) if isinstance(event, gx.Answered)]
+    replayed = [str(event.call) for event in kernel.replay(done.journal) if isinstance(event, gx.Answered)]
     by_asking = [f"<call r/{number} of asking>" for number in ("1.0", "2.0", "2.1")]
     assert sorted(replayed) == [*by_asking, "<call r/3.0 of act_freely>"]
 
@@ -195,7 +193,7 @@ def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one:
 @HOW
 @cases("timeout", [None, LONG])
 def test_id_survives_the_retries_of_a_tool(run: actors.Running, timeout: float | None) -> None:
-    seen: list[CallId] = []
+    seen: list[kernel.CallId] = []
 
     @gx.tool(retries=2, timeout=timeout)
     def flaky(text: str, call: gx.CallContext[Any]) -> str:
@@ -228,7 +226,7 @@ def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
     seen, events = list[Any](), list[gx.Event[Any]]()
     look_up = noting(seen, lambda call: call.provider_id)
     calls = [call("look_up", "call_1", text="a"), call("look_up", "call_2", text="b")]
-    model = ScriptedModel([calls, call("look_up", "call_3", text="c"), "done"])
+    model = models.ScriptedModel([calls, call("look_up", "call_3", text="c"), "done"])
     run(actors.caller_of(model, look_up, observers=[events.append], tool_concurrency=1))
     assert seen == ["call_1", "call_2", "call_3"]
     answered = [event.call for event in events if isinstance(event, gx.Answered) and event.node == "dispatch_tools"]
@@ -239,7 +237,7 @@ def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
 
 
 def test_call_has_the_seconds_left() -> None:
-    clock = VirtualClock()
+    clock = testing.VirtualClock()
     left: list[float | None] = []
 
     @gx.tool
@@ -251,7 +249,7 @@ def test_call_has_the_seconds_left() -> None:
         return text
 
     timed = actors.make_executor(act("measure", text="a"), actors.answer(), tools=[measure], max_execution_time=10)
-    clock.run(on_loop_time(timed, clock).arun("q"))
+    clock.run(testing.on_loop_time(timed, clock).arun("q"))
     ids_of(actors.run_async, noting(left, lambda call: call.seconds_left))
     assert left == [10, 6, None]
 

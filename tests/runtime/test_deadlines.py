@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Exhausted, Limits, charged, opaque
-from graphexec.effects import CallTool, ToolResult
+from graphexec import Exhausted, Limits, charged, effects, opaque
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context
 from graphexec.runtime.handlers import handlers_for
@@ -78,7 +77,7 @@ async def never_at_once(effect: object, call: CallContext[Any], io: IO) -> Any:
 @cases("driver", ALL_DRIVERS)
 @cases("answer", [never, Handler(never_at_once, instant=True)])
 def test_past_deadline_cuts_a_batch_and_an_effect(driver: Driver, answer: Any) -> None:
-    done = driver(Script(m.SURVEY, m.Topics(("a", "b")), late({CallTool: answer})))
+    done = driver(Script(m.SURVEY, m.Topics(("a", "b")), late({effects.CallTool: answer})))
     assert [result.status for result in done.outcome.results] == ["cut", "cut"]
     assert done.spent.seconds == 11
     done = driver(Script(m.INTERVIEW, m.Topic("tea"), late({m.Question: answer})))
@@ -118,13 +117,13 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("at_once", [1, 2, 64])
 def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, released: threading.Event) -> None:
-    def survey(call: CallTool) -> ToolResult:
+    def survey(call: effects.CallTool) -> effects.ToolResult:
         if call.name == "slow":
             released.wait()
-        return ToolResult(call.name)
+        return effects.ToolResult(call.name)
 
     # Enough time for the other calls to begin and end on a busy machine.
-    made = make_run_context({CallTool: survey}, limits=Limits(seconds=6 * SOON), at_once=at_once)
+    made = make_run_context({effects.CallTool: survey}, limits=Limits(seconds=6 * SOON), at_once=at_once)
     run_result = driver(Script(m.SURVEY, m.Topics(("a", "slow", "c")), made))
     statuses = [result.status for result in run_result.outcome.results]
     # One at a time: the calls after the slow one never begin.
@@ -171,13 +170,13 @@ def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: li
 def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> None:
     threads: set[int] = set()
 
-    async def answer(effect: CallTool | m.Question, call: CallContext[Any], io: IO) -> Any:
+    async def answer(effect: effects.CallTool | m.Question, call: CallContext[Any], io: IO) -> Any:
         assert io.blocking, "an instant handler does not wait"
         threads.add(threading.get_ident())
-        return ToolResult("x") if isinstance(effect, CallTool) else "x"
+        return effects.ToolResult("x") if isinstance(effect, effects.CallTool) else "x"
 
     instant = Handler(answer, instant=True)
-    made = RunContext({m.Question: instant, CallTool: instant}, Limits(seconds=seconds))
+    made = RunContext({m.Question: instant, effects.CallTool: instant}, Limits(seconds=seconds))
     for drive in (drive_sync, drive_async):
         drive(Script(m.INTERVIEW, m.Topic("tea"), made))
         drive(Script(m.SURVEY, m.Topics(("a", "b")), made))

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import Asks, Effect, Exhausted, Graph, ask, charged, node
+from graphexec import Asks, Effect, Exhausted, Graph, ask, charged, messages, node
 from graphexec.effects import ToolResult, agent_limits
-from graphexec.messages import Usage
 from graphexec.runtime import arun, make_run_context, run
 from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, run_script
 from tests.kernel import machines as m
@@ -35,7 +34,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "a survey of one": (lambda: Script(m.SURVEY, m.Topics(("a",)), m.surveyors()), m.Survey((ToolResult("a"),))),
     "an empty survey": (lambda: Script(m.SURVEY, m.Topics(()), m.without_handlers()), m.Survey(())),
     "prompts": (
-        lambda: Script(m.PROMPTS, m.Prompt(), m.model_of(Usage(1, 1), FIVE_TOKENS)),
+        lambda: Script(m.PROMPTS, m.Prompt(), m.model_of(messages.Usage(1, 1), FIVE_TOKENS)),
         m.Stopped(m.Prompt(3), Exhausted("tokens", 5, 6)),
     ),
     "errand": (lambda: Script(m.ERRAND, m.Errand(), m.without_handlers()), m.Home(("left", "back"))),

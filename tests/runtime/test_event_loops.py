@@ -13,24 +13,21 @@ from typing import Any
 import httpx
 import pytest
 
-from graphexec import AgentExecutor, snapshot_of, tool
+from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
 from graphexec.errors import EventLoopError
 from graphexec.memory import BufferMemory, FileHistory
-from graphexec.messages import ChatRequest, UserMessage
-from graphexec.models import OpenAICompatible, retrying
 from graphexec.runtime.io import run_on_own_loop
-from graphexec.tools import AnyTool
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
 from tests.runtime.actors import in_thread
 
-REQUEST = ChatRequest([UserMessage("Hello")])
+REQUEST = messages.ChatRequest([messages.UserMessage("Hello")])
 
 # Seconds: no test waits so long.
 DEADLINE = 60.0
 
 
-def executor_of(one: AnyTool, **options: Any) -> AgentExecutor:
+def executor_of(one: tools.AnyTool, **options: Any) -> AgentExecutor:
     return make_executor(act(one.name), answer(), tools=[one], **options)
 
 
@@ -59,8 +56,8 @@ async def drain(items: AsyncIterable[Any]) -> list[Any]:
     return [item async for item in items]
 
 
-def model() -> OpenAICompatible:
-    return OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="k")
+def model() -> models.OpenAICompatible:
+    return models.OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="k")
 
 
 def memory(folder: Path) -> BufferMemory:
@@ -79,8 +76,8 @@ ASYNC_CALLS: dict[str, Callable[[Path], Awaitable[Any]]] = {
     "acomplete": lambda _: model().acomplete(REQUEST),
     "model astream": lambda _: drain(model().astream(REQUEST)),
     "model aclose": lambda _: model().aclose(),
-    "wrapper": lambda _: retrying(model()).acomplete(REQUEST),
-    "wrapper astream": lambda _: drain(retrying(model()).astream(REQUEST)),
+    "wrapper": lambda _: models.retrying(model()).acomplete(REQUEST),
+    "wrapper astream": lambda _: drain(models.retrying(model()).astream(REQUEST)),
     "aload": lambda folder: memory(folder).aload({}),
     "asave": lambda folder: memory(folder).asave({"input": "q"}, {"output": "a"}),
 }
@@ -375,7 +372,7 @@ class KeptConnection(httpx.AsyncBaseTransport):
 
 def test_shared_async_client_under_two_loops_gets_an_error() -> None:
     client = httpx.AsyncClient(transport=KeptConnection())
-    shared = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="k", async_client=client)
+    shared = models.OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="k", async_client=client)
     assert asyncio.run(shared.acomplete(REQUEST)).content == "Hello"
     with pytest.raises(EventLoopError, match="the async_client of small used something of an event loop"):
         asyncio.run(shared.acomplete(REQUEST))

@@ -11,15 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, CallContext, Limits, Snapshot, actions, tool
+from graphexec import AgentExecutor, CallContext, Limits, Snapshot, actions, memory, messages, models, testing, tool
 from graphexec.errors import AbandonedError, ModelError
-from graphexec.memory import BufferMemory
-from graphexec.messages import Usage
-from graphexec.models import Price, ScriptedModel, priced
 from graphexec.runtime import arun as arun_graph
 from graphexec.runtime import calls, current_call, make_run_context
 from graphexec.runtime import run as run_graph
-from graphexec.testing import VirtualClock, on_loop_time
 from tests.executor.actors import (
     AnyTool,
     Caller,
@@ -96,8 +92,8 @@ def test_tool_calls_are_shared(run: Running, is_async: bool) -> None:
 
 @HOW
 def test_tokens_and_cost_are_shared(run: Running) -> None:
-    model = Caller(usage=Usage(10, 0))
-    costly = priced(model, Price(100_000, 0))
+    model = Caller(usage=messages.Usage(10, 0))
+    costly = models.priced(model, models.Price(100_000, 0))
     inner = inner_of(costly)
     delegate = delegate_to(lambda: inner, is_async=False)
     tokens = run(caller_of(costly, delegate, max_tokens=35))
@@ -138,7 +134,7 @@ def test_every_level_of_nesting_is_charged(run: Running, is_async: bool) -> None
 
 @MIXED
 def test_failing_inner_run_is_charged(run: Running, is_async: bool) -> None:
-    model = ScriptedModel([call("echo", text="a"), ModelError("no more")])
+    model = models.ScriptedModel([call("echo", text="a"), ModelError("no more")])
     inner = inner_of(model)
     result = run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=is_async)))
     assert result.steps[0].status == "error"
@@ -262,7 +258,7 @@ def test_nested_runs_are_counted_over_a_resume() -> None:
 @HOW
 def test_outer_limit_stops_where_no_own_limit_can(run: Running) -> None:
     # A run's own limits do not stop it before its memory is loaded.
-    inner = inner_of(Caller(answers_after=1), memory=BufferMemory(as_messages=True))
+    inner = inner_of(Caller(answers_after=1), memory=memory.BufferMemory(as_messages=True))
     delegate = delegate_to(lambda: inner, is_async=False)
     result = run(caller_of(Caller(answers_after=1), delegate, max_depth=0))
     assert (result.steps[0].status, result.output) == ("ok", "Agent stopped due to depth limit.")
@@ -429,7 +425,7 @@ def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
 
 @cases(("own", "reason"), [(100.0, "seconds"), (None, "seconds"), (3.0, "finished")])
 def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str) -> None:
-    clock = VirtualClock()
+    clock = testing.VirtualClock()
     left: list[float | None] = []
     ended: list[str] = []
 
@@ -440,7 +436,7 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
         await asyncio.sleep(1000)
         return text
 
-    inner = on_loop_time(caller_of(Caller(), sleep, max_execution_time=own), clock)
+    inner = testing.on_loop_time(caller_of(Caller(), sleep, max_execution_time=own), clock)
 
     @tool
     async def delegate(text: str) -> str:
@@ -450,7 +446,7 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
         ended.append(str(result.stopped and result.stopped.limit))
         return str(result.output)
 
-    outer = on_loop_time(caller_of(Caller(answers_after=1), delegate, max_execution_time=10), clock)
+    outer = testing.on_loop_time(caller_of(Caller(answers_after=1), delegate, max_execution_time=10), clock)
     result = clock.run(outer.arun("q"))
     assert result.reason == reason
     assert clock.seconds == pytest.approx(10 if own != 3 else 5, abs=1e-3)
@@ -524,7 +520,7 @@ def test_resumed_run_keeps_nested_charges(run: Running, is_async: bool) -> None:
 @HOW
 @cases("width", [1, 8])
 def test_replay_counts_nested_runs(run: Running, width: int) -> None:
-    inner = inner_of(Caller(answers_after=2, usage=Usage(3, 1)))
+    inner = inner_of(Caller(answers_after=2, usage=messages.Usage(3, 1)))
     outer = caller_of(Caller(3, answers_after=6), delegate_to(lambda: inner, is_async=False), tool_concurrency=width)
     result = run(outer)
     assert result.spent["model_calls"] == 3 + 6 * 3

@@ -10,10 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import Exhausted, Limits
+from graphexec import Exhausted, Limits, errors, executor
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
-from graphexec.errors import AbandonedError
-from graphexec.executor import make_model_handler
 from graphexec.kernel import Answered, Asked, Done, Event, Reported
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
@@ -212,7 +210,7 @@ class StreamingModel:
 
 def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], float] | None = None) -> RunContext:
     limits = agent_limits(model_calls=1, seconds=seconds)
-    made = make_run_context({CallModel: make_model_handler(model)}, limits=limits)
+    made = make_run_context({CallModel: executor.make_model_handler(model)}, limits=limits)
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
 
@@ -299,12 +297,12 @@ def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
 def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
     abandoned = threading.Event()
     model = StreamingModel()
-    handler = make_model_handler(model)
+    handler = executor.make_model_handler(model)
 
     async def noted(effect: CallModel, call: CallContext[Any], io: IO) -> ModelReply:
         try:
             reply: ModelReply = await handler.answer(effect, call, io)
-        except AbandonedError:
+        except errors.AbandonedError:
             abandoned.set()
             raise
         return reply

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot
-from graphexec.kernel import Cut, ask_all, charged, node
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
 from tests.executor.actors import answer, make_executor
@@ -204,14 +203,14 @@ def test_handler_of_no_function_is_refused() -> None:
 
 
 def test_instant_handlers_may_cut_a_batch() -> None:
-    @charged(when_spent=Stopped)
-    @node
+    @kernel.charged(when_spent=Stopped)
+    @kernel.node
     def survey(topics: Topics) -> Asks[Question, Total]:
-        replies = yield from ask_all([Question(name) for name in topics.names])
+        replies = yield from kernel.ask_all([Question(name) for name in topics.names])
         return Total(str(replies))
 
     async def cut_short(effect: Question, call: CallContext[Any], io: IO) -> Any:
-        return Cut()
+        return kernel.Cut()
 
     context = RunContext({Question: Handler(cut_short, instant=True)}, Limits(seconds=9))
     done = run(machine_of(survey), Topics(("a", "b")), context)

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor
-from graphexec.effects import CallTool
-from graphexec.runtime import ASYNC
+from graphexec import AgentExecutor, effects, runtime
 from graphexec.runtime.tasks import call_in_thread, start
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
@@ -259,7 +257,7 @@ def test_late_coroutine_is_closed(kind: str, run: Running) -> None:
 
     slow = tool_named("slow", lambda: return_late() if kind == "tool" else "done")
     agent = return_late if kind == "agent" else scripted(act("slow"), answer())
-    handlers: Any = {CallTool: return_late} if kind == "handler" else None
+    handlers: Any = {effects.CallTool: return_late} if kind == "handler" else None
     executor = AgentExecutor(agent=agent, tools=[slow], handlers=handlers, max_execution_time=SOON)
     # On a busy machine a run may end before its call begins.
     while not begun.is_set():
@@ -271,8 +269,8 @@ def test_late_coroutine_is_closed(kind: str, run: Running) -> None:
 def test_cleanup_may_fail_after_its_loop() -> None:
     async def begin() -> asyncio.Task[Any]:
         handler = make_tool_handler({"fails_in_cleanup": make_tools(World())["fails_in_cleanup"]})
-        effect = CallTool("fails_in_cleanup", {})
-        task = start(lambda: handler.answer(effect, call_of(effect), ASYNC))
+        effect = effects.CallTool("fails_in_cleanup", {})
+        task = start(lambda: handler.answer(effect, call_of(effect), runtime.ASYNC))
         await asyncio.sleep(0)
         return task
 

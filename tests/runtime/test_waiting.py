@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Limits, snapshot_of
+from graphexec import Limits, errors, snapshot_of
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
-from graphexec.errors import AbandonedError
 from graphexec.executor.handlers import make_model_handler
 from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
@@ -96,7 +95,7 @@ def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> No
     with open_cancel_scope() as scope:
         waiting = start_in_thread(lambda: wait_for(hang, LONG), scope)
         assert begun.wait(LONG)
-    with pytest.raises(AbandonedError):
+    with pytest.raises(errors.AbandonedError):
         waiting.result(LONG / 2)
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from graphexec import errors, messages
 from graphexec.actions import AgentAction, AgentFinish, AgentStep
-from graphexec.errors import ParseError
-from graphexec.messages import ModelReply
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 
@@ -41,7 +40,7 @@ class Settings:
     tokens: int | None = None
     cost: float | None = None
     fan_out: int | None = 1_000
-    parsing: bool | str | Callable[[ParseError], str] = True
+    parsing: bool | str | Callable[[errors.ParseError], str] = True
     # A number of steps to show, or a user's function that selects them.
     trim: int | Callable[[Any], Sequence[Any]] = -1
     return_direct: Literal["single", "any"] = "single"
@@ -120,7 +119,7 @@ def interpret(script: Script, given: Settings) -> Expected:
         charged += max(1, run.tokens - before)
         try:
             decision = _read(script, reply)
-        except ParseError as error:
+        except errors.ParseError as error:
             # Rows 7 and 8.
             if given.parsing is False:
                 run.end = "parse error"
@@ -171,7 +170,7 @@ def _ask(run: Expected, reply: Any, given: Settings) -> Any:
         run.shown.append(run.steps[-given.trim :] if given.trim > 0 else list(run.steps))
     run.model_calls += 1
     run.seconds += TAKES
-    if isinstance(reply, ModelReply):
+    if isinstance(reply, messages.ModelReply):
         run.tokens += reply.usage.total_tokens
         run.cost += reply.cost or 0.0
     return reply
@@ -180,11 +179,11 @@ def _ask(run: Expected, reply: Any, given: Settings) -> Any:
 def _read(script: Script, reply: Any) -> Decision:
     decision = script.read(reply)
     if decision == ():
-        raise ParseError("the agent returned an empty list of actions", observation=EMPTY)
+        raise errors.ParseError("the agent returned an empty list of actions", observation=EMPTY)
     return decision
 
 
-def _feedback(error: ParseError, given: Settings) -> str:
+def _feedback(error: errors.ParseError, given: Settings) -> str:
     if isinstance(given.parsing, bool):
         return error.observation or "Invalid or incomplete response"
     return given.parsing if isinstance(given.parsing, str) else given.parsing(error)
@@ -232,7 +231,7 @@ def _stopped(run: Expected, limit: str, script: Script, given: Settings) -> Expe
         try:
             decision = script.read(reply)
             text = str(decision.return_values["output"]) if isinstance(decision, AgentFinish) else ""
-        except ParseError as error:
+        except errors.ParseError as error:
             text = error.llm_output if error.prose else ""
     run.generated = bool(text.strip())
     return run.ended(limit, {"output": text.strip() or STOPPED[limit]}, given)

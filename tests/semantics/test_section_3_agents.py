@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, agents, create_tool_calling_agent
+from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, agents, create_tool_calling_agent, models
 from graphexec.agents import react, tool_calling
 from graphexec.agents.langchain import chat, json_chat, mrkl, self_ask
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
-from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, messages, search
 from tests.parameters import cases
@@ -38,7 +37,7 @@ AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
 def test_an_agent_has_its_stop_words_and_scratchpad(kind: str) -> None:
     make, text, stop, scratchpad = AGENTS[kind]
     tools: list[AnyTool] = [search if kind == "self ask" else echo]
-    model = ScriptedModel([text, "?"])
+    model = models.ScriptedModel([text, "?"])
     executor = AgentExecutor(agent=make(model, tools), tools=tools, max_iterations=2, handle_parsing_errors=True)
     executor.run({"input": "q", "chat_history": []})
     asked = model.requests[1]
@@ -47,7 +46,7 @@ def test_an_agent_has_its_stop_words_and_scratchpad(kind: str) -> None:
 
 
 def test_json_chat_stops_at_the_label() -> None:
-    model = ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
+    model = models.ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
     agent = agents.create_json_chat_agent(model, [echo], tool_response="Got {observation}")
     AgentExecutor(agent=agent, tools=[echo]).run("q")
     assert model.requests[1].stop == ("\nObservation",)
@@ -56,7 +55,7 @@ def test_json_chat_stops_at_the_label() -> None:
 
 def test_tool_calling_renders_steps_as_messages() -> None:
     calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
-    model = ScriptedModel([calls, ToolCall("c3", "echo", "{"), "done"])
+    model = models.ScriptedModel([calls, ToolCall("c3", "echo", "{"), "done"])
     agent = create_tool_calling_agent(model, [echo])
     AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors="Fix it!").run("q")
     assert model.requests[1].stop == ()

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, create_react_agent
-from graphexec.errors import InputError
-from graphexec.models import ScriptedModel
+from graphexec import AgentExecutor, AgentFinish, create_react_agent, errors, models
 from tests.executor.actors import HOW, Running, act, answer, direct, echo, scripted
 from tests.executor.test_memory_nodes import Diary
 from tests.semantics.endings import A, raising
@@ -69,13 +67,13 @@ def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
 
 
 def test_string_becomes_the_only_input() -> None:
-    model = ScriptedModel(["Final Answer: 42"], repeat_last=True)
+    model = models.ScriptedModel(["Final Answer: 42"], repeat_last=True)
     agent = create_react_agent(model, [], prompt="{tools}{tool_names}{agent_scratchpad}{question}")
     executor = AgentExecutor(agent=agent, tools=[])
     assert invoke(executor, "why?") == {"question": "why?", "output": "42"}
     # A missing key is named.
-    executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
-    with pytest.raises(InputError) as raised:
+    executor = AgentExecutor(agent=create_react_agent(models.ScriptedModel([]), []), tools=[])
+    with pytest.raises(errors.InputError) as raised:
         invoke(executor, {"question": "q"})
     assert raised.value.missing == ("input",)
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentStep, create_tool_calling_agent, tool
+from graphexec import AgentAction, AgentExecutor, AgentStep, create_tool_calling_agent, errors, tool
 from graphexec.actions import Run, Steps
-from graphexec.errors import AgentError
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
 from tests.executor.test_memory_nodes import Diary
@@ -84,7 +83,7 @@ def test_memory_saves_a_stop_but_not_an_error(run: Running) -> None:
     stopped, failed = Diary(), Diary()
     run(AgentExecutor(agent=scripted(A), tools=[echo], memory=stopped, max_iterations=1))
     assert [name.removeprefix("a") for name in stopped.calls] == ["load", "save"]
-    with pytest.raises(AgentError):
+    with pytest.raises(errors.AgentError):
         run(AgentExecutor(agent=lambda steps, inputs: None, tools=[], memory=failed))
     assert [name.removeprefix("a") for name in failed.calls] == ["load"]
 

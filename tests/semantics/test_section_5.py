@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, tool
-from graphexec.errors import ToolDefinitionError
+from graphexec import AgentExecutor, errors, tool
 from tests.executor.actors import act, answer, echo, scripted
 from tests.parameters import cases
 from tests.semantics.endings import A, B, finish_of, run_turns
@@ -35,7 +34,7 @@ def test_call_has_this_observation(action: Any, options: dict[str, Any], observa
 def test_case_insensitive_lookup_refuses_equal_names() -> None:
     other = tool(name="Echo")(echo.function)
     assert AgentExecutor(agent=scripted(answer()), tools=[echo, other])
-    with pytest.raises(ToolDefinitionError, match="differ only in case"):
+    with pytest.raises(errors.ToolDefinitionError, match="differ only in case"):
         AgentExecutor(agent=scripted(answer()), tools=[echo, other], tool_lookup="case_insensitive")
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor
+from graphexec import AgentExecutor, testing
 from graphexec.kernel.execution import Execution
-from graphexec.testing import spin_checker
 from graphexec.testing.edge_coverage import EdgeCoverage
 from tests.executor.actors import act, answer, echo, scripted
 from tests.parameters import cases
@@ -283,7 +282,7 @@ except AttributeError as error:
 
 @pytest.mark.slow
 def test_spin_gives_the_same_verdict(pytester: pytest.Pytester) -> None:
-    if not spin_checker.is_installed():
+    if not testing.spin_checker.is_installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")
     run(pytester, AGENT, options="-k spin", passed=1, deselected=4)
 

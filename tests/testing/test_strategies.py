@@ -9,10 +9,8 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Graph, GraphexecError, Limits, ModelError
+from graphexec import AgentExecutor, Graph, GraphexecError, Limits, ModelError, messages, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
-from graphexec.messages import ModelReply
-from graphexec.runtime import make_run_context, run
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.adversary import Attack, Move
 from graphexec.testing.failures import DeadlockError
@@ -139,8 +137,8 @@ test_proof_and_engine_agree_on_many_machines = thorough(
 def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[int]) -> None:
     nodes = [one for drawn_node in drawn.nodes for one in (drawn_node, *drawn_node.inner)]
     errands = {kind for one in nodes for kind in map(errand_class, one.errands)}
-    model, result = ModelReply("so"), ToolResult("so")
+    model, result = messages.ModelReply("so"), ToolResult("so")
     standard: dict[Any, Callable[[Any], object]] = {CallModel: lambda _: model, CallTool: lambda _: result}
-    answers = make_run_context({**standard, **dict.fromkeys(errands, lambda _: 1)})
-    first, second = (run(drawn.graph, drawn.value(choices), answers) for _ in range(2))
+    answers = runtime.make_run_context({**standard, **dict.fromkeys(errands, lambda _: 1)})
+    first, second = (runtime.run(drawn.graph, drawn.value(choices), answers) for _ in range(2))
     assert first.outcome == second.outcome

@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from graphexec import Tool, tool
+from graphexec import Tool, tool, tools
 from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.tools import ToolExample, ToolOptions
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, make_executor, run_async, run_sync
 from tests.parameters import cases
@@ -278,7 +277,7 @@ def test_bound_argument_is_not_shown_to_the_model() -> None:
 
 def test_examples_of_a_tool_are_read() -> None:
     make: Any = functools.partial(Tool, "find", UNTYPED, "Find it.")
-    assert make(examples=[{"query": "tea"}]).examples == (ToolExample({"query": "tea"}),)
+    assert make(examples=[{"query": "tea"}]).examples == (tools.ToolExample({"query": "tea"}),)
     with pytest.raises(ToolDefinitionError, match="example 1 of find does not fit it"):
         make(examples=[{"text": "tea"}])
 
@@ -307,4 +306,4 @@ def test_missing_attribute_gets_the_remedy() -> None:
 
 def test_options_are_those_of_the_decorator() -> None:
     decorated = set(inspect.signature(tool).parameters) - {"function", "name", "description"}
-    assert set(ToolOptions.__annotations__) == decorated
+    assert set(tools.ToolOptions.__annotations__) == decorated

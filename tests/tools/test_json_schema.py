@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import CallContext
-from graphexec.actions import Run
+from graphexec import CallContext, actions
 from graphexec.errors import ToolDefinitionError
 from graphexec.tools import tool_from_schema
 from graphexec.tools.schemas import copy_schema, format_schema, normalize_schema
@@ -492,7 +491,7 @@ def test_function_that_takes_no_more_gets_no_more() -> None:
 
 
 def test_function_may_take_the_call_and_the_run() -> None:
-    def tell(city: str, call: CallContext[Any], run: Run) -> str:
+    def tell(city: str, call: CallContext[Any], run: actions.Run) -> str:
         return f"{city} {call.context} {run.inputs['input']}"
 
     made = tool_from_schema("tell", "Tell it.", {**of(city={"type": "string"}), "required": ["city"]}, tell)

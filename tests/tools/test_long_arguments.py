@@ -14,11 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec
-from graphexec import AgentExecutor, create_agent, create_react_agent, tool
-from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import AgentError, InputError, ToolDefinitionError
-from graphexec.models import ScriptedModel
-from graphexec.tools import AnyTool, Tool, tool_from_schema, tools_of
+from graphexec import AgentExecutor, create_agent, create_react_agent, effects, errors, models, tool, tools
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.everyday import calculator, convert_units
 from graphexec.tools.formatting import FEW, has_few_characters, measure_json
@@ -33,15 +29,15 @@ MEGABYTE = 1_000_000
 MOST = 0.05
 
 
-def builtin_tools() -> Iterator[AnyTool]:
+def builtin_tools() -> Iterator[tools.AnyTool]:
     """Return the tools in all modules that define one."""
     folder = Path(graphexec.__file__).parent
     defines = re.compile(r"^@tool\b|^\w+(?:: \w+)? = (?:tool|Tool|make_\w+|tool_from_schema)\(", re.MULTILINE)
     for path in sorted(folder.rglob("*.py")):
         if defines.search(path.read_text("utf-8")):
             name = ".".join(path.relative_to(folder.parent).with_suffix("").parts)
-            with contextlib.suppress(ToolDefinitionError):
-                yield from tools_of(importlib.import_module(name))
+            with contextlib.suppress(errors.ToolDefinitionError):
+                yield from tools.tools_of(importlib.import_module(name))
 
 
 BUILTIN = {one.name: one for one in builtin_tools()}
@@ -62,21 +58,21 @@ def repeat(fragment: str) -> str:
     return (fragment * (MEGABYTE // len(fragment) + 1))[:MEGABYTE]
 
 
-def processor_seconds(one: AnyTool, tool_input: Any) -> tuple[float, ToolResult]:
+def processor_seconds(one: tools.AnyTool, tool_input: Any) -> tuple[float, effects.ToolResult]:
     """Return the shortest time of three calls, which other processes disturb least, and the result."""
     handler = make_tool_handler({one.name: one})
     # Compiles patterns and fills caches, once for a process.
-    actors.reply_of(handler, CallTool(one.name, "1"))
+    actors.reply_of(handler, effects.CallTool(one.name, "1"))
     times: list[float] = []
     while True:
         began = time.thread_time()
-        result: ToolResult = actors.reply_of(handler, CallTool(one.name, tool_input))
+        result: effects.ToolResult = actors.reply_of(handler, effects.CallTool(one.name, tool_input))
         times.append(time.thread_time() - began)
         if min(times) < MOST or len(times) == 3:
             return min(times), result
 
 
-def arguments_of(one: AnyTool, text: str) -> Iterator[Any]:
+def arguments_of(one: tools.AnyTool, text: str) -> Iterator[Any]:
     """Return the forms in which a model can give a text to a tool."""
     yield text
     yield {"unknown": text}
@@ -177,7 +173,7 @@ def test_time_for_a_unit_does_not_grow_with_its_length() -> None:
 def test_unknown_name_of_a_megabyte_is_shortened() -> None:
     handler = make_tool_handler(BUILTIN)
     began = time.thread_time()
-    result = actors.reply_of(handler, CallTool("x" * MEGABYTE, {}))
+    result = actors.reply_of(handler, effects.CallTool("x" * MEGABYTE, {}))
     assert time.thread_time() - began < MOST
     assert result.status == "unknown_tool"
     assert len(result.observation) < 1_000
@@ -218,7 +214,7 @@ def echo(text: str) -> str:
     return text
 
 
-def limited(**options: Any) -> AnyTool:
+def limited(**options: Any) -> tools.AnyTool:
     @tool(**options)
     def take(text: str) -> str:
         """Take a text."""
@@ -246,14 +242,14 @@ def test_limit_of_executor_is_the_default_for_tools(
     limit = of_tool or of_executor.get("max_tool_input", 1_000_000)
     sizes = [taken, *([] if limit is None or limit > taken else [limit + 1])]
     script = [f"Action: take\nAction Input: {'x' * size}" for size in sizes]
-    agent = create_react_agent(ScriptedModel([*script, "Final Answer: done"]), [one])
+    agent = create_react_agent(models.ScriptedModel([*script, "Final Answer: done"]), [one])
     first, *rest = observed(AgentExecutor(agent=agent, tools=[one], **of_executor))
     assert first == f"{taken}"
     assert all(f"it takes at most {limit:,}" in one for one in rest)
 
 
 def react_with(limit: int) -> AgentExecutor:
-    model = ScriptedModel(["Action: take\nAction Input: abcdef", "Final Answer: done"])
+    model = models.ScriptedModel(["Action: take\nAction Input: abcdef", "Final Answer: done"])
     return create_agent(model, [limited()], kind="react", max_tool_input=limit)
 
 
@@ -286,7 +282,7 @@ def test_changed_executor_and_resumed_run_keep_the_limit() -> None:
     changed = executor(actors.answer())
     for one in (changed.with_limits(changed.limits), changed.with_graph(changed.graph)):
         assert "it takes at most 50" in observed(one)[0]
-    snapshot = actors.snapshot_after(AgentError, lambda: executor("nonsense").run("q"), "nonsense")
+    snapshot = actors.snapshot_after(errors.AgentError, lambda: executor("nonsense").run("q"), "nonsense")
     first, second = observed(executor(actors.act("take", text="x" * 100), actors.answer()), snapshot)
     assert first == second
     assert "it takes at most 50" in second
@@ -298,11 +294,11 @@ SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "require
 @cases(
     "one",
     [
-        Tool("take", echo, "Take it.", max_tool_input=5),
-        tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
+        tools.Tool("take", echo, "Take it.", max_tool_input=5),
+        tools.tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
     ],
 )
-def test_other_forms_of_tools_take_the_limit(one: AnyTool) -> None:
+def test_other_forms_of_tools_take_the_limit(one: tools.AnyTool) -> None:
     assert "it takes at most 5" in call_tool(one, "abcdef").observation
 
 
@@ -311,11 +307,11 @@ def test_other_forms_of_tools_take_the_limit(one: AnyTool) -> None:
 def test_invalid_limit_is_rejected(option: str, most: Any) -> None:
     invalid: dict[str, Any] = {option: most}
     says = "give a whole number of characters, 1 or more, or None for"
-    with pytest.raises(ToolDefinitionError, match=f"a tool has {option}=.*; {says} the executor's"):
+    with pytest.raises(errors.ToolDefinitionError, match=f"a tool has {option}=.*; {says} the executor's"):
         tool(**invalid)
-    with pytest.raises(ToolDefinitionError, match=f"take has {option}=.*; {says} the executor's"):
-        Tool("take", echo, "Take it.", **invalid)
-    with pytest.raises(InputError, match=f"^{option} is .*; {says} no limit"):
+    with pytest.raises(errors.ToolDefinitionError, match=f"take has {option}=.*; {says} the executor's"):
+        tools.Tool("take", echo, "Take it.", **invalid)
+    with pytest.raises(errors.InputError, match=f"^{option} is .*; {says} no limit"):
         actors.make_executor(actors.answer(), tools=[], **invalid)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pydantic import AliasChoices, BaseModel, Field
 
-from graphexec import Tool, tool
-from graphexec.errors import ToolDefinitionError
+from graphexec import Tool, errors, tool
 from graphexec.tools import tools_of
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.tool import InvalidArgumentsError
@@ -142,13 +141,13 @@ def test_tools_of_a_class_need_no_object() -> None:
 
     (double,) = tools_of(Maths)
     assert double(4) == 8
-    with pytest.raises(ToolDefinitionError, match=r"Shop has the method price, .*; pass tools_of\(Shop\(\)\)"):
+    with pytest.raises(errors.ToolDefinitionError, match=r"Shop has the method price, .*; pass tools_of\(Shop\(\)\)"):
         tools_of(Shop)
 
 
 @cases("empty", [types.ModuleType("empty"), object(), str, 3])
 def test_source_without_tools_is_refused(empty: object) -> None:
-    with pytest.raises(ToolDefinitionError, match="has no tools; write @tool above the functions"):
+    with pytest.raises(errors.ToolDefinitionError, match="has no tools; write @tool above the functions"):
         tools_of(empty)
 
 
@@ -315,5 +314,5 @@ class Unserializable(BaseModel):
     ],
 )
 def test_invalid_value_among_tools_is_refused(wrong: Any, says: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=says):
+    with pytest.raises(errors.ToolDefinitionError, match=says):
         to_tools(wrong)

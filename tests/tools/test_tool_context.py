@@ -9,9 +9,8 @@ from typing import Annotated, Any, Optional
 import pytest
 from pydantic import Field
 
-from graphexec import tool
+from graphexec import effects, tool
 from graphexec.actions import Run
-from graphexec.effects import CallTool
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, echo, make_executor, observations, reply_of, run_executor
@@ -97,7 +96,7 @@ def test_model_cannot_pass_a_run(one: AnyTool) -> None:
 @cases(("run", "observed"), [(Run({"input": "q"}), "a for q: "), (None, "a for None: ")])
 def test_string_is_the_only_argument_from_the_model(one: AnyTool, run: Run | None, observed: str) -> None:
     """Outside a run, the tool receives an empty one."""
-    assert reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a", run)).observation == observed
+    assert reply_of(make_tool_handler({one.name: one}), effects.CallTool(one.name, "a", run)).observation == observed
 
 
 def test_direct_call_passes_the_run() -> None:
@@ -126,7 +125,7 @@ def test_method_may_take_the_run() -> None:
     one = tool(notes.add)
     # `self` is no argument.
     assert (one.names, one.run_parameters) == (("text",), ("run",))
-    call = CallTool("add", "a", Run({"input": "q"}))
+    call = effects.CallTool("add", "a", Run({"input": "q"}))
     assert reply_of(make_tool_handler({"add": one}), call).observation == "a for q: "
     assert notes == ["a"]
 
@@ -143,5 +142,5 @@ def test_each_attempt_receives_the_run() -> None:
         return "done"
 
     run = Run({"input": "q"})
-    reply_of(make_tool_handler({"flaky": flaky}), CallTool("flaky", {}, run))
+    reply_of(make_tool_handler({"flaky": flaky}), effects.CallTool("flaky", {}, run))
     assert seen[0] is seen[1] is run

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentStep, Exhausted, Snapshot, tool
-from graphexec.draw import recording_of
+from graphexec import AgentAction, AgentExecutor, AgentStep, Exhausted, Snapshot, draw, tool
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import Observed
@@ -141,7 +140,7 @@ def test_snapshot_and_records_keep_the_error() -> None:
     )
     stored = Snapshot(observed.node, observed.value, spent=observed.spent).to_json()
     assert executor.run(Snapshot.from_json(stored, executor.graph)).steps[0].error == "LookupError"
-    records = recording_of(result).records
+    records = draw.recording_of(result).records
     replies = [reply for record in records if record["event"] == "answered" for reply in record["replies"]]
     assert [reply["error"] for reply in replies if reply["effect"] == "CallTool"] == ["LookupError"] * 3
     assert [step["error"] for step in records[-1]["steps"]] == ["LookupError"] * 3

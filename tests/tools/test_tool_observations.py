@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 import graphexec as gx
-from graphexec.actions import Steps
-from graphexec.effects import CallTool, ToolResult
+from graphexec import actions, effects, messages, models
 from graphexec.kernel.serialization import format_json, parse_json
-from graphexec.messages import Image
-from graphexec.models import ScriptedModel
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.formatting import format_observation, split_observation
 from tests.executor import actors
@@ -114,7 +111,7 @@ def gives(returned: object, **settings: Any) -> actors.AnyTool:
 
 def shown(run: actors.Running, one: actors.AnyTool) -> tuple[gx.AgentStep, str]:
     """Return the step of a react agent that calls this tool, and its next prompt."""
-    model = ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
+    model = models.ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
     result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [one]), tools=[one]))
     return result.steps[0], actors.prompt(model.requests[1])
 
@@ -147,7 +144,7 @@ def resumed(returned: object) -> gx.AgentStep:
     """Return the step of a tool that returned this, in a run that was stored as JSON and resumed."""
     crashed: list[bool] = []
 
-    def agent(steps: Steps, inputs: dict[str, Any]) -> Any:
+    def agent(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
         if steps and not crashed:
             crashed.append(True)
             raise Crash
@@ -167,7 +164,7 @@ def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
 
 
 def test_images_beside_odd_text_survive_a_resume() -> None:
-    image = Image("https://example.org/a.png")
+    image = messages.Image("https://example.org/a.png")
     for returned in (image, [image, "text"], ["\ud800", image], {"odd": "\ud800", "image": image}):
         assert split_observation(resumed(returned).observation) == split_observation(returned)
 
@@ -219,8 +216,8 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_any_observation_has_the_same_text_in_json(value: Any) -> None:
-    adapter = TypeAdapter(ToolResult)
-    stored = parse_json(format_json(adapter.dump_python(ToolResult(value), mode="json")))
+    adapter = TypeAdapter(effects.ToolResult)
+    stored = parse_json(format_json(adapter.dump_python(effects.ToolResult(value), mode="json")))
     assert format_observation(stored["observation"]) == format_observation(value)
 
 
@@ -269,7 +266,7 @@ def test_text_of_an_exception_is_shortened(policy: Any) -> None:
 
 def test_corrections_of_a_call_are_never_shortened() -> None:
     handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
-    for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
+    for call in (effects.CallTool("give", {"x": 1}), effects.CallTool("nope", {})):
         assert actors.reply_of(handler, call).model_text is None
 
 

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, tool
+from graphexec import AgentExecutor, runtime, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import AbandonedError, ToolDefinitionError
-from graphexec.runtime import ASYNC
 from graphexec.runtime.progress import Listener, listen_with
 from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually
@@ -58,7 +57,7 @@ def call_blocking(one: actors.AnyTool) -> ToolResult:
 
 
 async def call_async(one: actors.AnyTool) -> ToolResult:
-    result: ToolResult = await make_tool_handler({one.name: one}).answer(CALL, actors.call_of(CALL), ASYNC)
+    result: ToolResult = await make_tool_handler({one.name: one}).answer(CALL, actors.call_of(CALL), runtime.ASYNC)
     return result
 
 

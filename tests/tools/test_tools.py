@@ -16,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, Field
 
-from graphexec import AgentExecutor, create_react_agent, tool
-from graphexec.errors import ToolDefinitionError
-from graphexec.models import ScriptedModel
+from graphexec import AgentExecutor, create_react_agent, errors, models, tool
 from graphexec.tools import tools_by_name
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import (
@@ -316,7 +314,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
 
 @cases(("make", "says"), MISTAKES)
 def test_mistake_is_rejected_with_the_remedy(make: Callable[[], object], says: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=says):
+    with pytest.raises(errors.ToolDefinitionError, match=says):
         make()
 
 
@@ -340,7 +338,7 @@ def test_model_can_correct_a_call_from_the_observation() -> None:
     turns = "Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}'
 
     def make() -> AgentExecutor:
-        model = ScriptedModel([*turns, "Final Answer: painted"])
+        model = models.ScriptedModel([*turns, "Final Answer: painted"])
         return AgentExecutor(agent=create_react_agent(model, [paint]), tools=[paint])
 
     result = run_executor(make)

@@ -3,8 +3,7 @@
 from typing import Any
 
 import graphexec as gx
-from graphexec.actions import Run
-from graphexec.effects import CallModel
+from graphexec import actions, effects, kernel, messages
 from graphexec.executor import (
     AGENT_EXECUTOR,
     Acted,
@@ -19,8 +18,6 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.kernel import ITERATIONS, rename
-from graphexec.messages import CompletionRequest
 from graphexec.verify.proof.flow import flow_of
 from tests.kernel.machines import machine_of, value
 
@@ -41,7 +38,7 @@ _STOPPING: Any = gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
 class Unclear:
     """The reply was unreadable."""
 
-    run: Run
+    run: actions.Run
 
 
 @gx.node
@@ -51,12 +48,12 @@ def careful_parse(replied: Replied) -> Acted | gx.AgentFinish | Unclear:
 
 @gx.charged(when_spent=limit_reached)
 @gx.node
-def ask_again(unclear: Unclear) -> gx.Asks[CallModel, Replied]:
-    reply = yield from gx.ask(CallModel(CompletionRequest("Say it again.")))
+def ask_again(unclear: Unclear) -> gx.Asks[effects.CallModel, Replied]:
+    reply = yield from gx.ask(effects.CallModel(messages.CompletionRequest("Say it again.")))
     return Replied(unclear.run, reply)
 
 
-careful = rename(careful_parse, "parse")
+careful = kernel.rename(careful_parse, "parse")
 
 
 def retrying(asker: Any) -> gx.Graph[Ready, Any]:
@@ -135,8 +132,8 @@ ONE_OF_TWO = leaving(go_right, _THERE, gx.on(A, go_left) | _LEAVE)
 
 
 @gx.node
-def last_words(reached: LimitReached) -> gx.Asks[CallModel, gx.AgentFinish]:
-    reply = yield from gx.ask(CallModel(CompletionRequest("Answer now.")))
+def last_words(reached: LimitReached) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
+    reply = yield from gx.ask(effects.CallModel(messages.CompletionRequest("Answer now.")))
     return gx.AgentFinish({"output": getattr(reply, "content", reply)})
 
 
@@ -151,9 +148,9 @@ def generating(generate: Any, rows: Any) -> gx.Graph[Ready, Any]:
     return gx.graph(asking | _PARSING | acting | _CHECKING | rows, start=plan)
 
 
-_spending: Any = rename(gx.metered(when_spent=still_reached)(last_words), "generate")
+_spending: Any = kernel.rename(gx.metered(when_spent=still_reached)(last_words), "generate")
 GENERATE_FROM_THE_SPENT = generating(_spending, gx.edges(_spending, _FINISH | gx.on(LimitReached, _spending)))
-_reserved: Any = rename(gx.charged(when_spent=still_reached, asks=1)(last_words), "generate")
+_reserved: Any = kernel.rename(gx.charged(when_spent=still_reached, asks=1)(last_words), "generate")
 GENERATE_ON_ITS_OWN = generating(_reserved, gx.edges(_reserved, _FINISH | _STOP) | _STOPPING)
 
 # ---- a person who may grant more without a limit
@@ -169,7 +166,7 @@ def ask_for_more(reached: LimitReached) -> gx.Asks[gx.AskHuman, Ready | LimitRea
 def extending(asker: Any) -> gx.Graph[Ready, Any]:
     """The agent's machine in which a person may reset the iterations."""
     asking = gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, asker))
-    extending = gx.edges(asker, gx.on(Ready, plan, resets=[ITERATIONS]) | _STOP)
+    extending = gx.edges(asker, gx.on(Ready, plan, resets=[kernel.ITERATIONS]) | _STOP)
     return gx.graph(asking | _PARSING | _ACTING | extending | _STOPPING, start=plan)
 
 
@@ -188,7 +185,7 @@ class Task:
 
 @gx.node
 def take_on(task: Task) -> Ready:
-    return Ready(Run({}))
+    return Ready(actions.Run({}))
 
 
 @gx.node
@@ -238,7 +235,7 @@ def delegate(acted: Acted) -> Ready:
     return Ready(acted.run)
 
 
-REFILLS_ITS_PARENT = handing_back(gx.on(Ready, plan, resets=[ITERATIONS]) | _OVER)
+REFILLS_ITS_PARENT = handing_back(gx.on(Ready, plan, resets=[kernel.ITERATIONS]) | _OVER)
 SHARES_WITH_ITS_PARENT = handing_back(gx.on(Ready, plan) | _OVER)
 
 # ---- drafts: tables that `graph` refuses
@@ -288,7 +285,7 @@ def tock_or_stop(b: B) -> A | Over:
     return A()
 
 
-tock_ending = rename(tock_or_stop, "tock")
+tock_ending = kernel.rename(tock_or_stop, "tock")
 
 
 def ticking(other: Any) -> gx.Graph[A, Any]:

@@ -8,13 +8,10 @@ from typing import Any, Literal, TypeAlias
 import pydantic
 
 import graphexec as gx
-from graphexec import tool
-from graphexec.actions import Run, Steps
+from graphexec import actions, executor, models, tool
 from graphexec.effects import CallModel, CallTool, ToolResult
-from graphexec.executor import Ready
 from graphexec.kernel import charged, draft, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.models import ScriptedModel
 from graphexec.verify.explorer.oracle import Replies
 from tests.kernel.machines import machine_of, value
 
@@ -179,7 +176,7 @@ Kind: TypeAlias = Literal["react", "tool calling", "structured", "callable"]
 KINDS: tuple[Kind, ...] = ("react", "tool calling", "structured", "callable")
 
 
-def never_called(steps: Steps, inputs: dict[str, Any]) -> Any:
+def never_called(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
     raise AssertionError("nothing calls this")
 
 
@@ -189,11 +186,11 @@ def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, stri
         "tool calling": gx.create_tool_calling_agent,
         "structured": gx.create_structured_agent,
     }
-    agent: Any = never_called if kind == "callable" else makers[kind](ScriptedModel(["never asked"]), tools)
+    agent: Any = never_called if kind == "callable" else makers[kind](models.ScriptedModel(["never asked"]), tools)
     return gx.AgentExecutor(agent=agent, tools=list(tools), handle_parsing_errors=not strict)
 
 
-READY = Ready(Run({"input": "q"}))
+READY = executor.Ready(actions.Run({"input": "q"}))
 
 
 # ---- a parcel: a node that depends on its input
@@ -217,8 +214,8 @@ CONTENTS: list[Any] = [
     Colour.RED,
     Colour,
     Label(text='it\'s "mine"'),
-    Steps([gx.AgentStep(gx.AgentAction("look_up", {"text": "x"}), "y", "error")]),
-    Run({"input": "q", "numbers": [1, 2.5, float("inf"), -1, True, None]}),
+    actions.Steps([gx.AgentStep(gx.AgentAction("look_up", {"text": "x"}), "y", "error")]),
+    actions.Run({"input": "q", "numbers": [1, 2.5, float("inf"), -1, True, None]}),
     (Form(), Form("other"), ("one",), ()),
     b"bytes",
 ]

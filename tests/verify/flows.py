@@ -8,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from graphexec.effects import agent_limits
-from graphexec.kernel import END, Limits
+from graphexec import effects, kernel
 from graphexec.verify.proof.flow import Flow, Transition, caps_of
 
 # The charges of effects: a model call takes at least one token. Other meters are only measured.
@@ -42,15 +41,15 @@ def way(source: str, target: str, spends: str = "", resets: str = "", **more: An
 
 
 def end(source: str, spends: str = "", **more: Any) -> Transition:
-    return way(source, END.name, spends, **more)
+    return way(source, kernel.END.name, spends, **more)
 
 
-def gate(source: str, spent: str, target: str = END.name) -> Transition:
+def gate(source: str, spent: str, target: str = kernel.END.name) -> Transition:
     """Return the way from a node whose budget is used up."""
     return way(source, target, kind="gate", causes=(*spent.split(), "seconds", "restarts"))
 
 
-def within(source: str, spent: str = "", target: str = END.name, spends: str = "", **more: Any) -> Transition:
+def within(source: str, spent: str = "", target: str = kernel.END.name, spends: str = "", **more: Any) -> Transition:
     """Return the way from a visit that a limit stops."""
     return way(source, target, spends, kind="within", causes=(*spent.split(), "seconds", "restarts"), **more)
 
@@ -157,18 +156,18 @@ def flows(draw: st.DrawFn, *, asking: bool = True) -> Flow:
 
 
 @st.composite
-def limits(draw: st.DrawFn) -> Limits:
+def limits(draw: st.DrawFn) -> kernel.Limits:
     """Return random small limits for these flows; some are `None`."""
     small = st.sampled_from((0, 1, 2, 3, 4, None))
     own: dict[str, int | None] = draw(st.dictionaries(st.sampled_from(BUDGETS[1:]), small))
     seconds = draw(st.sampled_from((None, None, 9.0)))
-    return agent_limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, budgets=own)
+    return effects.agent_limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, budgets=own)
 
 
 # ---- exhaustive search
 
 
-def longest_run(flow: Flow, limits: Limits) -> int | None:
+def longest_run(flow: Flow, limits: kernel.Limits) -> int | None:
     """Return the most transitions of any run, or `None` if some run does not end, by visiting each state.
 
     The third opinion, made of `Transition`'s docstring alone.
@@ -185,7 +184,7 @@ def longest_run(flow: Flow, limits: Limits) -> int | None:
                 return None
             if after not in longest:
                 path[after] = _following(flow, limits, after)
-                best[after] = 0 if after[0] == END.name else -1
+                best[after] = 0 if after[0] == kernel.END.name else -1
                 break
             best[state] = max(best[state], 1 + longest[after])
         else:
@@ -202,7 +201,7 @@ def longest_run(flow: Flow, limits: Limits) -> int | None:
 State = tuple[str, tuple[tuple[str, int], ...]]
 
 
-def _following(flow: Flow, limits: Limits, state: State) -> Iterator[State]:
+def _following(flow: Flow, limits: kernel.Limits, state: State) -> Iterator[State]:
     node, counters = state[0], dict(state[1])
     caps = caps_of(flow, limits)
     uncounted = {"seconds": limits.seconds, "restarts": limits.restarts, "fan_out": limits.fan_out}

@@ -3,26 +3,25 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from graphexec import END, Asks, Effect, Exhausted, Graph, Limits, ask, charged, edges, graph, node, on
-from graphexec.kernel import Meter
+from graphexec import END, Asks, Effect, Exhausted, Graph, Limits, ask, charged, edges, graph, kernel, node, on
 from tests.kernel.machines import machine_of, value
 
-PAYMENTS, PARCELS, WEIGHT = Meter("payments"), Meter("parcels"), Meter("weight", whole=False)
+PAYMENTS, PARCELS, WEIGHT = kernel.Meter("payments"), kernel.Meter("parcels"), kernel.Meter("weight", whole=False)
 
 
 @value
 class Pay(Effect[bool]):
     """A payment; each one counts."""
 
-    charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 1}
+    charges: ClassVar[Mapping[kernel.Meter, int]] = {PAYMENTS: 1}
 
 
 @value
 class Ship(Effect[float]):
     """Send an order in two parcels; the reply reports their weight."""
 
-    charges: ClassVar[Mapping[Meter, int]] = {PARCELS: 2, PAYMENTS: 1}
-    measures: ClassVar[tuple[Meter, ...]] = (WEIGHT,)
+    charges: ClassVar[Mapping[kernel.Meter, int]] = {PARCELS: 2, PAYMENTS: 1}
+    measures: ClassVar[tuple[kernel.Meter, ...]] = (WEIGHT,)
 
     def measure(self, reply: float) -> tuple[float]:
         return (reply,)

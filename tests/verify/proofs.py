@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Graph, Limits
-from graphexec.errors import CertificateError
-from graphexec.verify import Bounds, Certificate, Finding, check
+from graphexec import Graph, Limits, errors, verify
 from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Flow
@@ -16,17 +14,17 @@ from graphexec.verify.proof.prove import prove_flow
 DEFAULT = Limits()
 
 
-def certificate_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> Certificate:
+def certificate_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> verify.Certificate:
     """Return the certificate of a machine that is proved to end; it is checked, after it is read again."""
     verdict = machine.verify(limits)
     assert verdict.certificate is not None, verdict
-    again = Certificate.from_json(verdict.certificate.to_json())
+    again = verify.Certificate.from_json(verdict.certificate.to_json())
     assert again == verdict.certificate
-    check(again, machine)
+    verify.check(again, machine)
     return verdict.certificate
 
 
-def bounds_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> Bounds:
+def bounds_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> verify.Bounds:
     return certificate_of(machine, limits).bounds
 
 
@@ -35,7 +33,7 @@ def meters_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> dict[str, s
     return {name: str(bound) for name, bound in bounds_of(machine, limits).meters.items()}
 
 
-def prove(flow: Flow, limits: Limits = DEFAULT) -> Certificate:
+def prove(flow: Flow, limits: Limits = DEFAULT) -> verify.Certificate:
     """Return the checked certificate of a flow."""
     certificate, _ = prove_flow(flow, limits)
     assert certificate is not None
@@ -43,12 +41,12 @@ def prove(flow: Flow, limits: Limits = DEFAULT) -> Certificate:
     return certificate
 
 
-def witness_of(finding: Finding) -> Witness:
+def witness_of(finding: verify.Finding) -> Witness:
     assert finding.witness is not None
     return finding.witness
 
 
-def with_bound(certificate: Certificate, name: str, **changes: Any) -> Certificate:
+def with_bound(certificate: verify.Certificate, name: str, **changes: Any) -> verify.Certificate:
     """Return the certificate with parts of one bound exchanged."""
     bounds = certificate.bounds
     if name in ("transitions", "seconds"):
@@ -58,7 +56,7 @@ def with_bound(certificate: Certificate, name: str, **changes: Any) -> Certifica
     return dataclasses.replace(certificate, bounds=dataclasses.replace(bounds, **new))
 
 
-def refuse(certificate: Certificate, fault: str, machine: Graph[Any, Any] | None = None) -> None:
+def refuse(certificate: verify.Certificate, fault: str, machine: Graph[Any, Any] | None = None) -> None:
     """Assert that the certificate is refused for a fault, as that of a machine or by itself."""
-    with pytest.raises(CertificateError, match=fault):
-        check_certificate(certificate) if machine is None else check(certificate, machine)
+    with pytest.raises(errors.CertificateError, match=fault):
+        check_certificate(certificate) if machine is None else verify.check(certificate, machine)

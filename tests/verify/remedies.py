@@ -5,8 +5,7 @@ import json
 import re
 from typing import Any, final
 
-from graphexec.effects import agent_limits
-from graphexec.kernel import Budget, Exhausted, metered
+from graphexec import effects, kernel
 from graphexec.kernel.graph import Graph, check_table
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify import Verdict, verify
@@ -46,7 +45,7 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
             limits = dataclasses.replace(limits, budgets=json.loads(match["budgets"]))
         elif match := _LIMIT.search(part):
             five: Any = {match["own"] or match["meter"]: 5}
-            changes: Any = five if match["own"] else {"meters": agent_limits(**five).meters}
+            changes: Any = five if match["own"] else {"meters": effects.agent_limits(**five).meters}
             limits = dataclasses.replace(limits, **changes)
         else:
             # No code, such as "route Stopped of work out of the loop".
@@ -64,10 +63,10 @@ def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]
     if code["new"]:
         assert code["new"] == code["spent"], code
         assert code["new"] not in machine.outcomes, code
-        fields = [("given", Any), ("limit", Exhausted)]
+        fields = [("given", Any), ("limit", kernel.Exhausted)]
         spent = final(dataclasses.make_dataclass(code["new"], fields, frozen=True))
-    budget: Any = {} if code["budget"] is None else {"budget": Budget(code["budget"], int(code["limit"]))}
-    node: Node[Any, Any] = metered(when_spent=spent, **budget)(machine[code["node"]])
+    budget: Any = {} if code["budget"] is None else {"budget": kernel.Budget(code["budget"], int(code["limit"]))}
+    node: Node[Any, Any] = kernel.metered(when_spent=spent, **budget)(machine[code["node"]])
     outcome = node.spent_outcome
     assert outcome is not None
     row = [one for one in machine.edges if one.source == node.name]

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits, Snapshot
-from graphexec.draw import Recorder
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits, Snapshot, draw
 from graphexec.verify import Bound, Certificate, verify
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stepping import Over
@@ -406,7 +405,7 @@ def test_traces_of_stub_nodes_conform(machine: Graph[Any, Any], limits: Limits, 
 
 def stub_trace(machine: Graph[Any, Any], limits: Limits, choose: Callable[[list[Instruction]], Instruction]) -> Trace:
     """Return the trace of a run with stub nodes, without the result."""
-    recorder = Recorder(machine, limits=limits)
+    recorder = draw.Recorder(machine, limits=limits)
     stubs = StubMachine(machine, limits)
     place: Snapshot | Over = stubs.start_run()
     while isinstance(place, Snapshot):

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Asked, tool
-from graphexec.actions import Run
-from graphexec.draw import Recorder, Recording, recording_of, timeline
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Asked, actions, draw, runtime, tool
 from graphexec.draw.page import html
 from graphexec.executor import Ready
-from graphexec.runtime import astream
 from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
@@ -62,7 +59,7 @@ RAISING = {"handle_tool_errors": "raise"}
 
 def recorded(executor: AgentExecutor, **options: Any) -> Trace:
     """Return the records of an async run on a virtual clock."""
-    recorder = Recorder(executor.verify())
+    recorder = draw.Recorder(executor.verify())
 
     async def watched() -> None:
         try:
@@ -199,7 +196,7 @@ def nesting(inner_calls: int, **options: Any) -> tuple[AgentExecutor, list[Trace
     @tool
     async def delegate(what: str) -> str:
         """Have another agent do it."""
-        recorder = Recorder(inner.verify())
+        recorder = draw.Recorder(inner.verify())
         async for event in inner.astream(what):
             recorder(event)
         traces.append(read_trace(recorder.recording.to_json_lines()))
@@ -218,10 +215,10 @@ def test_nested_charges_are_recorded() -> None:
     assert trace[-1]["spent"]["model_calls"] == 2 + 3
     assert facts_of(trace, proof_of(executor)) == []
     assert facts_of(traces[0], proof_of(acting([1, 1]))) == []
-    assert "nested runs: 3 model calls, 2 tool calls" in timeline(Recording(trace), width=200)
+    assert "nested runs: 3 model calls, 2 tool calls" in draw.timeline(draw.Recording(trace), width=200)
     # A recorded result has them, too.
     result = run_virtually(on_loop_time(executor).arun("go on"))
-    assert [one["within"] for one in recording_of(result).records if "within" in one] == [record["within"]]
+    assert [one["within"] for one in draw.recording_of(result).records if "within" in one] == [record["within"]]
 
 
 @cases("by", [1, -1])
@@ -259,20 +256,20 @@ class User:
 
 def test_context_appears_in_no_record_or_page() -> None:
     executor = calling("quick", "slow")
-    recorder = Recorder(executor.verify())
+    recorder = draw.Recorder(executor.verify())
 
     async def watched() -> None:
         run_context = on_loop_time(executor).run_context
-        start = Ready(Run({"input": "go on"}))
+        start = Ready(actions.Run({"input": "go on"}))
         options = RunOptions(context=User())
-        async for event in astream(executor.graph, start, run_context, options=options):
+        async for event in runtime.astream(executor.graph, start, run_context, options=options):
             assert not isinstance(event, Asked) or (event.call is not None and event.call.context.__class__ is User)
             recorder(event)
 
     run_virtually(watched())
     recording = recorder.recording
     assert recording.result is not None
-    for recorded_charges in (recording.to_json_lines(), html(recording.machine, recording), timeline(recording)):
+    for recorded_charges in (recording.to_json_lines(), html(recording.machine, recording), draw.timeline(recording)):
         assert "4711" not in recorded_charges
         assert "User" not in recorded_charges
 

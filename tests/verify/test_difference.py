@@ -2,8 +2,7 @@
 
 import pytest
 
-from graphexec import Limits
-from graphexec.errors import InputError, LimitsError
+from graphexec import Limits, errors
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.verify import diff
 from tests.verify.proofs import bounds_of
@@ -62,7 +61,7 @@ def test_limit_applies_to_machine_with_the_budget() -> None:
     assert diff(WRITER, PERFECTIONIST, limits).before.limits == limits
     changed = diff(WRITER, WRITER, limits, limits_before=Limits())
     assert "~ limit revisions: was 2, now 1" in str(changed)
-    with pytest.raises(LimitsError, match="has no budget drafts"):
+    with pytest.raises(errors.LimitsError, match="has no budget drafts"):
         diff(WRITER, PERFECTIONIST, Limits(budgets={"drafts": 1}))
 
 
@@ -80,5 +79,5 @@ def test_difference_has_nodes_and_edges_as_data() -> None:
 
 
 def test_a_name_is_not_a_graph() -> None:
-    with pytest.raises(InputError, match=r"is not a graph; write diff\(executor.graph, other_executor.graph\)"):
+    with pytest.raises(errors.InputError, match=r"is not a graph; write diff\(executor.graph, other_executor.graph\)"):
         diff(AGENT_EXECUTOR, "plan")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

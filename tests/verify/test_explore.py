@@ -10,17 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
+from graphexec import actions, agents, errors, messages, models
 from graphexec import executor as table
-from graphexec.actions import Run
-from graphexec.agents import RuleName
 from graphexec.draw import draw
 from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
-from graphexec.errors import InputError, ParseError
 from graphexec.executor import Acted, LimitReached, Ready
 from graphexec.kernel import Answered, Asked, Cut, Done, Effect, Event, Limits, Moved, Perform
 from graphexec.kernel.effects import CallContext
-from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.models import ScriptedModel
 from graphexec.runtime import IO, Handler, make_run_context, stream
 from graphexec.verify.explorer.abstraction import shape, texts
 from graphexec.verify.explorer.explore import Exploration, explore
@@ -51,7 +47,7 @@ from tests.verify.test_temporal import TERMS
 BOTH = (look_up, answer_with)
 TOOLS = (*BOTH, errands.delete_file)
 UNLIMITED = Limits(iterations=None)
-QUESTION, AGENT_CALL = CallModel(CompletionRequest("?")), object.__new__(CallAgent)
+QUESTION, AGENT_CALL = CallModel(messages.CompletionRequest("?")), object.__new__(CallAgent)
 NOTHING = Oracle(lambda _: [])
 
 
@@ -155,8 +151,8 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
 
 @pytest.mark.medium
 @cases("rule", ["no_repeats", "no_immediate_repeats"])
-def test_pruning_keeps_calls_that_rules_look_at(rule: RuleName) -> None:
-    agent = gx.create_tool_calling_agent(ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
+def test_pruning_keeps_calls_that_rules_look_at(rule: agents.RuleName) -> None:
+    agent = gx.create_tool_calling_agent(models.ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
     executor = gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True)
     pruned, every = (
         explore(executor.graph, Limits(iterations=2), READY, replies_of(executor), prune=prune)
@@ -239,13 +235,15 @@ def wait(text: str) -> str:
     return text
 
 
-def read(reply: ModelReply) -> gx.AgentFinish:
+def read(reply: messages.ModelReply) -> gx.AgentFinish:
     if not reply.content:
         raise ZeroDivisionError
     return gx.AgentFinish({"output": reply.content})
 
 
-READING = gx.AgentExecutor(agent=gx.chat_agent(lambda run: QUESTION, read, ScriptedModel(["never asked"])), tools=[])
+READING = gx.AgentExecutor(
+    agent=gx.chat_agent(lambda run: QUESTION, read, models.ScriptedModel(["never asked"])), tools=[]
+)
 
 
 @cases(
@@ -295,7 +293,7 @@ def test_restarts_stay_within_limit(restarts: int) -> None:
     assert (found.endless, found.model_calls) == (None, 2 + restarts)
 
 
-SO = replies_of(kernel.PROMPTS, {CallModel: [ModelReply("so")]})
+SO = replies_of(kernel.PROMPTS, {CallModel: [messages.ModelReply("so")]})
 
 
 def test_a_run_without_a_limit_is_endless() -> None:
@@ -389,7 +387,7 @@ NO_TOOL = never_without(~calls_tool("lookup"), before=left("parse"))
     ],
 )
 def test_wrong_questions_are_refused_with_remedy(refused: Callable[[], object], facts: str) -> None:
-    kernel.check_refusal(InputError, facts.split("~"), refused)
+    kernel.check_refusal(errors.InputError, facts.split("~"), refused)
 
 
 def test_assertions_may_name_tools_that_are_not_known() -> None:
@@ -449,10 +447,10 @@ def test_exception_of_node_has_shortest_run(executor: gx.AgentExecutor, name: st
 
 
 def test_allowed_exception_is_not_reported() -> None:
-    found = approved(CRASHING, raises=(KeyError, ParseError))
+    found = approved(CRASHING, raises=(KeyError, errors.ParseError))
     assert (found.raised, found.holds) == ((), True)
     assert found.exceptions["KeyError"] > 0
-    assert [type(one.error) for one in approved(CAREFUL, raises=()).raised] == [ParseError]
+    assert [type(one.error) for one in approved(CAREFUL, raises=()).raised] == [errors.ParseError]
 
 
 def stubborn_asking() -> gx.Graph[Form, Any]:
@@ -726,7 +724,7 @@ def test_a_reply_may_take_all_the_tokens() -> None:
     assert explored(agent_limits(iterations=15, tokens=0)).longest == 2
 
 
-NO = replies_of(errands.TRYING, {CallModel: [ModelReply("no")]})
+NO = replies_of(errands.TRYING, {CallModel: [messages.ModelReply("no")]})
 
 
 def test_counters_and_callables_in_values_are_kept() -> None:
@@ -776,7 +774,7 @@ NESTED = Plain()
 NESTED.parts = (NESTED, "word")
 
 SAME: list[tuple[object, object]] = [
-    (Run({"input": "a"}), Run({"input": "b"})),
+    (actions.Run({"input": "a"}), actions.Run({"input": "b"})),
     (Slotted("a long text"), Slotted("another one")),
     (100, 7),
     (2.5, 3.5),

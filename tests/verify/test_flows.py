@@ -6,10 +6,8 @@ import json
 from typing import Any, Literal, final
 
 import graphexec as gx
+from graphexec import errors, kernel, messages
 from graphexec.effects import CallModel, CallTool, agent_limits
-from graphexec.errors import LimitsError
-from graphexec.kernel import Edge
-from graphexec.messages import CompletionRequest
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from tests.kernel.machines import error_message, value
@@ -55,7 +53,7 @@ def blocking(given: Given) -> Made:
 
 @gx.node
 def think(given: Given) -> gx.Asks[CallModel, Made]:
-    yield from gx.ask(CallModel(CompletionRequest("?")))
+    yield from gx.ask(CallModel(messages.CompletionRequest("?")))
     return Made()
 
 
@@ -364,7 +362,7 @@ def test_every_node_with_unbounded_effects_is_reported() -> None:
     )
     assert [one.node for one in machine.verify(gx.Limits(fan_out=None)).findings] == ["think", "think_again"]
     # An edge to a missing node can be analysed, too.
-    machine = gx.Graph([pure], [Edge("pure", Made, "nowhere")], "pure")
+    machine = gx.Graph([pure], [kernel.Edge("pure", Made, "nowhere")], "pure")
     assert machine.verify().status == "refuted"
 
 
@@ -426,7 +424,7 @@ def test_fault_of_draft_has_path_if_reachable() -> None:
     ],
 )
 def test_limit_on_unknown_budget_suggests_name(entry: Any, name: str, hint: str) -> None:
-    assert error_message(LimitsError, asking(entry).verify, gx.Limits(budgets={name: 1})) == hint
+    assert error_message(errors.LimitsError, asking(entry).verify, gx.Limits(budgets={name: 1})) == hint
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:

@@ -3,13 +3,11 @@
 from typing import Any
 
 import graphexec as gx
+from graphexec import effects, kernel, nodes
 from graphexec import executor as table
-from graphexec.effects import SaveMemory
 from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, NotSaved, Ready, parse
 from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, stop_without_answer
-from graphexec.kernel import rename, reserved
 from graphexec.memory import BufferMemory
-from graphexec.nodes import stop_repeats
 from tests.executor.actors import answer, scripted
 from tests.parameters import cases
 from tests.verify.orders import Delivered, Order, Paid, Refused
@@ -45,10 +43,10 @@ def explain(reached: LimitReached) -> LimitReached | gx.StoppedResponse:
     return reached
 
 
-@reserved(when_spent=stop_without_answer)
+@kernel.reserved(when_spent=stop_without_answer)
 @gx.node
-def note(reached: LimitReached) -> gx.Asks[SaveMemory, gx.StoppedResponse]:
-    yield from gx.ask(SaveMemory({}, {}))
+def note(reached: LimitReached) -> gx.Asks[effects.SaveMemory, gx.StoppedResponse]:
+    yield from gx.ask(effects.SaveMemory({}, {}))
     return gx.StoppedResponse("noted", reached.limit)
 
 
@@ -68,7 +66,7 @@ FINISH: Any = gx.on(gx.AgentFinish, gx.END)
 STOP: Any = gx.on(gx.StoppedResponse, gx.END)
 REDACTED, PROOFREAD = gx.edges(redact, FINISH), gx.edges(proofread, FINISH | STOP)
 JUDGED = gx.edges(judge, FINISH | gx.on(Ready, table.plan))
-SECOND = gx.edges(rename(judge, "second"), FINISH | gx.on(Ready, table.plan))
+SECOND = gx.edges(kernel.rename(judge, "second"), FINISH | gx.on(Ready, table.plan))
 BOTH: list[Any] = [parse, table.check_return_direct]
 FINISHED, ENDED = gx.AgentFinish, [gx.AgentFinish, gx.StoppedResponse]
 MEMORY = executor(memory=BufferMemory()).graph
@@ -80,7 +78,7 @@ MEMORY = executor(memory=BufferMemory()).graph
 def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: BufferMemory | None) -> None:
     stock = executor(early_stopping_method=method, handle_parsing_errors=handling, memory=memory)
     assert not warnings(stock.graph)
-    assert not warnings(stock.plug(stop_repeats()).graph)
+    assert not warnings(stock.plug(nodes.stop_repeats()).graph)
 
 
 def redacted(machine: gx.Graph[Any, Any], *after: Any) -> gx.Graph[Any, Any]:
@@ -145,7 +143,7 @@ def test_unsaved_answer_leaves_by_its_own_exit() -> None:
 APPROVED = gx.edges(approve, gx.on(Acted, table.dispatch_tools) | FINISH)
 FORGETTING = gx.edges(forget, gx.on(Ready, table.plan))
 EXPLAINED = gx.edges(explain, gx.on(LimitReached, table.stopped_response) | STOP)
-NOTED, COPIED = gx.edges(note, STOP), gx.edges(rename(redact, "redact_direct"), FINISH)
+NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_direct"), FINISH)
 
 
 @cases(

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import Limits
+from graphexec import Limits, errors
 from graphexec.effects import CallModel, CallTool, ToolResult
-from graphexec.errors import GraphexecError
 from graphexec.kernel import Effect, Moved
 from graphexec.messages import ModelReply, Usage
 from graphexec.testing.random_graphs import DrawnGraph, errand_class
@@ -65,7 +64,7 @@ def test_no_report_makes_a_run_exceed_its_bounds(
     handlers = {kind: answering(given) for kind, given in kinds.items()}
     steps = 0
     # Anything that is not our own error fails the test.
-    with suppress(GraphexecError):
+    with suppress(errors.GraphexecError):
         for event in drawn.graph.stream(drawn.value(choices), handlers=handlers, limits=allowed):
             steps += isinstance(event, Moved)
     most = verdict.bounds.transitions.number

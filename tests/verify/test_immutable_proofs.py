@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 import pytest
 
 import graphexec as gx
-from graphexec.errors import InputError, NodeError
+from graphexec import errors, models
 from graphexec.kernel import Budget, Limits, Meter, charged
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.meters import FrozenMapping
-from graphexec.models import ScriptedModel
 from tests.parameters import cases
 from tests.verify.test_nested_proofs import PAGES, Address, Fetch, Missed, Page, fetch, missed
 
@@ -21,7 +20,7 @@ LIMITS = Limits({PAGES: 2})
 PROOF: Any = MACHINE.verify(LIMITS).certificate
 MADE: Any = MACHINE
 KIND: Any = Fetch
-EXECUTOR: Any = gx.create_agent(ScriptedModel(["done"]), [])
+EXECUTOR: Any = gx.create_agent(models.ScriptedModel(["done"]), [])
 
 
 class Lying(FrozenMapping[float]):
@@ -52,7 +51,7 @@ class Lying(FrozenMapping[float]):
     ],
 )
 def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -> None:
-    with pytest.raises((AttributeError, TypeError, InputError, gx.LimitsError)):
+    with pytest.raises((AttributeError, TypeError, errors.InputError, gx.LimitsError)):
         change()
     assert MACHINE.run(Address(0), handlers={Fetch: lambda effect: "text"}, limits=LIMITS).spent["pages"] == 1
 
@@ -75,7 +74,7 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
 
     machine = gx.graph(gx.edges(look, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=look)
     monkeypatch.setattr(Look, "charges", charges)
-    with pytest.raises(NodeError, match="what a Look charges, measures or reserves was changed after the graph"):
+    with pytest.raises(errors.NodeError, match="what a Look charges, measures or reserves was changed after the graph"):
         machine.run(Address(0), handlers={Look: lambda effect: "text"}, limits=LIMITS)
 
 
@@ -89,5 +88,5 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
     ],
 )
 def test_answers_of_the_engine_are_not_taken_from_handlers(answer: object, fact: str) -> None:
-    with pytest.raises(InputError, match=fact):
+    with pytest.raises(errors.InputError, match=fact):
         MACHINE.run(Address(0), handlers={Fetch: lambda effect: answer}, limits=LIMITS)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from graphexec.effects import agent_limits
+from graphexec import effects, executor
 from graphexec.errors import InputError, LimitsError
-from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph, Limits
 from graphexec.verify import verify
 from graphexec.verify.export.guarded import make_identifiers
@@ -26,7 +25,7 @@ from tests.verify.checkers import spin, tlc
 from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams" / "generate.py"
-EXECUTOR = flow_of(AGENT_EXECUTOR)
+EXECUTOR = flow_of(executor.AGENT_EXECUTOR)
 
 
 def steps_proved(machine: Graph[Any, Any], limits: Limits) -> int | None:
@@ -72,7 +71,7 @@ by_each_checker = pytest.mark.parametrize(
 # A second for each run of Java; what fails is small as it is, and not made smaller.
 by_many_runs = settings(max_examples=examples(25), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 # The limits of the examples' machines, and how many of them the quick gate has.
-GIVEN = [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)]
+GIVEN = [Limits(), Limits(iterations=None), effects.agent_limits(iterations=None, model_calls=2, seconds=9.0)]
 DOZEN = 12
 
 
@@ -87,7 +86,7 @@ def test_executor_runs_end_unless_unlimited(checker: Checker) -> None:
 def test_executor_bound_is_tight(checker: Checker, iterations: int) -> None:
     given = Limits(iterations=iterations)
     bound = 4 * iterations + 2
-    assert steps_proved(AGENT_EXECUTOR, given) == bound
+    assert steps_proved(executor.AGENT_EXECUTOR, given) == bound
     assert checker.takes(EXECUTOR, given, bound)
 
 
@@ -119,7 +118,7 @@ def test_loop_that_changes_nothing_is_found() -> None:
 
 @by_each_checker
 def test_later_visit_may_lack_calls(checker: Checker) -> None:
-    assert checker.takes(MISSING_CALLS, agent_limits(model_calls=2), 4)
+    assert checker.takes(MISSING_CALLS, effects.agent_limits(model_calls=2), 4)
 
 
 @by_each_checker
@@ -155,7 +154,7 @@ def test_prover_agrees_with_exhaustive_walk(flow: Flow, given_limits: Limits) ->
 
 
 def test_prover_bound_includes_optional_calls() -> None:
-    given = agent_limits(model_calls=2)
+    given = effects.agent_limits(model_calls=2)
     assert bounds_of(MISSING_CALLS, MISSING_CALLS.transitions, given).transitions.number == 4
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Budget, Exhausted, Limits, Snapshot, Spent, begin, create_react_agent
-from graphexec.actions import Run
+from graphexec import AgentExecutor, Budget, Exhausted, Limits, Snapshot, Spent, actions, begin, create_react_agent
 from graphexec.draw import Recording, draw, recording_of, sequence_mermaid, timeline
 from graphexec.draw.model.picture import picture_of
 from graphexec.effects import agent_limits
@@ -77,7 +76,7 @@ def test_run_of_huge_counts_is_shown() -> None:
     huge_reply = ModelReply("Action: echo\nAction Input: a", usage=Usage(HUGE, HUGE), cost=1e308)
     last = ModelReply("Final Answer: b", usage=Usage(HUGE, HUGE))
     executor = executor_of(huge_reply, last, max_iterations=None, max_tokens=9 * HUGE)
-    at = begin(executor.graph, Ready(Run({"input": "go"})))
+    at = begin(executor.graph, Ready(actions.Run({"input": "go"})))
     at = replace(at, spent=Spent(iterations=HUGE, meters={"model_calls": HUGE, "tool_calls": HUGE}), sequence=HUGE)
     result = executor.run(at)
     shown = draw_all(recording_of(result))

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor
-from graphexec.effects import agent_limits
+from graphexec import AgentExecutor, effects, verify
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.verify import Certificate
 from graphexec.verify.proof import prove
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Bounds
@@ -60,14 +58,14 @@ COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda one: pick
 
 
 @cases("again", COPIES)
-def test_copies_have_the_bounds(again: Callable[[Certificate], Certificate]) -> None:
+def test_copies_have_the_bounds(again: Callable[[verify.Certificate], verify.Certificate]) -> None:
     prove.prove_flow.cache_clear()
     certificate = proof_of(executor())
     # Copied before the bounds are read.
     copied = again(certificate)
     assert copied.bounds.transitions.number == certificate.bounds.transitions.number
     assert copied == certificate
-    assert Certificate.from_json(copied.to_json()) == certificate
+    assert verify.Certificate.from_json(copied.to_json()) == certificate
 
 
 def test_proof_by_states_needs_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +91,7 @@ def test_proof_by_states_needs_no_bounds(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_assumptions_name_the_bounded_meters(computed: list[Bounds]) -> None:
-    verdict = AGENT_EXECUTOR.verify(agent_limits(model_calls=7_907))
+    verdict = AGENT_EXECUTOR.verify(effects.agent_limits(model_calls=7_907))
     assert any(one.startswith("the bounds on tool calls include") for one in verdict.assumptions)
     assert computed == []
     assert [*(verdict.bounds.meters if verdict.bounds else ())] == ["model_calls", "tool_calls"]

@@ -4,11 +4,10 @@ import dataclasses
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import graphexec as gx
-from graphexec.effects import agent_limits
-from graphexec.kernel import Limits, rename
+from graphexec import effects, kernel
 from graphexec.kernel.meters import is_measure
 from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.explorer.stub_nodes import explore_table
@@ -20,11 +19,11 @@ from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
-from tests.verify.flows import MODEL_CALL, end, flow_with, flows, limits, way
+from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 from tests.verify.traces import facts_of, recorded
 
-NO_LIMIT = Limits(iterations=None)
+NO_LIMIT = kernel.Limits(iterations=None)
 
 # The most states of a random flow that are searched.
 _STATES = 5_000
@@ -53,9 +52,21 @@ def value_of(form: str, values: dict[str, float | None], first: int) -> int:
     return int(eval(re.sub(r"[a-z_]+", lambda name: str(values[name[0]]), text)))
 
 
+# Without any iteration, the bound on model calls is a number, though one iteration more for each draft is not.
+NOTHING_LEFT = flow_with(
+    way("plan", "plan", "iterations", **calling(models=1)),
+    gate("plan", "iterations", "parse"),
+    within("plan", "model_calls", "parse", "iterations", **calling(models=1)),
+    *(way("parse", "plan", "drafts", "iterations"), gate("parse", "drafts")),
+    drafts=1,
+    questions=2,
+)
+
+
 @settings(max_examples=examples(300))
+@example(flow=NOTHING_LEFT, given_limits=effects.agent_limits(iterations=0, model_calls=0))
 @given(flow=flows(), given_limits=limits())
-def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: Limits) -> None:
+def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: kernel.Limits) -> None:
     """A third opinion: the flow with the first measures 0, 1 and 3 as limits, and each of its states."""
     given_limits = dataclasses.replace(given_limits, budgets={})
     flow = measured(flow)
@@ -126,7 +137,7 @@ def test_a_reset_measure_needs_an_outer_one() -> None:
     reset = gx.on(Plan, work, resets=[work.measure])
     certificate = certificate_of(replanning(reset), NO_LIMIT)
     assert certificate.bounds.transitions == Bound(None, None)
-    judging = rename(gx.node(judge.function), "judge")
+    judging = kernel.rename(gx.node(judge.function), "judge")
     endless = gx.graph(
         gx.edges(work, gx.on(Plan, work) | gx.on(Done, judging)) | gx.edges(judging, reset | gx.on(Over, gx.END)),
         start=work,
@@ -156,7 +167,7 @@ def test_entry_into_an_embedded_graph_resets_its_measures() -> None:
     assert certificate_of(ONE_JOB, NO_LIMIT).bounds.transitions.form == "job.measure(work) + 1"
     assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.budgets == {"job.measure(work)": 2}
     # It enters the graph again, with a plan that is no shorter.
-    counting = rename(gx.node(decreases=lambda done: done.left)(again.function), "again")
+    counting = kernel.rename(gx.node(decreases=lambda done: done.left)(again.function), "again")
     entering = machine_of(_job, counting)
     assert certificate_of(entering, NO_LIMIT).ranks is not None
     assert isinstance(entering.run(Plan(())).outcome, Over)
@@ -171,7 +182,7 @@ def test_a_limit_gives_a_number_where_it_suffices() -> None:
         end("a", "iterations measure(a)"),
         Transition("a", "No", "END", "gate", causes=("iterations", "seconds")),
     )
-    assert str(prove(both, Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"
+    assert str(prove(both, kernel.Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"
     assert prove(both, NO_LIMIT).bounds.transitions.form == "measure(a) + 1"
 
 
@@ -218,7 +229,7 @@ def test_potential_may_not_rise_with_a_measure() -> None:
 def test_reserved_calls_of_a_measured_loop_have_no_number() -> None:
     asks: dict[str, Any] = {"asks": 1, "most": 1, "effect_charges": (MODEL_CALL,), "grace": 1.0}
     flow = flow_with(way("a", "a", "measure(a)", **asks), end("a", "measure(a)", **asks))
-    assert prove(flow, agent_limits(iterations=None, model_calls=3)).bounds.meters["model_calls"].number is None
+    assert prove(flow, effects.agent_limits(iterations=None, model_calls=3)).bounds.meters["model_calls"].number is None
 
 
 def test_trace_with_measures_conforms() -> None:

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
+from graphexec import effects, errors
 from graphexec.draw import Recorder
-from graphexec.effects import agent_limits
-from graphexec.errors import GraphError, LimitsError
 from graphexec.kernel import Meter, advance, begin, reserved
 from graphexec.runtime import make_run_context, stream
 from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
@@ -149,7 +148,7 @@ REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
     ],
 )
 def test_names_counted_twice_are_refused(build: Callable[[], object], fault: str) -> None:
-    with pytest.raises(GraphError) as caught:
+    with pytest.raises(errors.GraphError) as caught:
         build()
     assert str(caught.value.faults[0]).startswith(fault)
 
@@ -174,7 +173,7 @@ def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
 @cases("use", [verify, run_once])
 def test_meter_limit_on_own_budget_is_refused(use: Callable[[gx.Graph[Any, Any], gx.Limits], object]) -> None:
     text = "rounds is a budget of the machine and not a meter; write Limits(budgets={'rounds': 2})"
-    assert error_message(LimitsError, use, ROUNDS, gx.Limits({Meter("rounds"): 2})) == text
+    assert error_message(errors.LimitsError, use, ROUNDS, gx.Limits({Meter("rounds"): 2})) == text
 
 
 # ---- reports
@@ -219,7 +218,7 @@ def test_difference_names_limits_and_bounds_of_meters() -> None:
             "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
         ),
         (gx.Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
-        (agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
+        (effects.agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
         (gx.Limits(iterations=None), "Limits(iterations=None)"),
     ],
 )

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec.errors import CertificateError
-from graphexec.kernel import bind
+from graphexec import errors, kernel, memory
 from graphexec.kernel.effects import NestedRuns
-from graphexec.memory import BufferMemory
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
@@ -180,16 +178,16 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
 )
 def test_unbounded_calls_start_unbounded_runs(limits: gx.Limits, others: str) -> None:
     """Their replies may report more of them than they were charged."""
-    assert meters_of(bind(REPORTING, NestedRuns("pages", 1, (("others", 4, 4),))), limits) == {"others": others}
+    assert meters_of(kernel.bind(REPORTING, NestedRuns("pages", 1, (("others", 4, 4),))), limits) == {"others": others}
 
 
 def test_reports_of_nested_runs_are_not_bounded() -> None:
     """The machine around them charges the same meter, and reports no more of it."""
     inner = REPORTING.verify().nested_runs("reporting", "pages")
     assert inner.charges == (("pages", None, None),)
-    bounds = bounds_of(bind(FETCHING, inner))
+    bounds = bounds_of(kernel.bind(FETCHING, inner))
     assert (str(bounds.meters["pages"]), str(bounds.alone["pages"])) == ("no bound", "1 (exact)")
-    assert meters_of(bind(FETCHING, inner), gx.Limits(depth=0)) == {"pages": "1 (exact)"}
+    assert meters_of(kernel.bind(FETCHING, inner), gx.Limits(depth=0)) == {"pages": "1 (exact)"}
 
 
 @pytest.mark.medium
@@ -301,7 +299,7 @@ def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault:
     ],
 )
 def test_meters_of_nested_runs_are_bounded(others: int | None, limits: gx.Limits, bound: str | None) -> None:
-    machine = bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
+    machine = kernel.bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
     expected = {"pages": "1 (exact)"} | ({} if bound is None else {"others": bound})
     assert meters_of(machine, limits) == expected
 
@@ -347,7 +345,7 @@ def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
 
 
 def test_closed_form_with_a_measure_does_not_include_nested_runs() -> None:
-    machine = bind(machine_of(fetch_next), NestedRuns("pages", 1, (("pages", 1, 1),)))
+    machine = kernel.bind(machine_of(fetch_next), NestedRuns("pages", 1, (("pages", 1, 1),)))
     bounds = bounds_of(machine)
     assert (bounds.alone["pages"].form, bounds.meters["pages"].form) == ("measure(fetch_next) + 1", None)
 
@@ -405,15 +403,15 @@ def test_proof_by_states_does_not_hold_after_more_was_spent(spent: int, fact: st
     within = gx.Limits(iterations=1)
     assert str(bounds_of(WORKING, within).transitions) == "1 (exact)"
     snapshot = gx.Snapshot("work", Todo(), spent=gx.Spent(iterations=spent))
-    with pytest.raises(CertificateError, match=fact):
+    with pytest.raises(errors.CertificateError, match=fact):
         WORKING.run(snapshot, limits=within)
-    with pytest.raises(CertificateError, match=fact):
+    with pytest.raises(errors.CertificateError, match=fact):
         gx.advance(WORKING, snapshot, within, proof=certificate_of(WORKING, within).proof)
     assert WORKING.run(snapshot, limits=gx.Limits(iterations=3)).outcome == Worked()
 
 
 def test_bound_of_nested_run_has_the_steps_of_outer_limits() -> None:
     """Only an outer deadline keeps the memory from saving the ending, which is one step more."""
-    bounds = calling(memory=BufferMemory(as_messages=True)).verify().bounds
+    bounds = calling(memory=memory.BufferMemory(as_messages=True)).verify().bounds
     assert bounds is not None
     assert bounds.transitions_when_nested.number == (bounds.transitions.number or 0) + 1

@@ -8,8 +8,7 @@ from typing import Any, final
 import networkx as nx
 from hypothesis import given
 
-from graphexec import END, AgentFinish, Graph, Node, StoppedResponse, edges, graph, node, on, splice
-from graphexec.errors import InputError
+from graphexec import END, AgentFinish, Graph, Node, StoppedResponse, edges, errors, graph, node, on, splice
 from graphexec.executor import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -303,4 +302,4 @@ NAME: Any = "plan"
     ],
 )
 def test_mistakes_have_a_remedy(asked: Callable[[], object], message: str) -> None:
-    assert message in error_message(InputError, asked)
+    assert message in error_message(errors.InputError, asked)

@@ -9,14 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from graphexec import END, Graph, Limits
-from graphexec.effects import agent_limits
-from graphexec.errors import CertificateError, LimitsError
+from graphexec import END, Graph, Limits, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.kernel.meters import Budget, Meter
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.testing.strategies import drawn_graphs
-from graphexec.verify import check
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
@@ -25,7 +22,7 @@ from tests.verify.flows import end, flow_with, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 from tests.verify.test_random_machines import FREELY, machine, red, some_limits
 
-FEW = agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
+FEW = effects.agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
 
 
 AGENT = certificate_of(AGENT_EXECUTOR, FEW)
@@ -36,7 +33,7 @@ AGENT = certificate_of(AGENT_EXECUTOR, FEW)
 def test_forged_number_is_refused(name: str, number: Any) -> None:
     if number is None and name != "transitions":
         # No claim, so no fault.
-        check(with_bound(AGENT, name, number=None, form=None, value=None), AGENT_EXECUTOR)
+        verify.check(with_bound(AGENT, name, number=None, form=None, value=None), AGENT_EXECUTOR)
     else:
         forged = with_bound(AGENT, name, number=number)
         refuse(forged, f"the bound on {name.replace('_', ' ')} is not proved", AGENT_EXECUTOR)
@@ -76,8 +73,8 @@ def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: s
         if change == "gone":
             del lines[start]
         altered = Potential(lines, potential.limits)
-    with pytest.raises(CertificateError):
-        check(with_bound(certificate, "transitions", potential=altered), graph)
+    with pytest.raises(errors.CertificateError):
+        verify.check(with_bound(certificate, "transitions", potential=altered), graph)
 
 
 def test_every_part_of_a_potential_counts() -> None:
@@ -98,7 +95,7 @@ def test_every_part_of_a_potential_counts() -> None:
 
 @cases("limit", [("model_calls", 0), ("tool_calls", 1), ("iterations", 1)])
 def test_reserved_calls_are_beside_the_limit(limit: tuple[str, int]) -> None:
-    certificate = certificate_of(GENERATING_AGENT_EXECUTOR, agent_limits(model_calls=2))
+    certificate = certificate_of(GENERATING_AGENT_EXECUTOR, effects.agent_limits(model_calls=2))
     bound = certificate.bounds.model_calls
     assert bound.potential is not None
     assert (bound.number, bound.potential.limits) == (3, (("model_calls", 1),))
@@ -185,7 +182,7 @@ def test_proof_by_states_needs_every_state() -> None:
         states = potential.states[:place] + potential.states[place + 1 :]
         forged.append(dataclasses.replace(potential, states=states))
     for one in forged:
-        with pytest.raises(CertificateError, match="there are no ranks, and"):
+        with pytest.raises(errors.CertificateError, match="there are no ranks, and"):
             check_ranks(with_bound(certificate, "transitions", potential=one))
 
 
@@ -201,16 +198,16 @@ def test_uncounted_cause_may_open_gate() -> None:
     proof = certificate_of(alpha(), Limits(budgets={"alpha": 1}))
     forged = dataclasses.replace(proof, flow=flow_of(endless), ranks=None)
     assert endless.verify(Limits(budgets={"alpha": 0})).status == "refuted"
-    with pytest.raises(CertificateError, match="n0 --Spent--> n0 counts more than the potential falls"):
+    with pytest.raises(errors.CertificateError, match="n0 --Spent--> n0 counts more than the potential falls"):
         check_ranks(with_bound(forged, "transitions", potential=hidden, number=1, value=None, form=None))
 
 
 def test_long_limits_are_written() -> None:
     """Python writes no integer of more than 4,300 digits."""
     many = 10**5000
-    certificate = certificate_of(AGENT_EXECUTOR, agent_limits(iterations=many, model_calls=many, fan_out=many))
+    certificate = certificate_of(AGENT_EXECUTOR, effects.agent_limits(iterations=many, model_calls=many, fan_out=many))
     assert "'iterations': 1.0e+5000" in repr(certificate)
     assert "number=" in repr(certificate.bounds.transitions)
     assert repr(Budget("alpha", many)) == "Budget(name='alpha', limit=1.0e+5000)"
-    with pytest.raises(LimitsError, match=r"write Limits\(budgets=\{'alpha': 1"):
+    with pytest.raises(errors.LimitsError, match=r"write Limits\(budgets=\{'alpha': 1"):
         alpha().verify(Limits({Meter("alpha"): many}))

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Limits
+from graphexec import Limits, executor
 from graphexec.errors import CertificateError
-from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Ranks
 from graphexec.kernel.program import Rank
 from graphexec.verify.checker.check import check, check_ranks
@@ -269,12 +268,12 @@ def test_accepted_ranks_imply_termination(flow: Flow, given_limits: Limits, data
 
 
 def test_wrong_certificate_message_names_both_digests() -> None:
-    proved = certificate_of(AGENT_EXECUTOR)
+    proved = certificate_of(executor.AGENT_EXECUTOR)
     other = dataclasses.replace(proved, flow=dataclasses.replace(proved.flow, start="parse"))
-    assert proved.digest == flow_of(AGENT_EXECUTOR).digest
+    assert proved.digest == flow_of(executor.AGENT_EXECUTOR).digest
     digests = f"{other.digest[:12]}, not {proved.digest[:12]}"
     fault = f"the certificate is for another machine ({digests}); prove this one again"
-    assert error_message(CertificateError, check, other, AGENT_EXECUTOR) == fault
+    assert error_message(CertificateError, check, other, executor.AGENT_EXECUTOR) == fault
     assert len(proved.digest) == 64
 
 
@@ -303,7 +302,7 @@ def test_certificate_round_trips_through_json() -> None:
     assert hash(again.flow) == hash(STRANGE.flow)
     assert again.ranks is not None
     assert [type(one) for one in (again.flow.nodes, again.ranks["a"], again.ranks["a"][0][1])] == [tuple] * 3
-    certificate = certificate_of(AGENT_EXECUTOR)
+    certificate = certificate_of(executor.AGENT_EXECUTOR)
     data = json.loads(certificate.to_json())
     assert Certificate.from_json(json.dumps(dict(reversed(data.items())))) == certificate
 

@@ -14,13 +14,11 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from graphexec import Exhausted, Limits
+from graphexec import Exhausted, Limits, errors, verify
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.errors import CertificateError
 from graphexec.kernel.meters import FrozenMapping
 from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from graphexec.testing.strategies import drawn_graphs
-from graphexec.verify import Verdict, check
 from graphexec.verify.explorer.stub_nodes import StubMachine, explore_table
 from tests.parameters import examples
 from tests.verify.execution import adversary, execute
@@ -56,12 +54,12 @@ def some_limits(draw: st.DrawFn) -> Limits:
 
 def agree(
     drawn: DrawnGraph, limits: Limits, seed: int = 0, *, others: Limits | None = None, endless: int = FEWER
-) -> Verdict:
+) -> verify.Verdict:
     """The engine confirms every verdict of the prover, also for runs that are resumed with other limits."""
     graph = drawn.graph
     verdict = graph.verify(limits)
     if verdict.certificate is not None:
-        check(verdict.certificate, graph)
+        verify.check(verdict.certificate, graph)
         proof, bounds = verdict.proof, verdict.certificate.bounds
         assert bounds.transitions.number is not None
         # A proof for these limits alone has no closed form.
@@ -298,7 +296,7 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
         try:
             visits = machine.visits(machine.start_run(), rolled.choice, Refusing(rolled, graph.meters))
             assert sum(1 for _ in islice(visits, steps + 1)) < steps
-        except CertificateError:
+        except errors.CertificateError:
             how = "is refused"
             assert verdict.proof.ranks is None or not verdict.proof.anywhere
     places = [machine.start_run(), *islice(machine.visits(machine.start_run(), rolled.choice), rolled.randint(0, 6))]
@@ -309,7 +307,7 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
         try:
             visits = resumed.visits(places[-1], rolled.choice)
             assert begun + sum(1 for _ in islice(visits, int(most + more) + 1)) < most + more
-        except CertificateError:
+        except errors.CertificateError:
             how = "is refused"
     return how
 

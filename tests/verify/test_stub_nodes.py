@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import END, AskHuman, Effect, Graph, edges, graph, on
+from graphexec import END, AskHuman, Effect, Graph, edges, errors, graph, on
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
-from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel import Limits
 from graphexec.verify.explorer.abstraction import bare
@@ -210,7 +209,7 @@ class Unmade(abc.ABC):
 
 @cases("kind", [Nothing, Unmade])
 def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
-    with pytest.raises(InputError, match="cannot be an outcome"):
+    with pytest.raises(errors.InputError, match="cannot be an outcome"):
         bare(kind)
 
 

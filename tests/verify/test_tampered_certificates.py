@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import Limits
-from graphexec.errors import CertificateError
+from graphexec import Limits, errors
 from graphexec.kernel.meters import FrozenMapping
 from graphexec.verify import Certificate, check
 from graphexec.verify.proof.certificate import Potential
@@ -224,7 +223,7 @@ INVALID = [
 @cases("tampering", [*NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID])
 def test_tampered_certificate_is_refused(tampering: Tampering) -> None:
     machine, _ = MACHINES[tampering.machine]
-    with pytest.raises(CertificateError, match=tampering.message):
+    with pytest.raises(errors.CertificateError, match=tampering.message):
         check(Certificate.from_json(tampering.apply()), machine)
 
 
@@ -242,7 +241,7 @@ def test_certificate_with_deep_json_is_refused(text: str) -> None:
     data = proof_data("agent")
     for path in dict.fromkeys(path[:4] for path in paths(data)):
         if path[0] not in ("digest", "sha256"):
-            with pytest.raises(CertificateError):
+            with pytest.raises(errors.CertificateError):
                 Certificate.from_json(sealed(changed(data, path, "#here"), **{"#here": text}))
 
 
@@ -280,7 +279,7 @@ def test_a_meter_may_be_named_transitions() -> None:
 
 @given(data=JSON)
 def test_any_json_is_a_certificate_or_refused(data: Any) -> None:
-    with pytest.raises(CertificateError):
+    with pytest.raises(errors.CertificateError):
         Certificate.from_json(json.dumps(data))
 
 
@@ -298,7 +297,7 @@ def test_a_changed_value_is_refused_or_proved(name: str, data: st.DataObject) ->
     try:
         certificate = Certificate.from_json(sealed(proof))
         check(certificate, machine)
-    except CertificateError:
+    except errors.CertificateError:
         return
     true, _ = prove_flow(certificate.flow, limits_of(certificate))
     assert true is not None

@@ -5,11 +5,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import Graph, Limits, draft, edges
-from graphexec.effects import agent_limits
-from graphexec.errors import CertificateError
+from graphexec import Graph, Limits, draft, edges, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
-from graphexec.verify import check
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.parameters import cases
@@ -85,11 +82,11 @@ def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterati
 @cases(
     ("machine", "limits", "bound"),
     [
-        (AGENT_EXECUTOR, agent_limits(iterations=None, model_calls=4), "4*model_calls + 2 = 18 (exact)"),
-        (AGENT_EXECUTOR, agent_limits(iterations=None, tokens=4), "4*tokens + 2 = 18 (exact)"),
+        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, model_calls=4), "4*model_calls + 2 = 18 (exact)"),
+        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tokens=4), "4*tokens + 2 = 18 (exact)"),
         # parse --Ready--> plan calls no tool.
-        (AGENT_EXECUTOR, agent_limits(iterations=None, tool_calls=4), None),
-        (STRICT_AGENT_EXECUTOR, agent_limits(iterations=None, tool_calls=4), None),
+        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
+        (STRICT_AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
         (
             bad.PAID_EXTENSION,
             Limits(iterations=3, budgets={"extensions": 1}),
@@ -126,11 +123,11 @@ AGENT = certificate_of(AGENT_EXECUTOR)
 
 def test_certificate_needs_gates_and_a_valid_table() -> None:
     kept = tuple(one for one in AGENT.flow.transitions if one.kind != "gate")
-    with pytest.raises(CertificateError, match="plan has no gate for iterations"):
+    with pytest.raises(errors.CertificateError, match="plan has no gate for iterations"):
         check_ranks(dataclasses.replace(AGENT, flow=dataclasses.replace(AGENT.flow, transitions=kept)))
     drafted = draft(edges(bad.look, bad.UNFINISHED) | edges(bad.turn, bad.UNFINISHED), start=bad.look)
-    with pytest.raises(CertificateError, match="an invalid table has no proof: ") as caught:
-        check(AGENT, drafted)
+    with pytest.raises(errors.CertificateError, match="an invalid table has no proof: ") as caught:
+        verify.check(AGENT, drafted)
     for fact in ("look may return B", "add on(B, turn); ", "turn may return A", "add on(A, look)"):
         assert fact in str(caught.value)
 

@@ -5,13 +5,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Graph, Limits, draw, kernel, runtime, verify
 from graphexec.cli.records import Records
 from graphexec.cli.runs.loop import RunSetup, follow
-from graphexec.draw import Recorder
-from graphexec.kernel import Done
-from graphexec.runtime import make_run_context, stream
-from graphexec.verify import Certificate
 from graphexec.verify.audit.audit import audit
 from tests.traces import read_trace
 from tests.verify.writing import WRITER, Chapter
@@ -19,13 +15,13 @@ from tests.verify.writing import WRITER, Chapter
 Trace = list[dict[str, Any]]
 
 
-def proof_of(executor: AgentExecutor) -> Certificate:
+def proof_of(executor: AgentExecutor) -> verify.Certificate:
     proof = executor.graph.verify(executor.limits).certificate
     assert proof is not None
     return proof
 
 
-def facts_of(trace: Trace, proof: Certificate) -> list[str]:
+def facts_of(trace: Trace, proof: verify.Certificate) -> list[str]:
     """Return the facts of the violations that an audit finds."""
     return [violation.fact for violation in audit(trace, proof).violations]
 
@@ -67,10 +63,10 @@ def written(wishes: str, limits: Limits) -> Trace:
 
 def recorded(machine: Graph[Any, Any], start: object, limits: Limits) -> Trace:
     """Return records as printed for a run of a machine without effects."""
-    recorder = Recorder(machine, limits=limits)
+    recorder = draw.Recorder(machine, limits=limits)
     result: dict[str, Any] = {}
-    for event in stream(machine, start, make_run_context({}, limits=limits)):
-        if not isinstance(event, Done):
+    for event in runtime.stream(machine, start, runtime.make_run_context({}, limits=limits)):
+        if not isinstance(event, kernel.Done):
             recorder(event)
         else:
             spent = {"budgets": dict(event.spent.budgets), "tokens": 0, "model_calls": 0, "tool_calls": 0}

@@ -161,16 +161,14 @@ def _host(address: str) -> str:
 def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> ChosenModel:
     from graphexec.models.http.endpoint import OPENAI, has_scheme
     from graphexec.models.local.weights import CATALOGUE
-    from graphexec.models.name_suggestions import find_address_owner, suggest_names
-    from graphexec.models.naming import create_model, has_provider, split_name
-    from graphexec.models.provider_names import LOCAL
+    from graphexec.models.naming import create_model, has_native_tool_calls, has_provider, split_name
+    from graphexec.models.provider_names import LOCAL, find_provider
 
     if has_scheme(name.strip()):
         # The address may contain a password.
         raise UsageError("--model is an address; give the name of the model, and the address with --base-url")
-    # A name alone is one of OpenAI's models, if it looks like one.
-    openai = f"openai:{name.strip()}"
-    full_name = openai if suggest_names(name.strip()) == (openai,) else name
+    # A name alone may be one of OpenAI's known models.
+    full_name = f"openai:{name.strip()}" if has_native_tool_calls("openai", name.strip()) else name
     try:
         provider, model = split_name(full_name)
         if provider != LOCAL:
@@ -182,13 +180,11 @@ def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> Chose
         local: ReplyOptions = {"max_tokens": _LONGEST, **settings}
         client = create_model(full_name, **local)
     except InputError as error:
-        if (owner := find_address_owner(name.strip())) is not None:
+        if (owner := find_provider(name.partition(":")[0])) in _ADDRESSES:
             service, remedy = _ADDRESSES[owner]
             raise UsageError(f"--model is {name!r}, and {service} needs an address of its own; {remedy}") from error
-        otherwise = " Else name" if str(error).endswith("?") else "; or name"
-        raise UsageError(
-            f"--{error}" if has_provider(name) else f"--{error}{otherwise} its server with --base-url"
-        ) from error
+        otherwise = "" if has_provider(name) else "; or name its server with --base-url"
+        raise UsageError(f"--{error}{otherwise}") from error
     return ChosenModel(client, model, local=True, weights=model if model in CATALOGUE else None, full_name=name)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphexec._mistakes.event_loops import raise_loop_error
 from graphexec.errors import ModelError, RateLimitError
@@ -26,11 +26,6 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
 
-# Seconds. Half a second relieves a busy server; waits longer than eight seconds rarely help.
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 8.0
-# The largest random reduction of a wait, as a fraction of it.
-JITTER = 0.5
 # Seconds. A running server accepts a connection quickly, even if its reply takes long.
 CONNECT = 10.0
 
@@ -66,30 +61,42 @@ def bound_seconds(seconds: float | None) -> float | None:
 REAL_TIME = Clock()
 
 
+def advised_wait(error: Exception) -> float | None:
+    """Return the seconds that the server asks for in an error, if it does."""
+    return error.retry_after if isinstance(error, RateLimitError) else None
+
+
+# The waits of models; each model has attempts of its own, and errors to retry.
+RETRIES = RetryPolicy(
+    attempts=1,
+    may_pass=lambda _: False,
+    # Seconds. Half a second relieves a busy server; waits longer than eight seconds rarely help.
+    first_wait=0.5,
+    longest_wait=8.0,
+    # The largest random reduction of a wait, as a fraction of it.
+    jitter=0.5,
+    advised=advised_wait,
+    longest_advised=LONGEST_ADVISED,
+)
+
+
 class Attempts:
     """The attempts of one call: raises typed errors, and decides which of them are retried.
 
-    `timeout` is the time in seconds for all attempts and the waits between them.
+    `timeout` is the time in seconds for all attempts and the waits between them. `answered` says whether the server's
+    response has begun, for the text of a timeout.
     """
 
     def __init__(self, endpoint: Endpoint, clock: Clock, io: IO, *, timeout: float, max_retries: int) -> None:
         self.endpoint = endpoint
         self.io = io
-        self.policy = RetryPolicy(
-            attempts=max_retries + 1,
-            may_pass=self._may_pass,
-            first_wait=FIRST_WAIT,
-            longest_wait=LONGEST_WAIT,
-            jitter=JITTER,
-            advised=self._advised,
-            longest_advised=LONGEST_ADVISED,
-        )
+        self.policy = replace(RETRIES, attempts=max_retries + 1, may_pass=self._may_pass, advised=self._advised)
+        self.answered = False
         self._clock = clock
-        self._deadline = clock.monotonic() + timeout
+        self._deadline: float = clock.monotonic() + timeout
         self._timeout = timeout
         # When the consumer of a stream received its last piece, while it has it.
         self._paused: float | None = None
-        self._answered = False
         # Whether connecting may take all the time that is left.
         self._connects_to_end = False
         self._failure: CallFailure | None = None
@@ -122,19 +129,17 @@ class Attempts:
             self._deadline += self._clock.monotonic() - self._paused
             self._paused = None
 
-    def end_within(self, seconds: float) -> None:
-        """Leave at most that many seconds."""
-        self._deadline = min(self._deadline, self._clock.monotonic() + seconds)
-
-    def record_answer(self, *, begun: bool) -> None:
-        """Record whether the server's response has begun, for the text of a timeout."""
-        self._answered = begun
-
     @contextmanager
-    def attempt(self, *, reused: bool = False) -> Generator[None, None, None]:
-        """Convert a failure inside to one typed error. `reused`: the connection may have been idle before."""
+    def attempt(self, *, reused: bool = False, within: float | None = None) -> Generator[None, None, None]:
+        """Convert a failure inside to one typed error; it has the time that is left, but not more than `within`.
+
+        `reused` says that the connection may have been idle before.
+        """
         self._reused = reused
         self.check_time()
+        ends = self._deadline
+        if within is not None:
+            self._deadline = min(ends, self._clock.monotonic() + within)
         # On an event loop, `IO.timeout` bounds every wait.
         outer = _seconds_left.set(lambda: self.seconds_left) if self.io.blocking else None
         try:
@@ -142,8 +147,7 @@ class Attempts:
         except ModelError as error:
             if self._failure is None or self._failure.error is not error:
                 # The server reported the error in a body or an event with status 200.
-                advised = error.retry_after if isinstance(error, RateLimitError) else None
-                self._failure = CallFailure(error, transient=is_transient(error), advised=advised)
+                self._failure = CallFailure(error, transient=is_transient(error), advised=advised_wait(error))
             raise
         # Only the client's exceptions are converted.
         except Exception as error:
@@ -154,23 +158,24 @@ class Attempts:
             self._failure = failure
             raise failure.error from error
         finally:
+            self._deadline = ends
             if outer is not None:
                 _seconds_left.reset(outer)
 
-    def _phase(self, error: Exception) -> str:
+    def _phase(self, error: Exception | None = None) -> str:
         """Return what the server did not do in time, if the error is a timeout."""
         kind = type(error).__name__
-        if kind == "ConnectTimeout":
+        if kind == "ConnectTimeout" and self._connects_to_end:
             # Otherwise another attempt may connect.
-            return NOT_ACCEPTED if self._connects_to_end else "answer"
+            return NOT_ACCEPTED
         if kind == "WriteTimeout":
             return "take the request"
-        return "finish its reply" if self._answered else "answer"
+        return "finish its reply" if self.answered else "answer"
 
     def check_time(self) -> None:
         """Raise `ModelTimeoutError` if the deadline has passed."""
         if self.seconds_left <= 0:
-            raise timeout_error(self.endpoint, self._timeout, "finish its reply" if self._answered else "answer")
+            raise timeout_error(self.endpoint, self._timeout, self._phase())
 
     @property
     def report(self) -> ErrorReport | None:

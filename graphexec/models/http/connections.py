@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from graphexec.errors import ModelConnectionError
-from graphexec.models.secret import Hidden
 from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
 from graphexec.runtime.tasks import require_event_loop
 
@@ -44,18 +42,13 @@ class HTTPClient(Protocol):
 class OpenClient:
     """A client and its state. After its first response it is `warm`: a connection may then be idle before a call."""
 
-    # A client of either protocol; its connections have the requests that are under way.
-    hidden: Hidden[Any]
+    # Any: a client of either protocol.
+    client: Any
     warm: bool = False
     # Closes an async client when its event loop ends.
-    keeper: Hidden[AsyncGenerator[Any, None]] | None = None
+    keeper: AsyncGenerator[Any, None] | None = None
     # The process that first used it.
     process: int | None = None
-
-    @property
-    def client(self) -> Any:
-        """The client."""
-        return self.hidden.reveal()
 
     def check_process(self) -> Self:
         """Return this client. Raises `ModelConnectionError` if another process used it: its connections are shared."""
@@ -80,11 +73,11 @@ class Connections:
     def __init__(
         self, client: HTTPClient | None = None, async_client: HTTPClient | None = None, *, is_local: bool = False
     ) -> None:
-        self._given = None if client is None else OpenClient(Hidden(client))
-        self._given_async = None if async_client is None else OpenClient(Hidden(async_client))
+        self._given = None if client is None else OpenClient(client)
+        self._given_async = None if async_client is None else OpenClient(async_client)
         self._is_local = is_local
-        self._own: OpenClient | None = None
-        self._own_async: dict[asyncio.AbstractEventLoop, OpenClient] = {}
+        # By the event loop; that of blocking calls by `None`.
+        self._own: dict[asyncio.AbstractEventLoop | None, OpenClient] = {}
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._lock = ForkSafeLock()
         reset_after_fork(self)
@@ -96,13 +89,13 @@ class Connections:
         from graphexec.models.http.network import close_idle
 
         with self._lock:
-            if self._own is None:
-                client = _make_client(is_local=self._is_local)
-                self._own = OpenClient(Hidden(client))
+            if None not in self._own:
+                client = _make_client(is_async=False, is_local=self._is_local)
+                self._own[None] = OpenClient(client)
                 # Closes the connections when the model is garbage collected, which no call uses then, and at the end of
                 # the program, where a thread that is still reading must not fail with a broken connection.
                 self._finalizer = weakref.finalize(self, close_idle, client)
-            return self._own
+            return self._own[None]
 
     async def async_client(self) -> OpenClient:
         """Return the async client of the running event loop. Raises `ModelConnectionError` as `blocking_client`."""
@@ -110,20 +103,20 @@ class Connections:
             return self._given_async.check_process()
         require_event_loop()
         loop = asyncio.get_running_loop()
-        used = self._own_async.get(loop)
+        used = self._own.get(loop)
         if used is None:
             keeper = _keep_client(is_local=self._is_local)
-            used = OpenClient(Hidden(await anext(keeper)), keeper=Hidden(keeper))
+            used = OpenClient(await anext(keeper), keeper=keeper)
             with self._lock:
                 self._forget_ended()
                 # Another task may have created a client in the meantime.
-                used = self._own_async.setdefault(loop, used)
+                used = self._own.setdefault(loop, used)
         return used
 
     def _forget_ended(self) -> None:
         # The clients of closed loops are closed, too.
-        for ended in [known for known in self._own_async if known.is_closed()]:
-            del self._own_async[ended]
+        for ended in [known for known in self._own if known is not None and known.is_closed()]:
+            del self._own[ended]
 
     def reset_after_fork(self) -> None:
         """Forget the clients, whose connections belong to the parent process; the next call opens new ones.
@@ -132,35 +125,40 @@ class Connections:
         """
         if self._finalizer is not None:
             self._finalizer.detach()
-        _inherited.append((self._own, self._own_async))
-        self._own, self._own_async, self._finalizer = None, {}, None
+        _inherited.append(self._own)
+        self._own, self._finalizer = {}, None
 
     def close(self) -> None:
         """Close the blocking client; a later call creates a new one."""
         with self._lock:
-            own, self._own = self._own, None
+            used = self._own.pop(None, None)
             if self._finalizer is not None:
                 self._finalizer.detach()
-        if own is not None:
-            own.client.close()
+        if used is not None:
+            used.client.close()
 
     async def aclose(self) -> None:
         """Close the async client of the running loop and the blocking client; a later call creates new ones."""
         require_event_loop()
         with self._lock:
-            used = self._own_async.pop(asyncio.get_running_loop(), None)
+            used = self._own.pop(asyncio.get_running_loop(), None)
         if used is not None and used.keeper is not None:
-            await used.keeper.reveal().aclose()
+            await used.keeper.aclose()
         self.close()
 
 
-@contextmanager
-def _explain_proxies() -> Generator[None, None, None]:
-    """Raise `ModelConnectionError` if a client cannot be made, which is because of an invalid proxy."""
+# Any: httpx is imported by the first call only.
+def _make_client(*, is_async: bool, is_local: bool) -> Any:
+    """Return a new client. Raises `ModelConnectionError` if it cannot be made, which is because of an invalid proxy."""
     import httpx
 
+    from graphexec.models.http.network import set_backends
+
     try:
-        yield
+        # The certificates of the environment count for a client that trusts nothing else of it, too.
+        client = (httpx.AsyncClient if is_async else httpx.Client)(
+            trust_env=not is_local, verify=httpx.create_ssl_context()
+        )
     except ImportError:
         fact = "SOCKS needs the package socksio"
     # The message of the error may show the proxy with its password.
@@ -169,30 +167,12 @@ def _explain_proxies() -> Generator[None, None, None]:
     except httpx.InvalidURL as error:
         fact = f"{type(error).__name__}: write / and other signs in a password as %2F"
     else:
-        return
+        set_backends(client)
+        return client
     raise ModelConnectionError(
         f"the proxy of the environment cannot be used ({fact}); set ALL_PROXY, HTTP_PROXY and HTTPS_PROXY to an "
         "address such as http://127.0.0.1:3128, or remove them"
     )
-
-
-# Any: httpx is imported by the first call only.
-def _make_client(*, is_local: bool) -> Any:
-    import httpx
-
-    from graphexec.models.http.network import set_backends
-
-    with _explain_proxies():
-        client = httpx.Client(trust_env=not is_local, verify=_make_context())
-    set_backends(client)
-    return client
-
-
-def _make_context() -> Any:
-    """Return the TLS settings, with the certificates of the environment, also for a client that trusts nothing else."""
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
@@ -200,12 +180,5 @@ async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
 
     An event loop closes its async generators before it ends, and so the connections that belong to the loop.
     """
-    import httpx
-
-    from graphexec.models.http.network import set_backends
-
-    with _explain_proxies():
-        made = httpx.AsyncClient(trust_env=not is_local, verify=_make_context())
-    async with made as client:
-        set_backends(client)
+    async with _make_client(is_async=True, is_local=is_local) as client:
         yield client

@@ -1,19 +1,30 @@
-"""A dialect: the routes of one protocol, and functions that encode requests and decode replies."""
+"""A dialect: the routes of one protocol, functions that encode requests, and the draft of a reply."""
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from graphexec._parsing import compile_lazily
 from graphexec.messages import FinishReason, ModelReply, ModelRequest, Reasoning, ReplyDelta, ToolCall, Usage
 from graphexec.models.http.endpoint import Endpoint, Provider
-from graphexec.models.http.json_bodies import JSON, check_size, invalid_reply, mend_surrogates
-from graphexec.models.http.receiving import reply_limit_error
+from graphexec.models.http.failures import ERROR_MEMBERS, ErrorReport, error_in_body, refusal_error
+from graphexec.models.http.json_bodies import stop_strings
+from graphexec.models.http.json_values import (
+    JSON,
+    check_size,
+    invalid_reply,
+    mend_surrogates,
+    parse,
+    read_objects,
+    read_string,
+)
+from graphexec.models.http.receiving import MOST_PARTS, reply_limit_error
 from graphexec.models.http.refusals import Parameter, Repair
 from graphexec.models.http.stop_cutter import StopCutter
 
@@ -41,109 +52,244 @@ class Sampling:
 # The markers of a model's template, which some servers leave in a name, with what follows: `now<|channel|>commentary`.
 _MARKERS = compile_lazily(r"^(?:<\|[^|]*\|>)+|<\|.*", re.DOTALL)
 
+# The kind `other` is no part of the answer: a call that the server itself answers, or a block of an unknown type.
+Kind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
-@dataclass(slots=True)
-class PartialCall:
-    """A tool call that is still being received."""
 
-    id: str
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
+# The reasons for the end of a reply, of the providers and gateways of every protocol.
+FINISH_REASONS: dict[str, FinishReason] = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens"), "length"),
+    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
+}
 
-    def to_call(self, endpoint: Endpoint) -> ToolCall:
-        """Return the complete call.
 
-        Raises `InvalidReplyError` if it has no name, and `ReplyLimitError` if its arguments have too many values or are
-        nested too deeply.
-        """
-        name = _MARKERS().sub("", self.name).strip()
-        if not name:
-            raise invalid_reply(endpoint, "sent a tool call without a name")
-        arguments = mend_surrogates("".join(self.arguments))
-        check_size(arguments.encode(errors="replace"), endpoint)
-        return ToolCall(self.id, name, arguments)
+@dataclass(slots=True, eq=False)
+class Block:
+    """A part of a reply that is still being received: a text, reasoning or a call.
+
+    `members` are those of the server's objects for it, merged; `pieces` are the streamed strings of each of its parts.
+    `kept` characters have been counted, and `sent` are in deltas. `position` is that of a call with a first delta.
+    """
+
+    kind: Kind
+    members: JSON = field(default_factory=dict[str, Any])
+    pieces: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    kept: int = 0
+    position: int | None = None
+    sent: int = 0
+    ended: bool = False
+    # Of the whole reply: the characters of the text before it, and the call.
+    after_text: int = 0
+    call: ToolCall | None = None
+
+    def fits(self, kind: Kind) -> bool:
+        """Return whether a piece of this kind may belong to it; a commentary is reasoning that is sent as text."""
+        return self.kind == kind or (self.kind == "reasoning" and kind == "text")
+
+    @property
+    def streamed(self) -> list[str]:
+        """The streamed parts."""
+        return ["".join(pieces) for _, pieces in sorted(self.pieces.items())]
+
+    @property
+    def text(self) -> str:
+        """The streamed parts as one string."""
+        return "".join(self.streamed)
 
 
 @dataclass(slots=True)
 class Draft(ABC):
-    """A reply that is still being received. The methods that add a piece are generators of deltas; iterate over them.
+    """A reply that is still being received, as blocks in the order of the server; each protocol has a subclass.
 
-    They raise `ReplyLimitError` for a reply with too many calls, or too much content.
+    What the server says last and most completely wins: its final objects are merged with the deltas before them. What
+    is odd beside the answer, such as an unknown block or a count of another type, never costs the answer. What is lost
+    is an error, never an empty success.
 
-    Each protocol has a subclass that reads its events. `finish` and `usage` are set when the server has sent them. The
-    text is cut before the first of the `stops` behind its reasoning, and calls after that position are ignored, because
-    a server may refuse or ignore stop strings.
+    `finish` and `usage` are set when the server has sent them. The text is cut before the first of the `stops` behind
+    its reasoning, and calls after that position are ignored, because a server may refuse or ignore stop strings. The
+    methods that add something are iterators of deltas, to be read to their end. They raise `ReplyLimitError` for a
+    reply with too many calls, or too much content.
     """
 
     endpoint: Endpoint
     stops: tuple[str, ...] = ()
     cut: StopCutter = field(init=False)
-    texts: list[str] = field(default_factory=list[str], init=False)
-    calls: list[PartialCall] = field(default_factory=list[PartialCall], init=False)
+    blocks: list[Block] = field(default_factory=list[Block], init=False)
+    # The calls with a first delta.
+    calls: list[Block] = field(default_factory=list[Block], init=False)
+    # The pieces of the text that were streamed, before the cut.
+    written: list[str] = field(default_factory=list[str], init=False)
     finish: FinishReason | None = field(default=None, init=False)
     usage: Usage | None = field(default=None, init=False)
     model: str = field(default="", init=False)
+    # The server's words if it refuses to answer, or `None`.
+    refusal: str | None = field(default=None, init=False)
+    # After the end, all events are ignored.
+    ended: bool = field(default=False, init=False)
+    # The highest counts of tokens so far: those of later events include the earlier ones, or are zeros.
+    counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     # The characters of the content so far.
     _kept: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.cut = StopCutter(self.stops)
 
-    def add_text(self, text: str | None) -> Iterator[ReplyDelta]:
-        """Add a piece of the text; its end is held back while it may be the beginning of a stop string."""
-        self.keep(text)
-        yield from self._show(self.cut.take(text or ""))
+    def decode(self, body: bytes) -> ModelReply:
+        """Return the reply in the whole body of a response with status 200.
 
-    def end_text(self) -> Iterator[ReplyDelta]:
-        """Add the text that was held back, after the last piece."""
-        yield from self._show(self.cut.rest())
-
-    def _show(self, text: str) -> Iterator[ReplyDelta]:
-        if text:
-            self.texts.append(text)
-            yield ReplyDelta(text)
-
-    def add_call(self, call_id: str | None, name: str | None) -> Iterator[ReplyDelta]:
-        """Begin the next call."""
-        position = self.begin_call(call_id, name)
-        call = self.calls[position]
-        yield ReplyDelta(index=position, call_id=call.id, name=call.name)
-
-    def begin_call(self, call_id: str | None, name: str | None = None) -> int:
-        """Begin the next call, and return its position."""
-        position = len(self.calls)
-        if position == self.endpoint.limits.calls:
-            raise reply_limit_error(self.endpoint, self.endpoint.limits, "calls", position + 1)
-        self.keep(call_id, name)
-        self.calls.append(PartialCall(self.free_id(call_id), name or ""))
-        return position
-
-    def free_id(self, call_id: str | None) -> str:
-        """Return the id of the server for its last call, or another one if it is empty or that of an earlier call.
-
-        The result of the call must refer to it.
+        Raises `InvalidReplyError` if the body does not follow the protocol, and another `ModelError` if it reports one.
         """
-        used = {call.id for call in self.calls}
-        if call_id and call_id not in used:
-            return call_id
-        return next(made for number in count(len(self.calls)) if (made := f"call_{number}") not in used)
+        for _ in self.take_whole(parse(body, self.endpoint)):
+            # The deltas are not needed.
+            pass
+        return self.reply()
 
-    def keep(self, *texts: str | None) -> None:
-        """Count texts that the reply keeps."""
-        self._kept += sum(len(text) for text in texts if text)
+    def take(self, data: str) -> Iterator[ReplyDelta]:
+        """Add one event and yield its deltas. Raises `ModelError` if the event is invalid or reports an error."""
+        if self.ended or not data:
+            return iter(())
+        if data[0] != "{":
+            if data.strip() == "[DONE]":
+                return self.take_end()
+            if self.finish is not None:
+                # What is no object cannot belong to the answer.
+                return iter(())
+        return self.take_event(parse(data, self.endpoint))
+
+    @abstractmethod
+    def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
+        """Add a whole reply. Raises as `decode` does."""
+
+    @abstractmethod
+    def take_event(self, event: JSON) -> Iterator[ReplyDelta]:
+        """Add one event of a stream. Raises as `take` does."""
+
+    @abstractmethod
+    def take_end(self) -> Iterator[ReplyDelta]:
+        """Add the marker `[DONE]`, with which gateways may end any stream."""
+
+    @abstractmethod
+    def text_of(self, block: Block) -> str:
+        """Return the text of a block of text or reasoning."""
+
+    @abstractmethod
+    def call_of(self, block: Block) -> ToolCall:
+        """Return a call, with an empty id or name if the server has not sent it."""
+
+    @abstractmethod
+    def reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
+        """Return the reasoning in a block, and how it is sent back; `None` if the server cannot read it."""
+
+    # Any: a member of JSON, here and below.
+    def string(self, value: Any, place: str) -> str:
+        """Return a string of the answer. Raises `InvalidReplyError`, with its place, for a value of another type."""
+        return read_string(value, self.endpoint, place)
+
+    def objects(self, value: Any, place: str) -> list[JSON]:
+        """Return the objects in a list of the answer; a single one is a list of one. Raises as `string` does."""
+        return read_objects(value, self.endpoint, place)
+
+    def check_error(self, body: JSON, *, answered: bool = True) -> None:
+        """Raise the `ModelError` that the server reports, if there is one; `answered`: it has an answer, too."""
+        if answered and ERROR_MEMBERS.isdisjoint(body):
+            return
+        report = ErrorReport.in_reply(body, answered=answered)
+        if report is not None:
+            raise error_in_body(self.endpoint, report)
+
+    def add_counts(self, found: Mapping[str, int]) -> dict[str, int]:
+        """Add the counts of tokens of an event, and return the highest so far."""
+        self.counts = {name: max(number, self.counts.get(name, 0)) for name, number in found.items()}
+        return self.counts
+
+    def begin_block(self, kind: Kind, members: Mapping[str, Any]) -> Block:
+        """Add a block of which the server sent these members."""
+        if len(self.blocks) == MOST_PARTS:
+            raise reply_limit_error(self.endpoint, self.endpoint.limits, "calls", MOST_PARTS + 1)
+        block = Block(kind)
+        self.blocks.append(block)
+        self.merge(block, members)
+        return block
+
+    def merge(self, block: Block, members: Mapping[str, Any]) -> None:
+        """Merge the members of a later object into a block; one that is empty replaces nothing."""
+        if members:
+            block.members |= {name: one for name, one in members.items() if one or name not in block.members}
+            # What was streamed has been counted.
+            self._keep_more(block, _count_characters(block.members) - block.kept)
+
+    def _keep_more(self, block: Block, characters: int) -> None:
+        if characters > 0:
+            block.kept += characters
+            self.keep(characters)
+
+    def keep(self, characters: int) -> None:
+        """Count characters that the reply keeps."""
+        self._kept += characters
         if self._kept > self.endpoint.limits.bytes:
             raise reply_limit_error(self.endpoint, self.endpoint.limits, "bytes", self._kept)
 
-    def add_arguments(self, position: int | None, arguments: str | None) -> Iterator[ReplyDelta]:
-        """Add a piece of the arguments of a call; a piece without a position is ignored."""
-        if arguments and position is not None:
-            self.keep(arguments)
-            self.calls[position].arguments.append(arguments)
-            yield ReplyDelta(index=position, arguments=arguments)
+    def add_piece(self, block: Block, piece: str, part: int = 0) -> Iterator[ReplyDelta]:
+        """Add a streamed piece to a part of a block."""
+        if block.kind == "other":
+            return
+        block.pieces.setdefault(part, []).append(piece)
+        self._keep_more(block, len(piece))
+        if block.kind == "text":
+            self.written.append(piece)
+            yield from _text_deltas(self.cut.take(piece))
+        elif piece and (block.kind == "reasoning" or block.position is not None):
+            block.sent += len(piece)
+            index = block.position
+            yield ReplyDelta(reasoning=piece) if index is None else ReplyDelta(index=index, arguments=piece)
 
-    @abstractmethod
-    def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Add one event and yield its deltas. Raises `ModelError` if the event is invalid or reports an error."""
+    def begin_call(self, block: Block) -> None:
+        """Give a call the next position."""
+        block.position = len(self.calls)
+        if block.position == self.endpoint.limits.calls:
+            raise reply_limit_error(self.endpoint, self.endpoint.limits, "calls", block.position + 1)
+        self.calls.append(block)
+
+    def announce(self, block: Block) -> Iterator[ReplyDelta]:
+        """Yield the first delta of a call, once its name is known."""
+        # A server that supports stop strings would not have sent a call after one.
+        if block.kind == "call" and block.position is None and not self.cut.done:
+            call = self.call_of(block)
+            if call.name:
+                self.begin_call(block)
+                yield ReplyDelta(index=block.position, call_id=call.id, name=call.name)
+
+    def show_rest(self, blocks: Iterable[Block]) -> Iterator[ReplyDelta]:
+        """Yield what calls and reasoning have beyond their deltas."""
+        for block in blocks:
+            yield from self.announce(block)
+            if block.position is not None:
+                arguments = self.call_of(block).arguments
+                if arguments[block.sent :]:
+                    yield ReplyDelta(index=block.position, arguments=arguments[block.sent :])
+                    block.sent = len(arguments)
+            elif block.kind == "reasoning" and not block.sent and (text := self.text_of(block)):
+                yield ReplyDelta(reasoning=text)
+                block.sent = len(text)
+
+    def end_text(self) -> Iterator[ReplyDelta]:
+        """Yield the text that was held back, after the last piece."""
+        yield from _text_deltas(self.cut.rest())
+
+    def end_blocks(self) -> Iterator[ReplyDelta]:
+        """Yield what the reply has beyond its deltas."""
+        shown, whole = "".join(self.written), "".join(map(self.text_of, self.of_kind("text")))
+        if whole.startswith(shown):
+            self.written.append(whole[len(shown) :])
+            yield from _text_deltas(self.cut.take(self.written[-1]))
+        yield from self.end_text()
+        yield from self.show_rest(self.blocks)
+
+    def of_kind(self, kind: Kind) -> list[Block]:
+        """Return the blocks of a kind."""
+        return [block for block in self.blocks if block.kind == kind]
 
     @property
     def complete(self) -> bool:
@@ -155,33 +301,90 @@ class Draft(ABC):
         """True if the answer is complete, so that the end of the stream, or of the connection, does no harm."""
         return self.complete
 
-    def reasoning(self) -> tuple[Reasoning, ...]:
-        """Return the parts of the reasoning that have been received."""
-        return ()
-
     def reply(self) -> ModelReply:
-        """Return the whole reply. Raises `InvalidReplyError` if it is incomplete, or a call has no name."""
+        """Return the whole reply.
+
+        Raises `InvalidReplyError` if it is incomplete or a call has no name, `RefusalError` for a refusal, and
+        `ReplyLimitError` if the arguments of a call have too many values or are nested too deeply.
+        """
         if not self.answered:
             raise invalid_reply(self.endpoint, "ended its stream before the reply was complete")
-        return self.whole_reply()
-
-    def whole_reply(self) -> ModelReply:
-        """Return the reply so far. Raises `InvalidReplyError` if a call has no name."""
+        if self.refusal is not None:
+            raise refusal_error(self.endpoint, self.endpoint.quote(self.refusal) or "without a message")
+        texts: list[str] = []
+        length = 0
+        for block in self.blocks:
+            block.after_text = length
+            if block.kind == "text":
+                texts.append(mend_surrogates(self.text_of(block)))
+                length += len(texts[-1])
+        cut = StopCutter(self.stops)
+        text = cut.take("".join(texts))
+        text += cut.rest()
+        calls = self._finish_calls(len(text) if cut.done else length)
         finish = self.finish or "other"
-        if self.cut.done:
-            finish = "tool_calls" if self.calls else "stop"
         return ModelReply(
-            mend_surrogates("".join(self.texts)),
-            tuple(call.to_call(self.endpoint) for call in self.calls),
+            text,
+            calls,
             self.usage or Usage(),
-            finish,
+            ("tool_calls" if calls else "stop") if cut.done else finish,
             self.model,
-            reasoning=self.reasoning(),
+            reasoning=tuple(self._thoughts()),
         )
 
+    def _finish_calls(self, length: int) -> tuple[ToolCall, ...]:
+        """Set and return the calls of the reply, which begin within this length of the text.
 
-# The remedy for a member of `extra_body` that belongs to the request, not to the model.
+        Each has an id of its own, since its result must refer to it. A call that a gateway repeats is one.
+        """
+        given = [(block, self.call_of(block)) for block in self.of_kind("call") if block.after_text <= length]
+        used, before = {call.id for _, call in given}, set[ToolCall | str]()
+        for number, (block, call) in enumerate(given):
+            own = call.id
+            if own and call in before:
+                continue
+            if not own or own in before:
+                own = next(made for place in count(number) if (made := f"call_{place}") not in used)
+                used.add(own)
+            before |= {call, call.id}
+            name = _MARKERS().sub("", call.name).strip()
+            if not name:
+                raise invalid_reply(self.endpoint, "sent a tool call without a name")
+            arguments = mend_surrogates(call.arguments)
+            check_size(arguments.encode(errors="replace"), self.endpoint)
+            block.call = ToolCall(own, name, arguments)
+        return tuple([block.call for block, _ in given if block.call is not None])
+
+    def _thoughts(self) -> Iterator[Reasoning]:
+        """Yield the reasoning in its places."""
+        calls = 0
+        for block in self.blocks:
+            calls += block.call is not None
+            if block.kind in {"text", "reasoning"}:
+                text, data = self.reasoning_of(block)
+                if text or data is not None:
+                    written = "" if data is None else json.dumps(data)
+                    yield Reasoning(text, written, self.endpoint.provider_name, block.after_text, calls)
+
+
+def _text_deltas(text: str) -> Iterator[ReplyDelta]:
+    if text:
+        yield ReplyDelta(text)
+
+
+# Any: a value of JSON.
+def _count_characters(value: Any) -> int:
+    """Return the number of characters of the strings in a JSON value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = list(value.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return sum(map(_count_characters, value)) if isinstance(value, list) else 0  # pyright: ignore[reportUnknownArgumentType]
+
+
+# The remedies for members of `extra_body` that belong to the request, not to the model.
 REQUEST_WRITES_IT = "each request writes it; leave it out"
+CHOOSE_TOOL = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
 
 
 class Encode(Protocol):
@@ -197,7 +400,7 @@ class Dialect:
     """The functions and settings of one protocol.
 
     `route` returns a path below the base URL; `headers` returns the headers with the API key, if there is one.
-    `make_draft` makes the draft of a streamed reply. `parameters` are those that a server may refuse. `reserved` are
+    `draft` is the class of the drafts of replies. `parameters` are those that a server may refuse. `reserved` are
     the members of a body that `extra_body` may not set, and `absent` the options that the protocol does not have, both
     with the remedy. `max_tokens` bounds a reply if the user does not; `None` is the server's default. `repairs` are the
     other forms of a request that a server may demand.
@@ -207,13 +410,16 @@ class Dialect:
     route: Callable[[ModelRequest], str]
     headers: Callable[[str], dict[str, str]]
     encode: Encode
-    decode: Callable[[bytes, ModelRequest, Endpoint], ModelReply]
-    make_draft: Callable[[ModelRequest, Endpoint], Draft]
+    draft: Callable[[Endpoint, tuple[str, ...]], Draft]
     parameters: tuple[Parameter, ...]
     reserved: Mapping[str, str]
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     max_tokens: int | None = None
     repairs: tuple[Repair, ...] = ()
+
+    def make_draft(self, request: ModelRequest, endpoint: Endpoint) -> Draft:
+        """Return the empty draft of the reply to a request."""
+        return self.draft(endpoint, stop_strings(request))
 
 
 def bearer(key: str) -> dict[str, str]:

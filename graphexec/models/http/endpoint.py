@@ -7,7 +7,7 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from graphexec._parsing import compile_lazily
 from graphexec.models.http.receiving import REPLY_LIMITS, ReplyLimits
@@ -20,6 +20,7 @@ _WIDEST = 32
 
 # The user name and password of an address; a password may have an @.
 _USERINFO = compile_lazily(r"^([^/?#]*//)?[^/?#]*@")
+_PARAMETER = compile_lazily(r"([^&=]*)=[^&]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ OPENAI = Provider(
 class Endpoint:
     """A model at a server, and the limits of its replies.
 
-    `key` is its API key, and `others` are further secrets of its requests.
+    `base_url` is as errors show it, `key` is its API key, and `others` are further secrets of its requests.
     """
 
     model: str
@@ -63,7 +64,7 @@ class Endpoint:
     others: tuple[Secret, ...] = ()
 
     def __str__(self) -> str:
-        return f"{one_line(self.model)} at {self.shown_url}"
+        return f"{one_line(self.model)} at {self.base_url}"
 
     @property
     def provider_name(self) -> str:
@@ -71,19 +72,9 @@ class Endpoint:
         return provider_name(self.base_url)
 
     @property
-    def shown_url(self) -> str:
-        """The base URL without a user name and password, and with `***` for keys in its parameters."""
-        return one_line(hide_credentials(self.base_url))
-
-    @property
     def secrets(self) -> tuple[Secret, ...]:
         """The secrets of the requests."""
         return (self.key, *self.others)
-
-    @property
-    def is_local(self) -> bool:
-        """True if the server runs on this machine; such a server usually needs no API key."""
-        return is_local(self.base_url)
 
     def quote(self, text: str) -> str:
         """Return a server's text as one line of at most 300 printable characters; keys of 8 or more are hidden."""
@@ -148,8 +139,11 @@ class Address:
         """Read a base URL. Of an invalid one, only the credentials are separated."""
         try:
             parts = urlsplit(url)
+            # Raises for a password with a slash, which ends the host.
+            parts.port  # noqa: B018
         except ValueError:
-            return cls(hide_credentials(url), Secret(url))
+            scheme, slashes, rest = url.partition("//")
+            return cls(one_line(f"{scheme}{slashes}{rest.rpartition('@')[2]}"), Secret(url))
         parts = parts._replace(path=parts.path.rstrip("/"), fragment="")
         before, at, host = parts.netloc.rpartition("@")
         path = parts._replace(netloc=host, query="").geturl()
@@ -160,7 +154,9 @@ class Address:
             encoded = b64encode(f"{user}:{password}".encode()).decode()
             authorization = Secret(f"Basic {encoded}")
             secrets += [Secret(encoded), Secret(password or user)]
-        return cls(hide_credentials(parts.geturl()), Secret(path), Secret(parts.query), authorization, tuple(secrets))
+        query = _PARAMETER().sub(lambda one: f"{one[1]}={HIDDEN}" if is_secret_name(one[1]) else one[0], parts.query)
+        shown = one_line(_USERINFO().sub(r"\1", parts._replace(query=query).geturl()))
+        return cls(shown, Secret(path), Secret(parts.query), authorization, tuple(secrets))
 
     def join(self, route: str) -> Secret:
         """Return the URL of a path below the address, with the address's parameters."""
@@ -175,28 +171,10 @@ def proxy_secrets() -> Iterator[Secret]:
             yield from Address.parse(os.environ.get(variable, "")).secrets
 
 
-def hide_credentials(url: str) -> str:
-    """Return a URL without a user name and password, and with `***` for keys in its parameters."""
-    try:
-        parts = urlsplit(url)
-        # Raises for a password with a slash, which ends the host.
-        parts.port  # noqa: B018
-    except ValueError:
-        scheme, slashes, rest = url.partition("//")
-        return f"{scheme}{slashes}{rest.rpartition('@')[2]}"
-    return _USERINFO().sub(r"\1", parts._replace(query=_hide_parameters(parts)).geturl())
-
-
-def _hide_parameters(parts: SplitResult) -> str:
-    shown: list[str] = []
-    for parameter in parts.query.split("&"):
-        name, equals, _ = parameter.partition("=")
-        shown.append(f"{name}={HIDDEN}" if equals and is_secret_name(name) else parameter)
-    return "&".join(shown)
-
-
 def is_local(base_url: str) -> bool:
     """Return whether a server is on this machine: at a loopback address, or at `localhost` or a name below it."""
+    import socket
+
     try:
         host = (urlsplit(base_url).hostname or "").rstrip(".")
     except ValueError:
@@ -206,23 +184,13 @@ def is_local(base_url: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return _is_short_loopback(host)
+        try:
+            # As systems read an address, too: `127.1`, `0x7f.1` or `2130706433`.
+            address = ipaddress.IPv4Address(socket.inet_aton(host))
+        except (OSError, UnicodeError):
+            return False
     # Python 3.11 does not look into an IPv4 address that is written as IPv6.
     address = getattr(address, "ipv4_mapped", None) or address
-    return address.is_loopback or address.is_unspecified
-
-
-def _is_short_loopback(host: str) -> bool:
-    """Return whether a host is a loopback address as systems read one, too: `127.1`, `0x7f.1` or `2130706433`."""
-    import socket
-
-    if not host[:1].isdigit():
-        return False
-    try:
-        packed = socket.inet_aton(host)
-    except OSError:
-        return False
-    address = ipaddress.IPv4Address(packed)
     return address.is_loopback or address.is_unspecified
 
 

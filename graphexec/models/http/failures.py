@@ -277,14 +277,14 @@ def classify_exception(
         return CallFailure(InvalidReplyError(unreadable))
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
         absent = (
-            f"no connection to {endpoint} ({fact}); is the server running at {endpoint.shown_url}? "
+            f"no connection to {endpoint} ({fact}); is the server running at {endpoint.base_url}? "
             f"Start it, or change {_base_url(endpoint)}"
         )
         return CallFailure(ModelConnectionError(absent), transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
         broken = (
             f"the connection to {endpoint} broke ({fact}); try again, and check that the server is still running "
-            f"at {endpoint.shown_url}"
+            f"at {endpoint.base_url}"
         )
         return CallFailure(ModelConnectionError(broken), transient=True, dropped=True)
     return None

@@ -81,10 +81,10 @@ _NUMBERED = {
     2013: 400,
 }
 # The codes for a text that the model refuses, or that a filter does not let pass: of OpenAI, Azure, Qwen, Gemini,
-# MiniMax and Zhipu.
+# MiniMax, Zhipu, Anthropic and Bedrock.
 FILTERED = re.compile(
     r"content_?(?:filter|policy)|flagged|responsible_?ai|data_?inspection|moderation|safety|sensitive|refus|prohibited|blocklist"
-    r"|recitation|^spii$|^(?:102[67]|1301)$",
+    r"|recitation|guardrail|^spii$|^(?:102[67]|1301)$",
     re.IGNORECASE,
 )
 # A call of the model that its provider cannot read: Groq.

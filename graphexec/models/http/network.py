@@ -9,10 +9,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import httpcore
 
@@ -22,9 +22,6 @@ from graphexec.runtime.threads import NotDone, wait_for
 
 # Bytes. A single write may wait once for each of its parts, so a large body is written in pieces.
 _PIECE = 8_192
-
-# As in httpcore, whose alias is private.
-_Option: TypeAlias = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
 class _Stream(httpcore.NetworkStream):
@@ -75,92 +72,51 @@ class DeadlineBackend(httpcore.NetworkBackend):
     def __init__(self, inner: httpcore.NetworkBackend) -> None:
         self._inner = inner
 
+    # Any: further options, which the inner backend takes.
     def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[_Option] | None = None,
+        self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
     ) -> httpcore.NetworkStream:
         """Connect to the first address of a host that accepts, within `timeout` for all of them."""
         limit = _time_left(timeout, httpcore.ConnectTimeout)
         ends = None if limit is None else time.monotonic() + limit
         addresses = _resolve(host, port, limit)
-        options = None if socket_options is None else list(socket_options)
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
         for position, address in enumerate(addresses):
             share = None if ends is None else max(ends - time.monotonic(), 0.001) / (len(addresses) - position)
             try:
-                return _Stream(self._inner.connect_tcp(address, port, share, local_address, options))
+                return _Stream(self._inner.connect_tcp(address, port, share, *args, **options))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
 
-    def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[_Option] | None = None
-    ) -> httpcore.NetworkStream:
-        """Connect to a socket in the file system."""
-        limit = _time_left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._inner.connect_unix_socket(path, limit, socket_options))
 
-    def sleep(self, seconds: float) -> None:
-        """Wait before a connection is tried again."""
-        self._inner.sleep(bound_seconds(seconds) or 0.0)
-
-
-class _AsyncStream(httpcore.AsyncNetworkStream):
+class _AsyncStream:
     """A connection that a cancelled handshake closes; httpcore's own leaves it open."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
         self._inner = inner
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._inner.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._inner.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    # Any: everything else is that of the connection.
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     # Any: as above.
-    async def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
+    async def start_tls(self, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
         try:
-            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+            return await self._inner.start_tls(*args, **options)
         except BaseException:
-            await self.aclose()
+            await self._inner.aclose()
             raise
 
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
 
-
-class _AsyncBackend(httpcore.AsyncNetworkBackend):
+class _AsyncBackend:
     """A network backend of httpcore for an event loop. It needs no deadlines: the loop cancels a call in any wait."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend) -> None:
         self._inner = inner
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[_Option] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _AsyncStream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
-
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[_Option] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        return _AsyncStream(await self._inner.connect_unix_socket(path, timeout, socket_options))
-
-    async def sleep(self, seconds: float) -> None:
-        await self._inner.sleep(seconds)
+    async def connect_tcp(self, *args: Any, **options: Any) -> _AsyncStream:
+        return _AsyncStream(await self._inner.connect_tcp(*args, **options))
 
 
 def set_backends(client: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from graphexec._arguments import NAME, Constraint, number
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import is_number, is_whole
-from graphexec.models.secret import Secret, hide, hide_members, is_secret_name, secrets_in
+from graphexec.models.secret import Secret, is_secret_name, secrets_in, to_secret
 
 TEMPERATURE = number("a number, 0 or more")
 TOP_P = Constraint("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
@@ -77,8 +77,7 @@ def copy_extra_body(
         raise InputError(
             f"{owner} has an extra_body that is not JSON: {error}; give dicts, lists, strings and numbers"
         ) from None
-    hidden: dict[str, Any] = hide_members(copied)
-    return hidden
+    return copied
 
 
 # Any: JSON.
@@ -89,43 +88,25 @@ def _contains(value: Any, path: str) -> bool:
     return not rest or _contains(value[first], rest)  # pyright: ignore[reportUnknownArgumentType]
 
 
-# Any: a TypedDict is no dict for type checkers.
-def hide_options(options: Any) -> None:
-    """Hide the API key and the values of further headers in the options of a model, which validates them later."""
-    for name, hide_one in (("api_key", hide), ("extra_headers", hide_values)):
-        if name in options:
-            options[name] = hide_one(options[name])
-
-
-def hide_values(headers: object) -> Mapping[object, Secret | type] | type | None:
-    """Return `extra_headers` with their values as secrets; any other object as its class."""
-    if not isinstance(headers, Mapping):
-        return headers if headers is None or isinstance(headers, type) else type(headers)
-    return {name: _hide_value(value) for name, value in headers.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-
-
-def _hide_value(value: object) -> Secret | type:
-    hidden = hide(value)
-    return type(None) if hidden is None else hidden
-
-
-def copy_headers(owner: str, headers: Mapping[object, Secret | type] | type | None) -> dict[str, Secret]:
-    """Return `extra_headers` after `hide_values`. Raises `InputError` for an invalid one, without its value."""
+def copy_headers(owner: str, headers: object) -> dict[str, Secret]:
+    """Return `extra_headers` with values as secrets. Raises `InputError` for an invalid one, without its value."""
     if headers is None:
         return {}
-    if isinstance(headers, type):
-        raise InputError(f"{owner} has extra_headers of the class {headers.__name__}; give a dict, or None")
+    if not isinstance(headers, Mapping):
+        raise InputError(f"{owner} has extra_headers of the class {type(headers).__name__}; give a dict, or None")
     copied: dict[str, Secret] = {}
-    for name, value in headers.items():
+    # Callers without a type checker may pass other names and values.
+    for name, value in headers.items():  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(name, str) or not _HEADER.fullmatch(name):
-            raise InputError(f"{owner} has {format_value(name)} in extra_headers; give the name of a header")
+            raise InputError(f"{owner} has {format_value(name)} in extra_headers; give the name of a header")  # pyright: ignore[reportUnknownArgumentType]
         if name.lower() in _FIXED:
             raise InputError(f"{owner} has {name} in extra_headers; the client sets it itself, so leave it out")
-        if not isinstance(value, Secret) or not is_header_value(value):
+        secret = to_secret(value)  # pyright: ignore[reportUnknownArgumentType]
+        if secret is None or not is_header_value(secret):
             raise InputError(
                 f"{owner} has an invalid value of {name} in extra_headers; give a string of printable ASCII"
             )
-        copied[name] = value
+        copied[name] = secret
     return copied
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
@@ -127,28 +128,18 @@ def find_excess(data: bytes, limits: ReplyLimits) -> tuple[str, int] | None:
 class Body:
     """The body of one response: decompresses its pieces, and counts their bytes before and after.
 
-    `encoding` is the response's `Content-Encoding`; a stream may be longer than a whole reply. `owner` is the server,
-    as errors show it.
+    `encoding` is the response's `Content-Encoding`. `owner` is the server, as errors show it.
     """
 
-    def __init__(
-        self, owner: object, limits: ReplyLimits, encoding: str = "", *, streams: bool = False, status: int = 200
-    ) -> None:
+    def __init__(self, owner: object, limits: ReplyLimits, encoding: str = "", *, status: int = 200) -> None:
         self._owner = owner
         self._limits = limits
         self._status = status
-        self._most = limits.bytes * (_FRAMES if streams else 1)
+        self._most = limits.bytes
         self._received = 0
         self._decoded = 0
-        names = [name for part in encoding.split(",") if (name := part.strip().lower()) not in {"", "identity"}]
-        if names and (len(names) > 1 or names[0] not in {"gzip", "x-gzip", "deflate"}):
-            # The request allows these two only, since their decompression can be bounded.
-            raise InvalidReplyError(
-                f"{owner} sent a response that cannot be read (Content-Encoding: {_format_names(names)}); make the "
-                "server send gzip, deflate or no encoding, as the request asks",
-                status=status,
-            )
-        self._encoding = names[0] if names else ""
+        names = (part.strip().lower() for part in encoding.split(","))
+        self._encodings = [name for name in names if name not in {"", "identity"}]
         # Any: the class of zlib's decompressors has no public name.
         self._inflater: Any = None
 
@@ -161,7 +152,7 @@ class Body:
         """Yield the data of the next piece. Raises `ReplyLimitError`, and `InvalidReplyError` for invalid data."""
         self._received += len(piece)
         self._check(self._received)
-        for data in self._inflate(piece) if self._encoding else (piece,):
+        for data in self._inflate(piece) if self._encodings else (piece,):
             self._decoded += len(data)
             self._check(self._decoded)
             yield data
@@ -176,7 +167,7 @@ class Body:
         if self._inflater is None:
             if not piece:
                 return
-            self._inflater = zlib.decompressobj(_window(self._encoding, piece))
+            self._inflater = zlib.decompressobj(self._window(piece))
         inflater, data = self._inflater, b" "
         try:
             while not inflater.eof and (piece or len(data) == _PIECE):
@@ -185,24 +176,24 @@ class Body:
                 if data:
                     yield data
         except zlib.error as error:
-            raise InvalidReplyError(
-                f"{self._owner} sent a response that cannot be read ({error}); check the base URL, or try again",
-                status=self._status,
-            ) from error
+            raise self._unreadable(str(error), "check the base URL, or try again") from error
 
+    def _window(self, piece: bytes) -> int:
+        """Return zlib's `wbits` for a body that begins with this piece."""
+        if self._encodings not in (["gzip"], ["x-gzip"], ["deflate"]):
+            # The request allows these only, since their decompression can be bounded.
+            names = ", ".join(self._encodings)
+            # A long one is not cut, because it may be a key.
+            shown = names if len(names) <= _LONGEST_NAMES else f"{len(names):,} characters"
+            remedy = "make the server send gzip, deflate or no encoding, as the request asks"
+            raise self._unreadable(f"Content-Encoding: {shown}", remedy)
+        # Some servers send `deflate` without the header of zlib (RFC 1950), in which the compression method is 8.
+        is_bare = self._encodings == ["deflate"] and piece[0] & 0x0F != 8  # noqa: PLR2004
+        return -15 if is_bare else 47
 
-def _format_names(names: Sequence[str]) -> str:
-    """Return the names of encodings. A long one is not cut, because it may be a key."""
-    shown = ", ".join(names)
-    return shown if len(shown) <= _LONGEST_NAMES else f"{len(shown):,} characters"
-
-
-def _window(encoding: str, piece: bytes) -> int:
-    """Return zlib's `wbits`: some servers send `deflate` without the header of zlib (RFC 1950), as RFC 1951 has it."""
-    if encoding != "deflate":
-        return 31
-    # The compression method of a header is 8.
-    return 15 if piece[0] & 0x0F == 8 else -15  # noqa: PLR2004
+    def _unreadable(self, fact: str, remedy: str) -> InvalidReplyError:
+        message = f"{self._owner} sent a response that cannot be read ({fact}); {remedy}"
+        return InvalidReplyError(message, status=self._status)
 
 
 # How a stream of events begins: with the name of a field, or a comment.
@@ -239,54 +230,48 @@ class EventReader:
     """Reads the data of server-sent events from the bytes of a stream (WHATWG HTML, 9.2.6), by pieces of any size.
 
     Comments and the names, ids and retries of events are ignored, and so is an event that the stream's end cuts. But
-    the data of an event named `error` become the member `error` of an object, unless they have it. Not httpx-sse, which
-    bounds neither a line nor an event.
+    the data of an event named `error` become the member `error` of an object, unless they have it.
+
+    The decoders of httpx-sse split the lines and collect the events. They hold a line or an event of any length, so
+    the bytes since the last event are bounded here; its `EventSource` would read the response without a bound.
     """
 
     def __init__(self, owner: object, limits: ReplyLimits) -> None:
+        # It loads httpx, which only a call needs.
+        from httpx_sse._decoders import SSEDecoder, SSELineDecoder
+
         self._owner = owner
         self._limits = limits
-        self._line = bytearray()
-        self._data: list[bytes] = []
-        # The bytes of the event so far, the number of events, and whether the last line ended in a carriage return.
-        self._size = 0
+        self._text = getincrementaldecoder("utf-8")("replace")
+        self._lines = SSELineDecoder()
+        self._events = SSEDecoder()
+        # The bytes since the last event, but for those behind it in its piece, and the number of events.
+        self._held = 0
         self._count = 0
-        self._returned = False
-        self._is_error = False
 
     def take(self, piece: bytes) -> Iterator[str]:
         """Yield the data of each event that a piece ends. Raises `ReplyLimitError`."""
-        for line in piece.splitlines(keepends=True):
-            if self._returned and line == b"\n":
-                # The rest of a line's end in two pieces.
-                self._returned = False
-                continue
-            self._line += line
-            self._size += len(line)
-            if self._size > self._limits.bytes:
-                raise reply_limit_error(self._owner, self._limits, "bytes", self._size)
-            self._returned = line.endswith(b"\r")
-            if self._returned or line.endswith(b"\n"):
-                yield from self._end_line(bytes(self._line).rstrip(b"\r\n"))
-                self._line.clear()
+        self._held += len(piece)
+        yield from self._read(self._lines.decode(self._text.decode(piece)))
+        if self._held > self._limits.bytes:
+            raise reply_limit_error(self._owner, self._limits, "bytes", self._held)
 
-    def _end_line(self, line: bytes) -> Iterator[str]:
-        if not line:
-            self._size = 0
-            if self._data:
-                data, self._data = b"\n".join(self._data), []
+    def end(self) -> Iterator[str]:
+        """Yield the data of an event that ends in a carriage return, after the last piece."""
+        yield from self._read(self._lines.flush())
+
+    def _read(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            event = self._events.decode(line)
+            # An event without data has no meaning in any of the protocols.
+            if event is not None and event.data:
+                self._held = 0
                 self._count += 1
-                if self._count > self._limits.values:
-                    raise reply_limit_error(self._owner, self._limits, "values", self._count)
-                text, is_error = data.decode("utf-8", "replace"), self._is_error
-                yield _to_error(text) if is_error and '"error"' not in text else text
-            self._is_error = False
-            return
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            self._data.append(value.removeprefix(b" "))
-        elif name == b"event":
-            self._is_error = value.strip() == b"error"
+                for name, seen in (("bytes", len(event.data)), ("values", self._count)):
+                    if seen > getattr(self._limits, name):
+                        raise reply_limit_error(self._owner, self._limits, name, seen)
+                is_error = event.event.strip() == "error" and '"error"' not in event.data
+                yield _to_error(event.data) if is_error else event.data
 
 
 def _to_error(text: str) -> str:

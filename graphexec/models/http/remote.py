@@ -12,7 +12,7 @@ from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods,
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
 from graphexec.errors import InputError, SecretError, format_value
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
@@ -25,7 +25,7 @@ from graphexec.models.http.endpoint import (
     provider_name,
     proxy_secrets,
 )
-from graphexec.models.http.exchange import Exchange, OpenStream
+from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.models.http.options import (
     EFFORT,
@@ -37,16 +37,14 @@ from graphexec.models.http.options import (
     digest,
     find_secrets,
     has_credentials,
-    hide_values,
     is_header_value,
     refuse_absent,
     replace_headers,
 )
 from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
-from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.provider_names import PROVIDERS, find_provider
-from graphexec.models.secret import HasSecretValue, Hidden, Secret, hide, hide_headers, hide_in_logs
+from graphexec.models.secret import HasSecretValue, Secret, hide_in_logs, redact, remove_secrets, to_secret
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -173,9 +171,7 @@ class RemoteModel(ClosableModel):
         clock: Clock = REAL_TIME,
     ) -> None:
         owner, provider = type(self).__name__, self._dialect.provider
-        # The frame of an error shows its variables, so what may be secret is hidden first.
-        key, headers, address = hide(api_key), hide_values(extra_headers), None
-        del api_key, extra_headers
+        key, address = to_secret(api_key), None
         if isinstance(base_url, str):
             address = Address.parse(base_url.strip())
             base_url = address.url
@@ -194,12 +190,13 @@ class RemoteModel(ClosableModel):
             ("client", client, optional(_BLOCKING, "a new one")),
             ("async_client", async_client, optional(_ASYNC, "a new one")),
         )
-        if isinstance(key, type):
-            raise InputError(f"{owner} has an api_key of the class {key.__name__}; give a string, a Secret, or None")
+        if key is None and api_key is not None:
+            kind = type(api_key).__name__
+            raise InputError(f"{owner} has an api_key of the class {kind}; give a string, a Secret, or None")
         given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
         refuse_absent(owner, self._dialect.absent, given)
         extra = copy_extra_body(owner, extra_body, self._dialect.reserved, self._dialect.absent)
-        self._headers = copy_headers(owner, headers)
+        self._headers = copy_headers(owner, extra_headers)
         if address is None or not base_url:
             address = Address.parse((os.environ.get(provider.base_url_variable) or provider.url).strip())
         self._address, self._base_url = address, address.url
@@ -218,12 +215,13 @@ class RemoteModel(ClosableModel):
             extra,
             provider_name(self._base_url),
         )
-        # Distinguishes this model's replies from other models' replies in a cache. It shows no secret.
-        self.identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
         self._refusals = Refusals(self._dialect.parameters, self._dialect.repairs)
         self._api_key = key
         # What a server may repeat in its errors, beside the key.
         self._others = (*address.secrets, *find_secrets(self._headers, extra))
+        # Distinguishes this model's replies from other models' replies in a cache. It shows no secret.
+        identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
+        self.identity = redact(identity, self._others)
         self._timeout = timeout
         self._max_retries = max_retries
         self._reply_limits = reply_limits
@@ -250,28 +248,19 @@ class RemoteModel(ClosableModel):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """What each request has beside messages and tools; without the key, the headers and `extra_body`."""
-        sampling = self._sampling
-        settings = {
-            "base_url": Endpoint(sampling.model, self._base_url).shown_url,
-            "model": sampling.model,
-            "temperature": sampling.temperature,
-            "max_tokens": sampling.max_tokens,
-            "top_p": sampling.top_p,
-            "seed": sampling.seed,
-            "reasoning_effort": sampling.reasoning_effort,
-        }
+        shown = ("model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort")
+        settings = {"base_url": self._base_url, **{name: getattr(self._sampling, name) for name in shown}}
         return {name: value for name, value in settings.items() if value is not None}
 
     def check_access(self) -> None:
         """Raise the error of a call that fails before it is sent, such as `MissingAPIKeyError`. Sends nothing."""
-        self._endpoint()
+        self._checked_endpoint()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_sampling"):
             # An invalid option ended its creation; a debugger may show it.
             return object.__repr__(self)
-        endpoint = Endpoint(self._sampling.model, self._base_url)
-        return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
+        return f"{type(self).__name__}({self.name!r}, base_url={self._base_url!r})"
 
     def __reduce_ex__(self, _: object) -> Never:
         kind = type(self).__name__
@@ -282,44 +271,39 @@ class RemoteModel(ClosableModel):
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         try:
-            return await self._call(request, timeout, io, stream=False).send()
+            reply = await self._call(request, timeout, io, stream=False).open()
         except BaseException as error:
-            # The frames below have the key in the headers of the request.
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
+        assert isinstance(reply, ModelReply), "the request does not ask for a stream"
+        return reply
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         try:
             call = self._call(request, timeout, io, stream=True)
-            opened = await self._open(call)
+            opened = await call.open()
             if isinstance(opened, ModelReply):
                 yield opened
                 return
-            deltas = opened.reveal().deltas
+            deltas: tuple[ReplyDelta, ...] | None = opened.deltas
             try:
                 # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
                 while deltas is not None:
                     for delta in deltas:
                         yield delta
-                    deltas = await call.next_deltas(opened.reveal())
+                    deltas = await call.next_deltas(opened)
             finally:
-                await call.close(opened.reveal())
-            yield opened.reveal().draft.reply()
+                await opened.incoming.close()
+            yield opened.draft.reply()
         except BaseException as error:
-            # The frames below have the key in the headers of the request.
-            remove_secrets(error, self._secrets())
+            remove_secrets(error, self._endpoint().secrets)
             raise
-
-    async def _open(self, call: Exchange) -> Hidden[OpenStream] | ModelReply:
-        opened = await call.open()
-        # A stream that waits for its reader shows its variables.
-        return opened if isinstance(opened, ModelReply) else Hidden(opened)
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
-        endpoint = self._endpoint()
+        endpoint = self._checked_endpoint()
         hide_in_logs(endpoint.secrets)
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         headers = {
@@ -328,7 +312,8 @@ class RemoteModel(ClosableModel):
             # Their decompression can be bounded.
             "Accept-Encoding": "gzip, deflate",
         }
-        hidden = hide_headers(headers | self._dialect.headers(endpoint.key.get_secret_value()))
+        headers |= self._dialect.headers(endpoint.key.get_secret_value())
+        hidden = {name: Secret(value) for name, value in headers.items()}
         if self._address.authorization:
             hidden = replace_headers(hidden, {"Authorization": self._address.authorization})
         return Exchange(
@@ -344,27 +329,21 @@ class RemoteModel(ClosableModel):
         )
 
     def _endpoint(self) -> Endpoint:
-        provider = self._dialect.provider
-        endpoint = Endpoint(
-            self._sampling.model, self._base_url, self._key(), provider, self._reply_limits, self._known_secrets()
-        )
+        provider, given = self._dialect.provider, self._api_key
+        if given is None:
+            given = Secret(os.environ.get(provider.key_variable, ""))
+        # A key read from a file ends in a newline.
+        key, others = Secret(given.get_secret_value().strip()), (*self._others, *proxy_secrets())
+        return Endpoint(self._sampling.model, self._base_url, key, provider, self._reply_limits, others)
+
+    def _checked_endpoint(self) -> Endpoint:
+        endpoint = self._endpoint()
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
-        if not (endpoint.key or self._api_key is not None or endpoint.is_local or has_credentials(self._headers)):
+        if not (
+            endpoint.key or self._api_key is not None or is_local(self._base_url) or has_credentials(self._headers)
+        ):
             raise missing_key_error(endpoint)
         if not is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
             raise invalid_key_error(endpoint)
         return endpoint
-
-    def _key(self) -> Secret:
-        given = self._api_key
-        if given is None:
-            given = Secret(os.environ.get(self._dialect.provider.key_variable, ""))
-        # A key read from a file ends in a newline.
-        return Secret(given.get_secret_value().strip())
-
-    def _secrets(self) -> tuple[Secret, ...]:
-        return (self._key(), *self._known_secrets())
-
-    def _known_secrets(self) -> tuple[Secret, ...]:
-        return (*self._others, *proxy_secrets())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphexec.errors import WeightsError, close_names
+from graphexec.errors import WeightsError
 from graphexec.models.http.endpoint import one_line
 
 CACHE_VARIABLE = "GRAPHEXEC_CACHE"
@@ -29,8 +28,6 @@ CACHE_VARIABLE = "GRAPHEXEC_CACHE"
 GGUF_MAGIC = b"GGUF"
 # Bytes that are copied at once.
 PIECE = 1 << 20
-# A ratio of `difflib`: "smol" is similar to smollm2 (0.73); "small" (0.67) and the providers' models (0.36) are not.
-SIMILAR = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +143,6 @@ def verify_weights(name: str) -> Path:
 def _state(path: Path) -> tuple[int, ...]:
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def suggest_weights(name: str) -> str | None:
-    """Return the named weights that a misspelled or partial model name refers to, or `None`."""
-    families = {known.partition("-")[0]: known for known in CATALOGUE}
-    # Remove an owner before a slash, and a size after a hyphen or colon.
-    family = re.split(r"[-:_. ]", name.rpartition("/")[2].casefold())[0]
-    close = close_names(family, families, cutoff=SIMILAR)
-    return families[close[0]] if close else None
 
 
 def check_gguf(path: Path) -> Path:

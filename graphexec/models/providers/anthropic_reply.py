@@ -8,31 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
-from graphexec.models.http.dialect import PartialCall
-from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
-from graphexec.models.providers.blocks import (
-    Block,
-    BlockDraft,
-    Kind,
+from graphexec.messages import ReplyDelta, ToolCall, Usage
+from graphexec.models.http.dialect import FINISH_REASONS, Block, Draft, Kind
+from graphexec.models.http.json_values import (
+    JSON,
     best_arguments,
-    is_object,
-    members_of,
-    number,
-    parse,
-    word,
+    invalid_reply,
+    is_complete,
+    read_arguments,
+    to_count,
+    to_number,
+    to_object,
+    to_word,
 )
-
-_FINISH_REASONS: dict[str, FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
-# The second ones are Bedrock's.
-_REFUSALS = {"refusal", "content_filtered", "guardrail_intervened"}
+from graphexec.models.http.meanings import FILTERED
 
 # The blocks of reasoning; a `redacted_thinking` block has only encrypted data.
 THINKING = ("thinking", "redacted_thinking")
@@ -44,67 +33,51 @@ _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_toke
 _METRICS = ("inputTokenCount", "cacheWriteInputTokenCount", "cacheReadInputTokenCount", "outputTokenCount")
 
 
-def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> ModelReply:
-    """Decode the body of a response with status 200; the text is cut before the first of the `stops`.
-
-    Raises `InvalidReplyError` if the body does not follow the protocol.
-    """
-    message = parse(body, endpoint)
-    draft = AnthropicStream(endpoint, stops)
-    draft.check_error(message.get("error"))
-    if message.get("content") is None:
-        raise invalid_reply(endpoint, "sent a reply without content")
-    for _ in draft.take_message({"stop_reason": None, **message}):
-        # The deltas are not needed.
-        pass
-    return draft.reply()
-
-
 @dataclass(slots=True)
-class AnthropicStream(BlockDraft):
-    """The draft of a streamed reply. `take` the data of each event, then call `reply`.
+class AnthropicStream(Draft):
+    """The draft of a reply. `take` the data of each event, then call `reply`; or `decode` a whole body.
 
     It is complete with the stop reason, which comes with the usage; if that is null, at the end of the message.
     """
 
-    # After message_stop, all events are ignored.
-    _done: bool = field(default=False, init=False)
     # Whether the stop reason has been received, even if it is null.
     _stopped: bool = field(default=False, init=False)
     # The blocks by the server's index.
     _indexed: dict[int, Block] = field(default_factory=dict[int, Block], init=False)
-    # The highest counts: those of later events include the earlier ones.
-    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
     @property
     def complete(self) -> bool:
         """True if no part of the reply is missing."""
-        return self.finish is not None or (self._done and self._stopped)
+        return self.finish is not None or (self.ended and self._stopped)
 
-    def take_message(self, message: JSON) -> Iterator[ReplyDelta]:
-        """Add a whole message, or one at the end of a stream, and yield the deltas that were not streamed."""
-        self._done = True
+    def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
+        """Add a whole message and yield its deltas."""
+        self.check_error(body, answered=body.get("content") is not None)
+        if body.get("content") is None:
+            raise invalid_reply(self.endpoint, "sent a reply without content")
+        return self._end_message({"stop_reason": None, **body})
+
+    def take_end(self) -> Iterator[ReplyDelta]:
+        """Add the end of the stream."""
+        return self._end_message({})
+
+    def _end_message(self, message: JSON) -> Iterator[ReplyDelta]:
+        """Add the whole message, as far as it was not streamed."""
+        self.ended = True
         self._stopped = self._stopped or "stop_reason" in message
         yield from self._merge_message(message)
         yield from self._finish(message)
 
-    def take(self, data: str) -> Iterator[ReplyDelta]:
+    def take_event(self, event: JSON) -> Iterator[ReplyDelta]:
         """Add one event and yield its deltas."""
-        if self._done or not data:
-            return
-        if data.strip() == "[DONE]":
-            # Gateways may end any stream with it.
-            yield from self.take_message({})
-            return
-        event = parse(data.encode("utf-8", "replace"), self.endpoint)
-        self.check_error(event.get("error"))
-        index = number(event.get("index"))
+        self.check_error(event)
+        index = to_number(event.get("index"))
         delta = next(iter(self.objects(event.get("delta"), "delta")), JSON())
         match self.string(event.get("type"), "type"):
             case "content_block_delta":
                 yield from self._extend(index, delta)
             case "message_start":
-                yield from self._merge_message(members_of(event.get("message")))
+                yield from self._merge_message(to_object(event.get("message")))
             case "content_block_start":
                 for block in self.objects(event.get("content_block"), "content_block"):
                     yield from self._begin(index, block)
@@ -112,13 +85,13 @@ class AnthropicStream(BlockDraft):
                 yield from self._end(index, self.objects(event.get("content_block"), "content_block"))
             case "message_delta":
                 self._stopped = True
-                self._count(members_of(event.get("usage")))
+                self._count(to_object(event.get("usage")))
                 yield from self._finish(delta)
             case "message_stop":
                 # Bedrock's counts, in the last event.
-                metrics = members_of(event.get("amazon-bedrock-invocationMetrics"))
+                metrics = to_object(event.get("amazon-bedrock-invocationMetrics"))
                 self._count({name: metrics.get(other) for name, other in zip(_COUNTS, _METRICS, strict=True)})
-                yield from self.take_message(members_of(event.get("message")))
+                yield from self._end_message(to_object(event.get("message")))
             case "" if delta or event.keys() & {"message", "content_block"}:
                 raise invalid_reply(self.endpoint, "sent an event without a type")
             case _:
@@ -131,15 +104,17 @@ class AnthropicStream(BlockDraft):
         blocks = {"type": "text", "text": content} if isinstance(content, str) else content
         for index, block in enumerate(self.objects(blocks, "content")):
             known = self._indexed.get(index)
-            if known is not None and known.kind == _KINDS.get(word(block.get("type"))):
+            if known is not None and known.kind == _KINDS.get(to_word(block.get("type"))):
                 self.merge(known, block)
             else:
                 yield from self._begin(index, block)
-        self.model = word(message.get("model")) or self.model
-        self._count(members_of(message.get("usage")))
+        self.model = to_word(message.get("model")) or self.model
+        self._count(to_object(message.get("usage")))
 
     def _begin(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
         """Begin a block; an event that is sent again begins none."""
+        if members and not members.get("type"):
+            raise invalid_reply(self.endpoint, "sent a block without a type")
         kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
         block = self._indexed.get(index) if index is not None else None
         if block is None or block.ended or block.pieces or not _is_same(block, kind, members):
@@ -168,7 +143,7 @@ class AnthropicStream(BlockDraft):
         block = self._find(index)
         for name, kind in _PIECES.items():
             piece = self.string(delta.get(name), f"delta.{name}")
-            if piece and (block is None or block.kind not in {kind, "other"} or (block.ended and kind == "call")):
+            if piece and (block is None or block.kind not in {kind, "other"} or _is_complete_call(block)):
                 # The event that begins the block is missing; only that of a call says what is needed.
                 if kind == "call":
                     raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
@@ -190,18 +165,17 @@ class AnthropicStream(BlockDraft):
         yield from self.show_rest([block])
 
     def _count(self, usage: JSON) -> None:
-        found = {name: number(usage.get(name)) or 0 for name in _COUNTS}
-        self._counts = {name: max(one, self._counts.get(name, 0)) for name, one in found.items()}
-        written = self._counts["output_tokens"]
-        self.usage = Usage(sum(self._counts.values()) - written, written, self._counts["cache_read_input_tokens"])
+        counts = self.add_counts({name: to_count(usage.get(name)) for name in _COUNTS})
+        written = counts["output_tokens"]
+        self.usage = Usage(sum(counts.values()) - written, written, counts["cache_read_input_tokens"])
 
     def _finish(self, end: JSON) -> Iterator[ReplyDelta]:
         """Read the stop reason and its details."""
         reason = self.string(end.get("stop_reason"), "stop_reason")
         if reason:
-            self.finish = _FINISH_REASONS.get(reason, "other")
-        if reason in _REFUSALS:
-            self.refusal = word(members_of(end.get("stop_details")).get("explanation"))
+            self.finish = FINISH_REASONS.get(reason, "other")
+        if FILTERED.search(reason):
+            self.refusal = to_word(to_object(end.get("stop_details")).get("explanation"))
         if self.complete:
             called = any(block.kind == "call" for block in self.blocks)
             if reason == "tool_use" and not called and not self.cut.done:
@@ -212,22 +186,28 @@ class AnthropicStream(BlockDraft):
     def text_of(self, block: Block) -> str:
         """Return the text of a block of text or reasoning."""
         name = "text" if block.kind == "text" else "thinking"
-        return self.string(block.members.get(name), name) or "".join(block.streamed)
+        return self.string(block.members.get(name), name) or block.text
 
-    def call_of(self, block: Block) -> PartialCall:
+    def call_of(self, block: Block) -> ToolCall:
         """Return a call; the arguments at its beginning count if nothing more complete follows."""
-        given = block.members.get("input")
-        begun = arguments_text(given) if is_object(given) else self.string(given, "input") or "{}"
-        arguments = best_arguments(begun, *block.streamed)
-        return PartialCall(word(block.members.get("id")), self.string(block.members.get("name"), "name"), [arguments])
+        begun = read_arguments(block.members.get("input") or {}, self.endpoint, "input")
+        name = self.string(block.members.get("name"), "name")
+        return ToolCall(to_word(block.members.get("id")), name, best_arguments(begun, *block.streamed))
 
-    def data_of(self, block: Block) -> JSON:
-        """Return a block of reasoning as the server sent it."""
-        kind = block.members["type"]
+    def reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
+        """Return the reasoning in a block, and the block as the server sent it."""
+        if block.kind == "text":
+            return "", None
+        members, kind = block.members, block.members["type"]
         if kind == "redacted_thinking":
-            return {"type": kind, "data": word(block.members.get("data"))}
-        signature = {"signature": block.members["signature"]} if "signature" in block.members else {}
-        return {"type": kind, "thinking": self.text_of(block), **signature}
+            return "", {"type": kind, "data": to_word(members.get("data"))}
+        signature = {"signature": members["signature"]} if "signature" in members else {}
+        return self.text_of(block), {"type": kind, "thinking": self.text_of(block), **signature}
+
+
+def _is_complete_call(block: Block) -> bool:
+    """Return whether a call has ended; some gateways end it before its arguments."""
+    return block.kind == "call" and block.ended and is_complete(block.text)
 
 
 def _is_same(block: Block, kind: Kind, members: JSON) -> bool:

@@ -2,95 +2,131 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from graphexec._parsing import compile_lazily
 from graphexec.messages import AssistantMessage, Message, ModelRequest, Reasoning, ToolCall, ToolMessage
 from graphexec.messages.turns import derive_texts
-from graphexec.models.http.json_bodies import JSON, conversation, parse_arguments
+from graphexec.models.http.json_values import JSON, parse_arguments
 
-_INVALID = re.compile(r"[^a-zA-Z0-9_-]")
-# Characters of an id: those of OpenAI and of Bedrock.
-_LONGEST = 64
+_NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
+# Characters of a name.
+_LONGEST_NAME = 64
 
 
-def fitting_conversation(request: ModelRequest) -> Sequence[Message]:
-    """Return the messages of a request, in which each call has an id of its own that Anthropic and OpenAI take.
+@dataclass(frozen=True, slots=True)
+class HistoryForm:
+    """The calls that a protocol takes: up to `longest` letters, digits and `signs` in an id.
 
-    An id has up to 64 letters, digits, `_` and `-`, and so has the name of a tool that is not offered. The messages
-    themselves stay as they are, so another provider gets the ids that it wrote.
+    If `exact`, an id has exactly so many characters, and another one becomes a hash. One with the `marker` stays as it
+    is. The `names` are those of the tools that a request offers; others have letters, digits, `_` and `-`. Reasoning is
+    sent back to its `provider` alone.
     """
-    messages = conversation(request)
-    known = frozenset(tool.name for tool in getattr(request, "tools", ()))
-    texts = derive_texts(messages, (_read_ids, known), lambda part: _read_ids(part, known), " ")
-    ids = None if texts is None else " ".join(texts).split()
-    return messages if ids is not None and len(ids) == len(set(ids)) else [*_fit(messages, known)]
 
+    longest: int = 64
+    signs: str = "_-"
+    exact: bool = False
+    marker: str = ""
+    names: frozenset[str] = frozenset()
+    provider: str = ""
 
-def _read_ids(messages: Sequence[Message], known: Collection[str]) -> str | None:
-    """Return the ids of the calls, separated by spaces; `None` if an id or a name does not fit."""
-    ids: list[str] = []
-    for message in messages:
+    def of(self, request: ModelRequest, provider: str) -> HistoryForm:
+        """Return the form for a request to a provider."""
+        return replace(self, names=frozenset(tool.name for tool in getattr(request, "tools", ())), provider=provider)
+
+    def fit_id(self, call_id: str, number: int = 1) -> str:
+        """Return an id in this form; the number distinguishes ids that would be the same."""
+        if number == 1 and self.marker and self.marker in call_id and not any(map(str.isspace, call_id)):
+            return call_id
+        fitted = re.sub(f"[^a-zA-Z0-9{self.signs}]", "_", call_id)
+        if self.exact:
+            if fitted == call_id and len(call_id) == self.longest and number == 1:
+                return call_id
+            return hashlib.sha256(f"{call_id} {number}".encode(errors="replace")).hexdigest()[: self.longest]
+        end = "" if number == 1 else f"_{number}"
+        return (fitted[: self.longest - len(end)] or "_") + end
+
+    def fit(self, message: Message) -> Message:
+        """Return a message whose calls, or whose result, have this form."""
         match message:
-            case AssistantMessage(_, calls):
-                ids += [call.id for call in calls]
-                if any(call.name not in known and call.name != _clean(call.name) for call in calls):
-                    return None
-            case ToolMessage(call_id) if call_id != _clean(call_id):
-                return None
+            case AssistantMessage(_, calls) if calls:
+                fitted = [ToolCall(self.fit_id(one.id), self._fit_name(one.name), one.arguments) for one in calls]
+                return replace(message, tool_calls=tuple(fitted))
+            case ToolMessage(call_id):
+                return replace(message, call_id=self.fit_id(call_id))
             case _:
-                pass
-    return " ".join(ids) if all(one == _clean(one) for one in ids) else None
+                return message
+
+    def _fit_name(self, name: str) -> str:
+        if name in self.names:
+            return name
+        return _NOT_IN_NAME().sub("_", name.partition("<|")[0])[:_LONGEST_NAME] or "tool"
 
 
-def _clean(name: str) -> str:
-    return _INVALID.sub("_", name)[:_LONGEST] or "_"
+def distinct_calls(messages: Sequence[Message], form: HistoryForm) -> Sequence[Message]:
+    """Return the messages with an id for each call that no other call has in this form, and for its result.
+
+    Of servers that send no ids, each reply begins with the same one. The messages themselves stay as they are, so
+    another provider gets the ids that it wrote.
+    """
+    ids = " ".join(derive_texts(messages, (_call_ids, form), lambda part: _call_ids(part, form), " ") or ()).split()
+    return messages if len(set(ids)) == len(ids) else list(_renumber(messages, form))
 
 
-def _fit(messages: Sequence[Message], known: Collection[str]) -> Iterator[Message]:
-    used: set[str] = set()
+def _call_ids(messages: Sequence[Message], form: HistoryForm) -> str:
+    calls = [call for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls]
+    return " ".join([form.fit_id(call.id) for call in calls])
+
+
+def _renumber(messages: Sequence[Message], form: HistoryForm) -> Iterator[Message]:
     numbers: dict[str, int] = {}
+    used: set[str] = set()
     # The new ids of calls by the old one, which several calls may have.
     waiting: dict[str, list[str]] = {}
 
     def make_id(old: str) -> str:
-        base = new = _clean(old)
+        base = new = form.fit_id(old)
         while new in used:
             numbers[base] = numbers.get(base, 1) + 1
-            end = f"_{numbers[base]}"
-            new = base[: _LONGEST - len(end)] + end
+            new = form.fit_id(old, numbers[base])
         used.add(new)
         return new
 
     for message in messages:
         match message:
             case AssistantMessage(_, calls) if calls:
-                ids = [make_id(call.id) for call in calls]
-                names = [call.name if call.name in known else _clean(call.name) for call in calls]
+                renamed = [replace(call, id=make_id(call.id)) for call in calls]
                 waiting |= {call.id: [] for call in calls}
-                for call, new in zip(calls, ids, strict=True):
-                    waiting[call.id].append(new)
-                fitted = [ToolCall(*one) for one in zip(ids, names, (call.arguments for call in calls), strict=True)]
-                yield replace(message, tool_calls=tuple(fitted))
+                for call, new in zip(calls, renamed, strict=True):
+                    waiting[call.id].append(new.id)
+                yield replace(message, tool_calls=tuple(renamed))
             case ToolMessage(call_id):
-                new, *later = waiting.get(call_id) or [_clean(call_id)]
-                waiting[call_id] = later or [new]
-                yield replace(message, call_id=new)
+                new_id, *later = waiting.get(call_id) or [call_id]
+                waiting[call_id] = later or [new_id]
+                yield replace(message, call_id=new_id)
             case _:
                 yield message
+
+
+def returned_reasoning(message: AssistantMessage, provider: str) -> dict[Reasoning, JSON]:
+    """Return the data of a message's reasoning that is sent back: that of the same provider, beside tool calls.
+
+    Providers that need it (Anthropic, OpenAI's Responses, DeepSeek, OpenRouter) need it for the calls whose results
+    follow; some refuse it in other messages.
+    """
+    parts = message.reasoning if message.tool_calls else ()
+    return {part: parse_arguments(part.data) for part in parts if part.provider == provider and part.data}
 
 
 def ordered_parts(message: AssistantMessage, provider: str, types: Collection[str]) -> list[str | JSON | ToolCall]:
     """Return the text, the reasoning and the calls of a message in the order in which the model wrote them.
 
-    Reasoning is sent back beside calls, to the provider that wrote it, as its objects of these types; never at the end.
+    Reasoning is sent back as its objects of these types; never at the end.
     """
-    returned = {
-        thought: data
-        for thought in (message.reasoning if message.tool_calls else ())
-        if thought.provider == provider and (data := parse_arguments(thought.data)).get("type") in types
-    }
+    returned = {one: data for one, data in returned_reasoning(message, provider).items() if data.get("type") in types}
     known = replace(message, reasoning=tuple([thought for thought in message.reasoning if thought in returned]))
     parts = [returned[part] if isinstance(part, Reasoning) else part for part in known.parts]
     while parts and isinstance(parts[-1], dict):

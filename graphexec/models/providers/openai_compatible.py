@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -20,25 +20,23 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect, Sampling, bearer
+from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
-    JSON,
-    chosen_mode,
     encode_messages,
-    encode_once,
-    forced_tool,
+    encode_tool_choice,
     instructions,
     merge_bodies,
-    returned_reasoning,
     stop_strings,
     valid_arguments,
 )
-from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
+from graphexec.models.http.json_values import JSON
+from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.openai_calls import distinct_calls, shorten_id, valid_name
-from graphexec.models.providers.openai_repairs import REPAIRS, plain_schema, take_turns
-from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream, decode
+from graphexec.models.providers.histories import HistoryForm, distinct_calls, returned_reasoning
+from graphexec.models.providers.openai_repairs import REPAIRS, take_turns
+from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream
+from graphexec.models.providers.schemas import plain_schema
 
 
 def route(request: ModelRequest) -> str:
@@ -62,49 +60,41 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     if not isinstance(request, ChatRequest):
         extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
         return merge_bodies(body | {"prompt": request.prompt}, extra)
-    encoded = encode_messages(distinct_calls(request.messages), _Style.of(sampling), _messages)
-    body["messages"] = take_turns(encoded.decode()) if _is(sampling, "mistral") else encoded
+    named = f"{sampling.model} {sampling.provider}"
+    family = next((family for family, pattern in _FAMILIES.items() if pattern.search(named)), "")
+    form = _FORMS.get(family, HistoryForm(_LONGEST_ID)).of(request, sampling.provider)
+    history = distinct_calls(request.messages, form)
+    in_turns = take_turns(list(_messages(history, form))) if family == "mistral" else None
+    body["messages"] = in_turns or encode_messages(history, form, _messages)
     body["reasoning_effort"] = sampling.reasoning_effort
-    is_gemini = _is(sampling, "gemini")
-    body["tools"] = encode_once(request.tools, _plain_tools if is_gemini else _tools) if request.tools else None
-    name = forced_tool(request, sampling.model)
-    body["tool_choice"] = {"type": "function", "function": {"name": name}} if name else chosen_mode(request)
+    is_gemini = family == "gemini"
+    body["tools"] = (_plain_tools if is_gemini else _tools)(request.tools) or None
+    body["tool_choice"] = encode_tool_choice(
+        request, sampling.model, lambda name: {"type": "function", "function": {"name": name}}
+    )
     if request.schema is not None:
-        body["response_format"] = encode_once(request.schema, _plain_format if is_gemini else _response_format)
+        body["response_format"] = _response_format(plain_schema(request.schema) if is_gemini else request.schema)
     return merge_bodies(body, sampling.extra_body or {})
 
 
-class _Style(NamedTuple):
-    """The form of the messages for one provider, whose reasoning is sent back: the pattern of ids and their hashes."""
-
-    provider: str
-    pattern: re.Pattern[str]
-    hashed: str = "call_{:.32}"
-
-    @classmethod
-    def of(cls, sampling: Sampling) -> _Style:
-        if sampling.provider == "mistral_ai":
-            return cls(sampling.provider, _SHORT_IDS, "{:.9}")
-        return cls(sampling.provider, _KIMI_IDS if "kimi" in sampling.model.lower() else _IDS)
-
-
 # OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
-_IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-# Kimi reads its own ids in the history.
-_KIMI_IDS = re.compile(r"[a-zA-Z0-9_.:-]{1,40}")
-_SHORT_IDS = re.compile(r"[a-zA-Z0-9]{9}")
+_LONGEST_ID = 40
+_FORMS = {
+    "mistral": HistoryForm(9, "", exact=True),
+    # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
+    "gemini": HistoryForm(_LONGEST_ID, marker="__thought__"),
+    # Kimi reads its own ids in the history.
+    "kimi": HistoryForm(_LONGEST_ID, "_.:-"),
+}
 # The families of models whose servers have a dialect of their own, at any address.
 _FAMILIES = {
     "mistral": re.compile(r"m[ia][sx]tral|magistral|ministral|devstral|codestral|pixtral|voxtral", re.IGNORECASE),
     "gemini": re.compile(r"gemini", re.IGNORECASE),
+    "kimi": re.compile(r"kimi", re.IGNORECASE),
 }
 
 
-def _is(sampling: Sampling, family: str) -> bool:
-    return _FAMILIES[family].search(f"{sampling.model} {sampling.provider}") is not None
-
-
-def _messages(messages: Sequence[Message], style: _Style) -> Iterator[JSON]:
+def _messages(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
     """Yield the messages; those with the results of one turn are followed by a user message with the images in them.
 
     The content of a tool message is text only (OpenAI's API reference, "Create chat completion").
@@ -118,8 +108,9 @@ def _messages(messages: Sequence[Message], style: _Style) -> Iterator[JSON]:
         if images and not isinstance(message, ToolMessage):
             yield {"role": "user", "content": images}
             images = []
-        yield from _message(message, style)
-        match message:
+        fitted = form.fit(message)
+        yield from _message(fitted, form)
+        match fitted:
             case AssistantMessage(_, calls):
                 names = {call.id: call.name for call in calls}
             case ToolMessage(call_id, _, found) if found:
@@ -131,7 +122,7 @@ def _messages(messages: Sequence[Message], style: _Style) -> Iterator[JSON]:
         yield {"role": "user", "content": images}
 
 
-def _message(message: Message, style: _Style) -> list[JSON]:
+def _message(message: Message, form: HistoryForm) -> list[JSON]:
     match message:
         case SystemMessage():
             return []
@@ -144,21 +135,17 @@ def _message(message: Message, style: _Style) -> list[JSON]:
             # An empty one is refused.
             return [{"role": "assistant", "content": content}] if content.strip() else []
         case AssistantMessage(content, calls):
-            written = [_call(call, style) for call in calls]
+            written = [_call(call) for call in calls]
             sent: JSON = {"role": "assistant", "content": content or None, "tool_calls": written}
-            for data in returned_reasoning(message, style.provider):
+            for data in returned_reasoning(message, form.provider).values():
                 sent |= {name: value for name, value in data.items() if name in REASONING_MEMBERS}
-                extras: dict[str, JSON] = data.get(CALL_EXTRAS, {})
+                extras: dict[str, JSON] = {form.fit_id(one): added for one, added in data.get(CALL_EXTRAS, {}).items()}
                 by_place: list[JSON] = list(extras.values()) if len(extras) == len(calls) else [{}] * len(calls)
                 for place, call in enumerate(calls):
                     written[place].update(extras.get(call.id, by_place[place]))
             return [sent]
         case ToolMessage(call_id, content):
-            return [{"role": "tool", "tool_call_id": _id(call_id, style), "content": content}]
-
-
-def _id(call_id: str, style: _Style) -> str:
-    return shorten_id(call_id, style.pattern, style.hashed)
+            return [{"role": "tool", "tool_call_id": call_id, "content": content}]
 
 
 def _text(content: str) -> JSON:
@@ -169,9 +156,9 @@ def _image(image: Image) -> JSON:
     return {"type": "image_url", "image_url": {"url": image.url}}
 
 
-def _call(call: ToolCall, style: _Style) -> JSON:
-    function = {"name": valid_name(call.name), "arguments": valid_arguments(call.arguments)}
-    return {"id": _id(call.id, style), "type": "function", "function": function}
+def _call(call: ToolCall) -> JSON:
+    function = {"name": call.name, "arguments": valid_arguments(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
@@ -181,7 +168,8 @@ def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
 
 # Any: a schema's values are arbitrary JSON.
 def _response_format(schema: Mapping[str, Any]) -> JSON:
-    # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields).
+    # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its rules
+    # are followed where a server demands them.
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
 
 
@@ -189,20 +177,12 @@ def _plain_tools(tools: Sequence[ToolSpec]) -> list[JSON]:
     return [plain_schema(tool) for tool in _tools(tools)]
 
 
-# Any: as above.
-def _plain_format(schema: Mapping[str, Any]) -> JSON:
-    return _response_format(plain_schema(schema))
-
-
 CHAT_COMPLETIONS = Dialect(
     OPENAI,
     route,
     bearer,
     encode,
-    lambda body, request, endpoint: decode(
-        body, endpoint, chat=isinstance(request, ChatRequest), stops=stop_strings(request)
-    ),
-    lambda request, endpoint: ChatStream(endpoint, stop_strings(request)),
+    ChatStream,
     parameters=(
         Parameter("stop"),
         Parameter("temperature"),
@@ -210,8 +190,9 @@ CHAT_COMPLETIONS = Dialect(
         Parameter("seed"),
         # OpenAI's reasoning models want the second name, Mistral and older deployments of Azure the first one.
         Parameter("max_tokens", "max_completion_tokens"),
+        Parameter("max_completion_tokens"),
         Parameter("reasoning_effort", aliases=("effort",)),
-        Parameter("tool_choice", may_omit=may_omit_tool_choice),
+        TOOL_CHOICE,
         Parameter("stream_options", aliases=("include_usage",)),
         *(Parameter(f"messages.*.{name}") for name in REASONING_MEMBERS),
     ),
@@ -220,7 +201,7 @@ CHAT_COMPLETIONS = Dialect(
         **dict.fromkeys(("messages", "prompt", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
         "n": "one reply is read; leave it out",
         "stream_options.include_usage": "a limit on tokens needs it; leave it out",
-        "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
+        "tool_choice": CHOOSE_TOOL,
         "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
     },
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from graphexec.models.http.json_bodies import JSON, Encoded
+from graphexec.models.http.json_bodies import Encoded, to_json
+from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Repair
+from graphexec.models.providers.schemas import close_schema, plain_schema
 
 # Between results and the user: the models of Mistral are trained on an answer there.
 _ANSWER = "I have read the results."
@@ -39,57 +39,9 @@ def _join(first: Any, second: Any) -> Any:
     return before + after
 
 
-_DROPPED = frozenset(
-    {"$defs", "definitions", "$schema", "$id", "additionalProperties", "patternProperties", "default", "not"}
-    | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "strict"}
-)
-
-
-def plain_schema(schema: Mapping[str, Any]) -> JSON:
-    """Return a schema, or an object that has some, without references and the keywords that Gemini refuses.
-
-    The replies are checked against the whole schema in any case. A schema that contains itself allows any value there.
-    """
-    plain = _plain(schema, schema, frozenset())
-    assert isinstance(plain, dict), "an object stays one"
-    return plain  # pyright: ignore[reportUnknownVariableType]
-
-
-# Any: a schema's values are arbitrary JSON.
-def _plain(value: Any, root: Mapping[str, Any], within: frozenset[str]) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(one, root, within) for one in value]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(value, Mapping):
-        return value
-    schema: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(schema.get("parameters"), Mapping):
-        # The schema of a tool has its own definitions.
-        root = schema["parameters"]
-    found: JSON = {}
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference not in within:
-        target: Any = root
-        for name in reference.removeprefix("#").strip("/").split("/"):
-            target = target.get(name, {}) if isinstance(target, Mapping) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        found = _plain(target, root, within | {reference})
-    for word, inner in schema.items():
-        if word == "properties" and isinstance(inner, Mapping):
-            found[word] = {name: _plain(one, root, within) for name, one in inner.items()}  # pyright: ignore[reportUnknownVariableType]
-        elif word == "const":
-            found["enum"] = [inner]
-        elif word not in _DROPPED and word != "$ref":
-            found["anyOf" if word == "oneOf" else word] = _plain(inner, root, within)
-    return found
-
-
-# Any: a JSON value is arbitrary.
-def _decode(value: Any) -> Any:
-    return value.decode() if isinstance(value, Encoded) else value
-
-
 def _items(body: JSON, name: str) -> list[JSON]:
-    items: list[JSON] = _decode(body.get(name)) or []
-    return list(items)
+    items: list[JSON] | Encoded | None = body.get(name)
+    return items.decode() if isinstance(items, Encoded) else list(items or ())
 
 
 def _reorder(body: JSON) -> bool:
@@ -109,14 +61,32 @@ def _without_system(body: JSON) -> bool:
 
 def _without_format(body: JSON) -> bool:
     """Ask for the schema in the instructions instead."""
-    form: JSON | None = _decode(body.pop("response_format", None))
+    form: JSON | None = body.pop("response_format", None)
     if form is None:
         return False
-    asked = f"Answer with JSON alone, which follows this schema: {json.dumps(form['json_schema']['schema'])}"
+    asked = f"Answer with JSON alone, which follows this schema: {to_json(form['json_schema']['schema'])}"
     messages = _items(body, "messages")
     system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
     body["messages"] = [{"role": "system", "content": _join(system, asked)}, *messages]
     return True
+
+
+def _with_reasoning(body: JSON) -> bool:
+    """Write empty reasoning beside calls without any, as those of another model: DeepSeek and Kimi demand it."""
+    messages = _items(body, "messages")
+    body["messages"] = [{"reasoning_content": "", **one} if "tool_calls" in one else one for one in messages]
+    return bool(body["messages"] != messages)
+
+
+def _strict_format(body: JSON) -> bool:
+    """Write the schema of the answer by the rules of OpenAI's strict mode, in the body of either API."""
+    for name, inner in (("response_format", "json_schema"), ("text", "format")):
+        form: JSON = body.get(name) or {}
+        if inner in form:
+            schema = close_schema(form[inner]["schema"], strict=True)
+            body[name] = {**form, inner: {**form[inner], "schema": schema}}
+            return bool(schema != form[inner]["schema"])
+    return False
 
 
 def _plain_tools(body: JSON) -> bool:
@@ -126,12 +96,31 @@ def _plain_tools(body: JSON) -> bool:
     return bool(tools) and body["tools"] != tools
 
 
+STRICT_SCHEMA = Repair(
+    "optional properties in a schema",
+    "a schema that requires all",
+    re.compile(
+        r"additionalProperties\b.{0,40}(?:required|must|set to|false)|\brequired\W{1,3} is required"
+        r"|(?:including|contain) every key|(?:all|every) (?:fields?|keys?|propert\w+) must be required",
+        re.IGNORECASE,
+    ),
+    _strict_format,
+)
 REPAIRS = (
+    Repair(
+        "calls without reasoning",
+        "calls with empty reasoning",
+        re.compile(r"reasoning_content.{0,40}(?:missing|must be passed back)|missing reasoning_content", re.IGNORECASE),
+        _with_reasoning,
+    ),
+    # Before the one that sends no schema at all.
+    STRICT_SCHEMA,
     Repair(
         "response_format",
         "a schema in the instructions",
         re.compile(
-            r"response[ _]?(?:format|schema)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?|guided[ _]|grammar"
+            r"response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?"
+            r"|guided[ _]|grammar"
             # Of a request without tools, it can be about nothing else.
             r"|\A(?!.*\b(?:tools?|functions?)\b).*\bschema\b",
             re.IGNORECASE | re.DOTALL,

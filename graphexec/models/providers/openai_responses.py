@@ -19,23 +19,22 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect, Sampling, bearer
+from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
-    JSON,
-    chosen_mode,
+    conversation,
     encode_messages,
-    encode_once,
-    forced_tool,
+    encode_tool_choice,
     instructions,
     merge_bodies,
-    stop_strings,
     valid_arguments,
 )
-from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
+from graphexec.models.http.json_values import JSON
+from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.histories import fitting_conversation, ordered_parts
-from graphexec.models.providers.responses_reply import ResponsesStream, decode
+from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
+from graphexec.models.providers.openai_repairs import STRICT_SCHEMA
+from graphexec.models.providers.responses_reply import ResponsesStream
 
 
 def route(_request: ModelRequest) -> str:
@@ -49,10 +48,11 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     A completion request becomes a single user message. Raises `BadRequestError` for a tool choice that the request does
     not offer.
     """
-    messages = fitting_conversation(request)
+    form = HistoryForm().of(request, sampling.provider)
+    messages = distinct_calls(conversation(request), form)
     body: JSON = {
         "model": sampling.model,
-        "input": encode_messages(messages, sampling.provider, _items),
+        "input": encode_messages(messages, form, _items),
         # The server need not store anything: each request contains the whole conversation.
         "store": False,
         "instructions": instructions(messages) or None,
@@ -63,30 +63,31 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         "stream": stream or None,
     }
     if isinstance(request, ChatRequest):
-        body["tools"] = encode_once(request.tools, _tools) if request.tools else None
+        body["tools"] = _tools(request.tools) or None
         # A server that stores nothing needs its encrypted reasoning again before the results of calls.
         body["include"] = ["reasoning.encrypted_content"] if request.tools else None
-        name = forced_tool(request, sampling.model)
-        body["tool_choice"] = {"type": "function", "name": name} if name else chosen_mode(request)
+        body["tool_choice"] = encode_tool_choice(
+            request, sampling.model, lambda name: {"type": "function", "name": name}
+        )
         if request.schema is not None:
-            body["text"] = encode_once(request.schema, _text_format)
+            body["text"] = _text_format(request.schema)
     return merge_bodies(body, sampling.extra_body or {})
 
 
-def _items(messages: Sequence[Message], provider: str) -> Iterator[JSON]:
+def _items(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
     for message in messages:
-        yield from _items_of(message, provider)
+        yield from _items_of(message, form)
 
 
-def _items_of(message: Message, provider: str) -> list[JSON]:
-    match message:
+def _items_of(message: Message, form: HistoryForm) -> list[JSON]:
+    match form.fit(message):
         case SystemMessage():
             return []
         case UserMessage(content, images):
             return [{"role": "user", "content": _content(content, images)}]
-        case AssistantMessage():
+        case AssistantMessage() as said:
             # The API requires each item of reasoning before the item that followed it.
-            parts = ordered_parts(message, provider, {"reasoning"})
+            parts = ordered_parts(said, form.provider, {"reasoning"})
             return [_part(part) for part in parts if not isinstance(part, str) or part.strip()]
         case ToolMessage(call_id, content, images):
             return [{"type": "function_call_output", "call_id": call_id, "output": _content(content, images)}]
@@ -123,7 +124,7 @@ def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
 
 # Any: a schema's values are arbitrary JSON.
 def _text_format(schema: Mapping[str, Any]) -> JSON:
-    # Not `strict`, as in chat completions: strict mode rejects optional fields and oneOf.
+    # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
     return {"format": {"type": "json_schema", "name": "reply", "schema": schema}}
 
 
@@ -132,22 +133,22 @@ RESPONSES = Dialect(
     route,
     bearer,
     encode,
-    lambda body, request, endpoint: decode(body, endpoint, stops=stop_strings(request)),
-    lambda request, endpoint: ResponsesStream(endpoint, stop_strings(request)),
+    ResponsesStream,
     parameters=(
         Parameter("temperature"),
         Parameter("top_p"),
         Parameter("max_output_tokens"),
         Parameter("reasoning.effort", aliases=("reasoning", "reasoning_effort")),
         Parameter("include"),
-        Parameter("tool_choice", may_omit=may_omit_tool_choice),
+        TOOL_CHOICE,
     ),
     reserved={
         **dict.fromkeys(("input", "instructions", "stream", "text.format"), REQUEST_WRITES_IT),
-        "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
+        "tool_choice": CHOOSE_TOOL,
         "max_output_tokens": "pass max_tokens",
         "reasoning.effort": "pass reasoning_effort",
     },
+    repairs=(STRICT_SCHEMA,),
     absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
 )
 

@@ -5,26 +5,25 @@ Source: OpenAI's API reference; comments say where servers differ. Unknown items
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphexec.messages import ModelReply, ReplyDelta, Usage
-from graphexec.models.http.dialect import PartialCall
-from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import JSON, arguments_text, invalid_reply
-from graphexec.models.providers.blocks import (
-    Block,
-    BlockDraft,
-    Kind,
+from graphexec.messages import ReplyDelta, ToolCall
+from graphexec.models.http.dialect import Block, Draft, Kind
+from graphexec.models.http.json_values import (
+    JSON,
     best_arguments,
-    is_object,
-    members_of,
-    number,
-    parse,
-    word,
+    invalid_reply,
+    read_arguments,
+    to_number,
+    to_object,
+    to_objects,
+    to_word,
 )
+from graphexec.models.http.meanings import FILTERED
+from graphexec.models.providers.openai_reply import read_counts, to_usage
 
 _KINDS: dict[str, Kind] = {"message": "text", "function_call": "call", "reasoning": "reasoning"}
 # The members of items that are no part of the answer: one of another type is as good as none.
@@ -41,24 +40,9 @@ _ABOUT: dict[str, Kind] = {"output_text": "text", "refusal": "text", "reasoning"
 _ENDINGS = ("completed", "incomplete", "failed", "cancelled", "done")
 
 
-def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> ModelReply:
-    """Decode the body of a response with status 200; the text is cut before the first of the `stops`.
-
-    Raises `InvalidReplyError` if the body does not follow the protocol, and another `ModelError` if it reports one.
-    """
-    response = parse(body, endpoint)
-    draft = ResponsesStream(endpoint, stops)
-    for _ in draft.close(response):
-        # The deltas are not needed.
-        pass
-    if response.get("output") is None and not draft.blocks:
-        raise invalid_reply(endpoint, "sent a reply without output")
-    return draft.reply()
-
-
 @dataclass(slots=True)
-class ResponsesStream(BlockDraft):
-    """The draft of a streamed reply. `take` the data of each event, then call `reply`.
+class ResponsesStream(Draft):
+    """The draft of a reply. `take` the data of each event, then call `reply`; or `decode` a whole body.
 
     It is complete with the final response; if a gateway leaves that out, at `[DONE]`, when each item has ended.
     """
@@ -66,24 +50,35 @@ class ResponsesStream(BlockDraft):
     # The blocks by the server's index or id of the item. llama.cpp's server has only ids, and gateways change the ids.
     _known: dict[int | str, Block] = field(default_factory=dict[int | str, Block], init=False)
     # The last event, which a gateway may send again.
-    _last: str = field(default="", init=False)
+    _last: JSON = field(default_factory=dict[str, Any], init=False)
+    # The blocks of which more may come.
+    _open: list[Block] = field(default_factory=list[Block], init=False)
     # The part of the reasoning of which the last piece was streamed.
     _part: tuple[int, int] | None = field(default=None, init=False)
 
-    def take(self, data: str) -> Iterator[ReplyDelta]:
+    def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
+        """Add a whole response and yield its deltas."""
+        self.check_error(body, answered=body.get("output") is not None)
+        yield from self._end_response(body, "completed")
+        if body.get("output") is None and not self.blocks:
+            raise invalid_reply(self.endpoint, "sent a reply without output")
+
+    def take_end(self) -> Iterator[ReplyDelta]:
+        """Add the end of a stream, which a gateway may send instead of the final response."""
+        if self.blocks and all(block.ended for block in self.blocks):
+            yield from self._finish("completed", {})
+
+    def take_event(self, event: JSON) -> Iterator[ReplyDelta]:
         """Add one event and yield its deltas."""
-        if self.complete or not data:
+        if event == self._last and to_number(event.get("sequence_number")):
             return
-        if data.strip() == "[DONE]":
-            if self.blocks and all(block.ended for block in self.blocks):
-                yield from self._finish("completed", {})
-            return
-        event = parse(data.encode("utf-8", "replace"), self.endpoint)
-        if data == self._last and number(event.get("sequence_number")):
-            return
-        self._last = data
-        self.check_error(event.get("error"))
+        self._last = event
+        self.check_error(event, answered=event.get("type") != "error")
         name = self.string(event.get("type"), "type").removeprefix("response.")
+        if name == "content_part.done" and to_word(event.get("item_id")) in self._known:
+            # The whole part; some gateways send its text nowhere else.
+            part = to_object(event.get("part"))
+            event, name = {**event, **part}, f"{self.string(part.get('type'), 'part.type')}.done"
         kind: Kind | None = next((_ABOUT[start] for start in _ABOUT if name.startswith(start)), None)
         if kind is not None:
             yield from self._take_piece(event, name, kind)
@@ -92,70 +87,60 @@ class ResponsesStream(BlockDraft):
                 yield from self._take_item(event, name, item)
         elif name in _ENDINGS:
             for response in self.objects(event.get("response"), "response"):
-                yield from self.close(response, name)
-        elif name == "error":
-            report = ErrorReport(word(event.get("message")) or "without a message", word(event.get("code")))
-            raise error_in_body(self.endpoint, report)
+                yield from self._end_response(response, name)
         elif not name and event.keys() & {"delta", "item", "response"}:
             raise invalid_reply(self.endpoint, "sent an event without a type")
 
-    def close(self, response: JSON, status: str = "completed") -> Iterator[ReplyDelta]:
+    def _end_response(self, response: JSON, status: str) -> Iterator[ReplyDelta]:
         """Add the final response, and yield the deltas that were not streamed.
 
         Raises the `ModelError` that a failed response reports.
         """
-        self.check_error(response.get("error"))
-        status = word(response.get("status")) or status
+        self.check_error(response)
+        status = to_word(response.get("status")) or status
         if status == "failed":
             raise invalid_reply(self.endpoint, "reports that it failed, without a message")
-        left, final = [*self.blocks], list[Block]()
+        left, begun, final = _Unmatched(self.blocks), [*self.blocks], list[Block]()
         for index, item in enumerate(self.objects(response.get("output"), "output")):
-            block = self._match(item, index, left)
-            if block is None:
-                block = self.begin_block(self._kind_of(item), {})
-            else:
-                left.remove(block)
-            self._merge_item(block, item, f"output.{index}")
-            final.append(block)
+            block = left.take(item, self._kind_of(item), self._known.get(index))
+            final.append(block or self.begin_block(self._kind_of(item), {}))
+            self._merge_item(final[-1], item, f"output.{index}")
         # What the final response leaves out stays behind the block before it.
-        for block in left:
-            place = self.blocks.index(block)
-            final.insert(final.index(self.blocks[place - 1]) + 1 if place else 0, block)
-        self.blocks = final
-        if not any(map(self.text_of, self._of_kind("text"))) and (text := word(response.get("output_text"))):
+        behind: dict[Block | None, list[Block]] = {}
+        last: Block | None = None
+        for block in begun:
+            if block in left.blocks:
+                behind.setdefault(last, []).append(block)
+            else:
+                last = block
+        self.blocks = [*behind.get(None, ()), *(one for block in final for one in (block, *behind.get(block, ())))]
+        if not any(map(self.text_of, self.of_kind("text"))) and (text := to_word(response.get("output_text"))):
             self.begin_block("text", {"content": [{"type": "output_text", "text": text}]})
         if status in {"queued", "in_progress"} and not self.blocks:
             raise invalid_reply(self.endpoint, f"sent a response that is not finished ({status})")
         yield from self._finish(status, response)
 
     def _finish(self, status: str, response: JSON) -> Iterator[ReplyDelta]:
-        usage, details = members_of(response.get("usage")), members_of(response.get("incomplete_details"))
-        prompt, written = (number(usage.get(name)) or 0 for name in ("input_tokens", "output_tokens"))
-        # Some servers count the reasoning only in the total.
-        written = max(written, (number(usage.get("total_tokens")) or 0) - prompt)
-        cached = number(members_of(usage.get("input_tokens_details")).get("cached_tokens")) or 0
-        self.usage = Usage(prompt, written, cached)
-        self.model = word(response.get("model"))
-        called, texts = self._of_kind("call"), [*filter(self.text_of, self._of_kind("text"))]
-        reason = word(details.get("reason"))
+        details = to_object(response.get("incomplete_details"))
+        self.usage = to_usage(read_counts(to_object(response.get("usage"))))
+        self.model = to_word(response.get("model"))
+        called, texts = self.of_kind("call"), [*filter(self.text_of, self.of_kind("text"))]
+        reason = to_word(details.get("reason"))
         if status in {"completed", "done"}:
             self.finish = "tool_calls" if called else "stop"
         else:
             # Without a reason it is as good as cut.
             self.finish = "length" if status == "incomplete" and reason in {"", "max_output_tokens"} else "other"
-        if not called and all(map(_is_refusal, texts)) and (texts or reason == "content_filter"):
+        if not called and all(map(_is_refusal, texts)) and (texts or FILTERED.search(reason)):
             self.refusal = "".join(map(self.text_of, texts)) or reason
         yield from self.end_blocks()
-
-    def _of_kind(self, kind: Kind) -> list[Block]:
-        return [block for block in self.blocks if block.kind == kind]
 
     def _take_item(self, event: JSON, name: str, item: JSON) -> Iterator[ReplyDelta]:
         begins = name.endswith("added")
         kind = _KINDS.get(self.string(item.get("type"), "item.type"), "other")
         block = self._find(event, item, kind, begins=begins)
         if block is None or (begins and not self._continues(block, item)):
-            block = self.begin_block(self._kind_of(item), {})
+            block = self._begin(self._kind_of(item))
         self._register(block, event, item)
         self._merge_item(block, item, "item")
         yield from self.announce(block)
@@ -165,11 +150,11 @@ class ResponsesStream(BlockDraft):
 
     def _take_piece(self, event: JSON, name: str, kind: Kind) -> Iterator[ReplyDelta]:
         """Add a piece to the block that an event is about, or what its pieces make together."""
-        block = self._known.get(word(event.get("item_id"))) or self._find(event, {}, kind)
+        block = self._known.get(to_word(event.get("item_id"))) or self._find(event, {}, kind)
         if block is None:
-            block = self.begin_block(kind, {})
+            block = self._begin(kind)
             self._register(block, event, {})
-        part = number(event.get("summary_index")) or number(event.get("content_index")) or 0
+        part = to_number(event.get("summary_index")) or to_number(event.get("content_index")) or 0
         piece = self.string(event.get("delta"), "delta")
         whole = self.string(event.get("text"), "text") or self.string(event.get("refusal"), "refusal")
         if name.startswith("refusal"):
@@ -177,7 +162,7 @@ class ResponsesStream(BlockDraft):
         if name.endswith("done") and kind == "call":
             self._merge_item(block, {"arguments": event.get("arguments"), "name": event.get("name")}, "event")
         elif name.endswith("done") and whole and block.kind != "other":
-            self.keep(whole[sum(map(len, block.pieces.get(part, ()))) :])
+            self.keep(max(0, len(whole) - sum(map(len, block.pieces.get(part, ())))))
             block.pieces[part] = [whole]
         elif piece:
             if block.kind == "reasoning":
@@ -188,54 +173,49 @@ class ResponsesStream(BlockDraft):
 
     def _find(self, event: JSON, item: JSON, kind: Kind, *, begins: bool = False) -> Block | None:
         """Return the block that an event is about: by an id, by the index, or the last one that has not ended."""
-        ids = [one for one in map(word, (event.get("item_id"), item.get("id"), item.get("call_id"))) if one]
+        ids = [one for one in map(to_word, (event.get("item_id"), item.get("id"), item.get("call_id"))) if one]
         known = next((self._known[one] for one in ids if one in self._known), None)
-        index = number(event.get("output_index"))
+        index = to_number(event.get("output_index"))
         if known is not None or begins:
             return known or self._known.get(-1 if index is None else index)
         if index is not None:
             block = self._known.get(index)
             # The same index for another item has another id.
             return block if block is not None and block.fits(kind) and not (block.ended and ids) else None
-        left = [block for block in self.blocks if block.fits(kind) and not block.ended]
-        if event.get("output_index") is None and ids:
-            left = [block for block in left if "id" not in block.members]
-        return left[-1] if left else None
+        while self._open and self._open[-1].ended:
+            self._open.pop()
+        is_new = event.get("output_index") is None and bool(ids)
+        fitting = (block for block in reversed(self._open) if block.fits(kind) and not block.ended)
+        return next((block for block in fitting if not (is_new and "id" in block.members)), None)
+
+    def _begin(self, kind: Kind) -> Block:
+        self._open.append(self.begin_block(kind, {}))
+        return self._open[-1]
 
     def _register(self, block: Block, event: JSON, item: JSON) -> None:
-        index = number(event.get("output_index"))
-        for name in (index, *map(word, (event.get("item_id"), item.get("id"), item.get("call_id")))):
+        index = to_number(event.get("output_index"))
+        for name in (index, *map(to_word, (event.get("item_id"), item.get("id"), item.get("call_id")))):
             if name is not None and name != "" and self._known.get(name) is not block:
-                self.keep(name if isinstance(name, str) else None)
+                self.keep(len(name) if isinstance(name, str) else 0)
                 self._known[name] = block
 
     def _kind_of(self, item: JSON) -> Kind:
+        if not item.get("type") and any(map(item.get, ("content", "arguments", "summary"))):
+            raise invalid_reply(self.endpoint, "sent an item without a type")
         kind = _KINDS.get(self.string(item.get("type"), "type"), "other")
         return "reasoning" if kind == "text" and item.get("phase") == _COMMENTARY else kind
 
     def _continues(self, block: Block, item: JSON) -> bool:
         """Return whether an item that begins is that of a block: its event is sent again."""
-        if word(item.get("id")) and item["id"] == block.members.get("id"):
+        if to_word(item.get("id")) and item["id"] == block.members.get("id"):
             return True
-        ids = {word(item.get("call_id")), word(block.members.get("call_id"))} - {""}
+        ids = {to_word(item.get("call_id")), to_word(block.members.get("call_id"))} - {""}
         return not block.ended and block.kind == self._kind_of(item) and len(ids) < 2  # noqa: PLR2004 - the same
-
-    def _match(self, item: JSON, index: int, blocks: list[Block]) -> Block | None:
-        """Return the block of an item of the final response: by its ids, by its index, or by its kind."""
-        for name in ("call_id", "id"):
-            for block in blocks if word(item.get(name)) else ():
-                if block.members.get(name) == item[name]:
-                    return block
-        known = self._known.get(index)
-        alike = [block for block in blocks if block.kind == self._kind_of(item)]
-        if self._kind_of(item) == "call":
-            alike = [block for block in alike if not (word(item.get("call_id")) and block.members.get("call_id"))]
-        return known if known in alike else next(iter(alike), None)
 
     def _merge_item(self, block: Block, item: JSON, place: str) -> None:
         """Merge an item; a member beside the answer that is of another type is as good as none."""
-        if "type" in item:
-            block.kind = self._kind_of({**item, "phase": word(item.get("phase")) or block.members.get("phase")})
+        if item.get("type"):
+            block.kind = self._kind_of({**item, "phase": to_word(item.get("phase")) or block.members.get("phase")})
         found = {name: one for name, one in item.items() if name not in _WORDS or isinstance(one, str)}
         for name in ("summary", "content"):
             if name in item and block.kind == "text":
@@ -243,8 +223,7 @@ class ResponsesStream(BlockDraft):
             elif name in item and not _is_text_list(item[name]):
                 del found[name]
         if block.kind == "call":
-            written = item.get("arguments")
-            arguments = arguments_text(written) if is_object(written) else self.string(written, f"{place}.arguments")
+            arguments = read_arguments(item.get("arguments"), self.endpoint, f"{place}.arguments")
             found |= {"arguments": best_arguments(block.members.get("arguments", ""), arguments)}
             self.string(item.get("name"), f"{place}.name")
         self.merge(block, found if block.kind != "other" else {})
@@ -263,27 +242,56 @@ class ResponsesStream(BlockDraft):
         if block.kind == "reasoning":
             parts = block.members.get("summary") or block.members.get("content") or ()
             return _BREAK.join([part["text"] for part in parts if part.get("text")] or block.streamed)
-        written = [part for part in block.members.get("content", ()) if part.get("type") not in _THOUGHTS]
-        return "".join([part.get("text") or part.get("refusal") or "" for part in written]) or "".join(block.streamed)
+        written = [part for part in block.members.get("content", ()) if to_word(part.get("type")) not in _THOUGHTS]
+        return "".join([part.get("text") or part.get("refusal") or "" for part in written]) or block.text
 
-    def thoughts_of(self, block: Block) -> str:
-        """Return the parts of a message that are reasoning."""
-        parts = block.members.get("content", ())
-        return _BREAK.join([part["text"] for part in parts if part.get("type") in _THOUGHTS and part.get("text")])
-
-    def call_of(self, block: Block) -> PartialCall:
+    def call_of(self, block: Block) -> ToolCall:
         """Return a call; some servers have only the id of its item."""
         members = block.members
-        arguments = best_arguments("".join(block.streamed), members.get("arguments", ""))
-        return PartialCall(members.get("call_id") or members.get("id") or "", members.get("name") or "", [arguments])
+        arguments = best_arguments(block.text, members.get("arguments", ""))
+        return ToolCall(members.get("call_id") or members.get("id") or "", members.get("name") or "", arguments)
 
-    def data_of(self, block: Block) -> JSON | None:
-        """Return an item of reasoning; `None` without a content, as the server has not stored it."""
+    def reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
+        """Return the reasoning in an item, also in a message; what has no content is not stored by the server."""
         members = block.members
-        if block.members.get("type") != "reasoning" or not (members.get("encrypted_content") or members.get("content")):
-            return None
+        if block.kind == "text":
+            parts = [part for part in members.get("content", ()) if to_word(part.get("type")) in _THOUGHTS]
+            return _BREAK.join([part["text"] for part in parts if part.get("text")]), None
+        if members.get("type") != "reasoning" or not (members.get("encrypted_content") or members.get("content")):
+            return self.text_of(block), None
         sent = {name: members[name] for name in _SENT if members.get(name) is not None}
-        return {"summary": [], **sent}
+        return self.text_of(block), {"summary": [], **sent}
+
+
+class _Unmatched:
+    """The blocks that no item of the final response has matched; an item is found in constant time."""
+
+    def __init__(self, blocks: Iterable[Block]) -> None:
+        self.blocks = dict.fromkeys(blocks)
+        self._queues: dict[object, deque[Block]] = {}
+        for block in self.blocks:
+            ids = {name: to_word(block.members.get(name)) for name in ("call_id", "id")}
+            for key in (*ids.items(), block.kind, None if ids["call_id"] else (block.kind, "")):
+                self._queues.setdefault(key, deque()).append(block)
+
+    def _first(self, key: object) -> Block | None:
+        queue = self._queues.get(key, deque[Block]())
+        while queue and queue[0] not in self.blocks:
+            queue.popleft()
+        return queue[0] if queue else None
+
+    def take(self, item: JSON, kind: Kind, known: Block | None) -> Block | None:
+        """Remove and return the block of an item: by its ids, its index (that of the `known` one), or its kind."""
+        ids = [(name, one) for name in ("call_id", "id") if (one := to_word(item.get(name)))]
+        found = next(filter(None, map(self._first, ids)), None)
+        # Another id is that of another call.
+        is_named = kind == "call" and bool(to_word(item.get("call_id")))
+        if found is None and known in self.blocks and known.kind == kind:
+            found = None if is_named and known.members.get("call_id") else known
+        found = found or self._first((kind, "") if is_named else kind)
+        if found is not None:
+            del self.blocks[found]
+        return found
 
 
 def _is_refusal(block: Block) -> bool:
@@ -294,6 +302,5 @@ def _is_refusal(block: Block) -> bool:
 
 
 def _is_text_list(parts: object) -> bool:
-    # Any: JSON.
-    items: list[Any] = [*parts] if isinstance(parts, list) else []
-    return bool(items) and all(isinstance(members_of(item).get("text"), str) for item in items)
+    items = to_objects(parts)
+    return isinstance(parts, list) and bool(items) and all(isinstance(item.get("text"), str) for item in items)

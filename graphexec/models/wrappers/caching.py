@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sqlite3
 from collections import OrderedDict
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from graphexec._arguments import MODEL, PATH, STRING, has_methods, optional, validate, whole
 from graphexec.errors import InputError
@@ -23,10 +24,6 @@ from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.files import create_private
 from graphexec.runtime.io import BLOCKING
 from graphexec.runtime.progress import report
-
-if TYPE_CHECKING:
-    import sqlite3
-
 
 # Seconds that a writer waits for writers in other processes, which take milliseconds.
 _LOCK_TIMEOUT = 10.0
@@ -98,8 +95,6 @@ class SQLiteCache:
     __slots__ = ("_path",)
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        import sqlite3
-
         validate("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
             raise InputError("SQLiteCache needs a file, but path is ':memory:'; use MemoryCache() for memory")
@@ -110,15 +105,14 @@ class SQLiteCache:
             # If this fails, SQLite will say so.
             with suppress(OSError):
                 create_private(self._path)
-            with self._connection() as connection:
-                # In WAL mode, writers do not block readers. If two processes create the file, only one of them can set
-                # the mode, which is enough: the file stores it.
-                with suppress(sqlite3.OperationalError):
-                    connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID"
-                )
-                connection.execute("SELECT key, entry FROM replies LIMIT 1")
+            # In WAL mode, writers do not block readers. If two processes create the file, only one of them can set the
+            # mode, which is enough: the file stores it.
+            with suppress(sqlite3.OperationalError):
+                self._execute("PRAGMA journal_mode = WAL")
+            self._execute(
+                "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID"
+            )
+            self._execute("SELECT key, entry FROM replies LIMIT 1")
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(
                 f"the cache {self._path} cannot be used: {error}; pass a file in a writable folder"
@@ -126,37 +120,31 @@ class SQLiteCache:
 
     def get(self, key: str) -> str | None:
         """Return the entry, or `None` if there is none or it cannot be read."""
-        row = self._execute("SELECT entry FROM replies WHERE key = ?", key)
+        row = self._try("SELECT entry FROM replies WHERE key = ?", key)
         return None if row is None else row[0]
 
     def put(self, key: str, entry: str) -> None:
         """Store an entry, if the file can be written."""
-        self._execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, entry)
+        self._try("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, entry)
 
-    def _execute(self, statement: str, *values: str) -> tuple[str] | None:
-        import sqlite3
+    def __repr__(self) -> str:
+        return f"SQLiteCache({str(self._path)!r})"
 
+    def _try(self, statement: str, *values: str) -> tuple[str] | None:
         try:
-            with self._connection() as connection:
-                row: tuple[str] | None = connection.execute(statement, values).fetchone()
-                return row
+            return self._execute(statement, *values)
         # The message of SQLite may quote a damaged file.
         except (sqlite3.Error, UnicodeDecodeError) as error:
             report(CacheFailed(error))
             return None
 
-    def __repr__(self) -> str:
-        return f"SQLiteCache({str(self._path)!r})"
-
-    @contextmanager
-    def _connection(self) -> Generator[sqlite3.Connection, None, None]:
-        import sqlite3
-
+    def _execute(self, statement: str, *values: str) -> tuple[str] | None:
         # No transactions by Python: each statement is a transaction.
         with closing(sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT, isolation_level=None)) as connection:
             # After a power failure the last entries may be missing, which is harmless.
             connection.execute("PRAGMA synchronous = NORMAL")
-            yield connection
+            row: tuple[str] | None = connection.execute(statement, values).fetchone()
+            return row
 
 
 # The version of the entries' format. It is a part of every key, so entries of other versions are misses.

@@ -39,18 +39,15 @@ def rate_limited(
     if all(limit is None for _, limit in limits):
         raise InputError("rate_limited has no limit; pass per_second, per_minute or at_once")
     validate("rate_limited", *((name, limit, optional(whole(1), "no limit")) for name, limit in limits))
-    gate = None if at_once is None else Gate(at_once)
+    gate = Gate(at_once)
     pace = Pace([(count, span) for count, span in ((per_second, 1.0), (per_minute, 60.0)) if count is not None])
 
     async def flow(call: ModelCall) -> ModelReply:
-        if gate is None:
-            await wait_for_pace(call)
-            return await call.ask(model)
         turn = object()
         try:
             gate.turns[turn] = None
             if not gate.admits(turn):
-                await wait_for_turn(gate, turn, call)
+                await wait_for_turn(turn, call)
             await wait_for_pace(call)
             return await call.ask(model)
         finally:
@@ -58,7 +55,7 @@ def rate_limited(
             gate.turns.pop(turn, None)
             gate.ring()
 
-    async def wait_for_turn(gate: Gate, turn: object, call: ModelCall) -> None:
+    async def wait_for_turn(turn: object, call: ModelCall) -> None:
         began, left = clock.monotonic(), call.seconds_left
         try:
             await call.io.wait(partial(gate.call_at, turn), None if left is None else max(left, 0.0))
@@ -91,13 +88,14 @@ def rate_limited(
 
 
 class Gate:
-    """A semaphore that admits waiting callers in their order. Threads and event loops may share it.
+    """A semaphore that admits waiting callers in their order, and without a number of `places` all at once.
 
-    A turn enters as a key of `turns`, and leaves when it is removed: the first ones have the places. So an interrupt
-    loses no place. A forked process has places of its own: the threads that have taken or await one are not there.
+    Threads and event loops may share it. A turn enters as a key of `turns`, and leaves when it is removed: the first
+    ones have the places. So an interrupt loses no place. A forked process has places of its own: the threads that have
+    taken or await one are not there.
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int | None) -> None:
         self._places = places
         # What to call when a turn has a place.
         self.turns: dict[object, Callable[[], object] | None] = {}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from graphexec._arguments import SECONDS, validate, whole
 from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 from graphexec.messages import Model, ModelReply
-from graphexec.models.http.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REAL_TIME, Clock
-from graphexec.models.http.failures import LONGEST_ADVISED
-from graphexec.models.progress_reports import report_retry
+from graphexec.models.http.attempts import REAL_TIME, RETRIES, Clock
+from graphexec.models.progress_reports import Retried
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, recoverable_errors
+from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
-from graphexec.runtime.retry_policy import RetryPolicy
 
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (RateLimitError, ServerError, ModelConnectionError, ModelTimeoutError)
 
@@ -23,8 +23,8 @@ def retrying(
     *,
     attempts: int = 3,
     on: Sequence[type[Exception]] = TRANSIENT_ERRORS,
-    first_wait: float = FIRST_WAIT,
-    longest_wait: float = LONGEST_WAIT,
+    first_wait: float = RETRIES.first_wait,
+    longest_wait: float = RETRIES.longest_wait,
     clock: Clock = REAL_TIME,
 ) -> WrappedModel:
     """Make a model that calls `model` up to `attempts` times while it fails with one of the errors `on`.
@@ -43,20 +43,26 @@ def retrying(
         ("longest_wait", longest_wait, SECONDS),
     )
     recoverable = recoverable_errors("retrying", on)
-    policy = RetryPolicy(
+
+    def may_pass(error: Exception) -> bool:
+        return isinstance(error, recoverable)
+
+    policy = replace(
+        RETRIES,
         attempts=attempts,
-        may_pass=lambda error: isinstance(error, recoverable),
+        may_pass=may_pass,
         first_wait=first_wait,
         longest_wait=longest_wait,
-        jitter=JITTER,
-        # The wait that the server asks for, if any.
-        advised=lambda error: error.retry_after if isinstance(error, RateLimitError) else None,
-        longest_advised=LONGEST_ADVISED,
     )
 
     async def flow(call: ModelCall) -> ModelReply:
         return await retry(
-            partial(call.ask, model), policy, call.io, announce=report_retry, sleep=call.sleep, allows=call.allows
+            partial(call.ask, model),
+            policy,
+            call.io,
+            announce=lambda error, attempt, wait: report(Retried(error, attempt, wait)),
+            sleep=call.sleep,
+            allows=call.allows,
         )
 
     return WrappedModel("retrying", [model], flow, clock=clock)

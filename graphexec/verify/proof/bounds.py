@@ -262,7 +262,7 @@ class _Prover:
                 # A loop resets the measure, so that the bound is no linear function of it.
                 continue
             proved = lines[self.flow.start].at(caps) + polynomial.number(again.at(self._caps))
-            covering = [one for one in forms if min((one.of(self._caps) - proved).terms.values(), default=0) >= 0]
+            covering = [one for one in forms if polynomial.covers(one, self._caps, proved)]
             form = min(covering, key=lambda one: (one.at(typical), len(str(one))), default=None)
             number = proved.at({}) if proved.is_number else None
             if (number is not None or form is not None) and proved.at(typical) < least:

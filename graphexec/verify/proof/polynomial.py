@@ -111,3 +111,10 @@ def _without_zeros(terms: dict[tuple[str, ...], int]) -> Polynomial:
     if 0 in terms.values():
         return Polynomial({product: coefficient for product, coefficient in terms.items() if coefficient})
     return Polynomial(terms)
+
+
+def covers(form: Polynomial, values: Mapping[str, int], proved: Polynomial) -> bool:
+    """Return whether a form, given some values, is never lower than what is proved; a number has no other names."""
+    names = {one for product in form.terms for one in product}
+    is_never_lower = min((form.of(values) - proved).terms.values(), default=0) >= 0
+    return is_never_lower and (not proved.is_number or names <= {*values})

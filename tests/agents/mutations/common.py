@@ -4,8 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias
 
-from graphexec import AgentFinish, tool
-from graphexec.agents import Decision
+from graphexec import AgentFinish, agents, tool
 
 # A tool with its input, or the answer alone.
 Meaning: TypeAlias = tuple[Any, ...]
@@ -29,7 +28,7 @@ TOOLS = (search, clock)
 NAMES = ("search", "clock")
 
 
-def meaning_of(decision: Decision) -> Meaning:
+def meaning_of(decision: agents.Decision) -> Meaning:
     """Return the meaning of a decision with at most one action."""
     if isinstance(decision, AgentFinish):
         return (decision.output,)
