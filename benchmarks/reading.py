@@ -3,7 +3,7 @@
     python benchmarks/reading.py [--length CHARACTERS] [--reader NAME] [--check]
 
 The readers are those of the agents, whole and while the reply streams in pieces of 1,000 characters, and what is below
-them. Each of 14 texts is a beginning, and a piece that is repeated. Times are of the processor, the better of two, and
+them. Each of 16 texts is a beginning, and a piece that is repeated. Times are of the processor, the better of two, and
 ratios below a tenth of a second are left out. A ratio of 2 is linear; with `--check` the exit status is 1 for one above
 2.2.
 """
@@ -49,6 +49,8 @@ TEXTS = {
     "Action:": ("Action: search\nAction Input: x ", "Action:"),
     "Final Answer:": ("", "Final Answer: x\n"),
     "Observation:": ("", "Observation: x\n"),
+    "Thought:": ("Final Answer: x", "\nThought: x"),
+    "Question: in fences": ("Final Answer: x\n", "```\nQuestion: x\n```\n"),
     "blanks": ("**Final Answer:", " "),
     "calls in fences": ("", "```\n<tool_call>\n```\n"),
     "search(": ("", "search("),

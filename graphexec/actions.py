@@ -69,7 +69,7 @@ class AgentAction:
 
     `log` is the text that led to it. A native tool call also has its `call_id`, and the `message` that contains it.
     `original` is the action in the classes of another library whose agent decided it.
-    `unread` is the rest of the model's reply, from the first observation or decision on that the model invented.
+    `unread` is what follows in the reply, such as an observation that the model invented.
     """
 
     tool: str

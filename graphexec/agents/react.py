@@ -11,10 +11,10 @@ from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, hold_back_wrapping, make_label_reader
-from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import FINAL_ANSWER
-from graphexec.agents.reading.text_parsing import make_decision, reject_more, unwrap
-from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
+from graphexec.agents.reading.text_parsing import find_value, make_decision, reject_more, unwrap
+from graphexec.agents.reading.turns import read_text
+from graphexec.agents.scratchpad import STOP, TextProtocol, format_thoughts, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply, separate_reasoning
 from graphexec.tools import AnyTool
 
@@ -40,9 +40,6 @@ Begin!
 
 Question: {input}
 Thought: {agent_scratchpad}"""
-
-# With the colon, because an answer may have a line that begins with the word.
-STOP = ("\nObservation:",)
 
 
 @remakeable
@@ -82,14 +79,19 @@ def make_answer_reader() -> AnswerReader:
 def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     """Parse `Action:` with `Action Input:`, or `Final Answer:`. The `names` are those of the known tools.
 
-    A fence around the whole reply and a token such as `</s>` at its end are not read. An `Observation:` that the model
-    invented, and everything after it, is `unread`. Raises `ParseError` if the reply has neither an action nor an
-    answer, or both, or several actions, however they are spelled and whatever is missing of them, and for an action in
-    a reply that was cut at the token limit.
+    A fence around the whole reply and a token such as `</s>` at its end are not read. An `Observation:` or `Question:`
+    that the model invented, and everything after it, is `unread`. Raises `ParseError` if the reply has neither an
+    action nor an answer, or both, or several actions, however they are spelled and whatever is missing of them, and for
+    an action in a reply that was cut at the token limit.
     """
     # The thoughts are not a part of the fence around the whole answer.
     reply = separate_reasoning(reply)
-    read = read_text(replace(reply, content=unwrap(reply.content)))
-    decision = make_decision(read, reply, names)
+    read = read_text(replace(reply, content=unwrap(reply.content)), find_value)
+    decision = make_decision(read, names)
     reject_more(read.text, names)
+    # A fence or a token may end before what the model invented.
+    if read.unread and (content := unwrap(read.log)) != read.log:
+        inner = read_text(replace(reply, content=content), find_value)
+        rest = "\n".join(filter(None, (inner.rest, read.unread)))
+        decision = make_decision(replace(inner, rest=rest, is_cut=read.is_cut), names)
     return decision

@@ -36,6 +36,10 @@ _PROTOCOL = Constraint("'chat' or 'completion'", lambda value: value in get_args
 
 SCRATCHPAD = "agent_scratchpad"
 
+# LangChain's stop strings: those of its newer agents, and those of its older ones.
+STOP = ("\nObservation",)
+LEGACY_STOP = ("\nObservation:", "\n\tObservation:")
+
 # The sentence before the steps in LangChain's older chat agents.
 PREVIOUS_WORK = (
     "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"

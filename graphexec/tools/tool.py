@@ -77,6 +77,9 @@ class InvalidArgumentsError(Portable, ValueError):
         super().__init__(message)
 
 
+# What models write where a tool takes no argument.
+_NO_ARGUMENTS = frozenset({"", "None", "null"})
+
 # Set by `Tool.__post_init__`.
 _UNDEFINED: Any = None
 
@@ -293,7 +296,10 @@ class Tool(Generic[P, R_co]):
             raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it with shorter arguments.")
 
     def _interpretations(self, text: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the arguments that a string can stand for, the more likely ones first."""
+        """Return the arguments that a string can stand for, the more likely ones first.
+
+        An object is the string only for a tool with one argument that none of its keys names.
+        """
         names = self.names
         required = self.parameters.get("required", ())
         alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
@@ -302,8 +308,14 @@ class Tool(Generic[P, R_co]):
             decoded: dict[str, Any] | list[Any] | None = read_container(text)
         except ValueError:
             decoded, broken = None, is_broken_container(text, names)
-        if isinstance(decoded, dict) and (alone is None or alone in decoded):
-            return (decoded,)
+        if not required and (decoded == {} or text.strip() in _NO_ARGUMENTS):
+            return ({},)
+        if isinstance(decoded, dict):
+            if alone is None or any(name in decoded for name in names):
+                return (decoded,)
+            if len(names) > 1 or not decoded:
+                # The object may be the value of the argument; otherwise the argument is missing.
+                return {alone: decoded}, decoded
         if not names and not broken:
             return ({},)
         if alone is None or broken:

@@ -12,7 +12,17 @@ import pytest
 from graphexec import Agent, AgentExecutor, ParseError, agents, create_react_agent, messages, models
 from graphexec.agents import react
 from graphexec.agents.langchain import conversational, mrkl
-from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, TRANSLATIONS, Spelling, may_become
+from graphexec.agents.reading.labels import (
+    ACTION,
+    FINAL_ANSWER,
+    INPUT,
+    OBSERVATION,
+    THOUGHT,
+    TRANSLATIONS,
+    TURN,
+    Spelling,
+    may_become,
+)
 from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
 from tests.parameters import cases, read_tables
@@ -31,7 +41,8 @@ def test_label_is_read_however_it_is_written(read: Read, text: str, meaning: lis
 
 @cases("words", TRANSLATIONS)
 def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
-    label = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL_ANSWER, "Observation": OBSERVATION}[words]
+    labels = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL_ANSWER, "Observation": OBSERVATION}
+    label = {**labels, "Question": TURN, "Thought": THOUGHT}[words]
     for translation in TRANSLATIONS[words]:
         for line in (f"{translation}:", f"**{translation.lower()}** ：", f" {translation} 1 :"):
             assert label.at_line.match(line)

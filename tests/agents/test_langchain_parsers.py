@@ -72,6 +72,8 @@ def test_tagged_action_is_parsed_back(tool: str, text: str) -> None:
     # A closing tag on a line of its own ends reasoning, wherever it is.
     assume("think" not in text)
     tool_input = text.strip()
+    # It may be the beginning of the stop string.
+    assume(not tool_input.endswith(("<", "</")))
     reply = f"Hm.\n<tool>{tool}</tool><tool_input>{escape_tags(tool_input)}"
     # With and without the stop string, which may be cut off.
     for written in (reply, f"{reply}</tool_input>", f"{reply}\n</tool_input>\n"):

@@ -245,7 +245,7 @@ def test_structured_chat_tool_receives_several_named_inputs() -> None:
         lambda model: agents.create_structured_chat_agent(model, [add]), [blob, finish], [add]
     )
     assert (result.outcome.output, observations(result)) == ("3", [3])
-    assert first.stop == ("\nObservation:",)
+    assert first.stop == ("\nObservation",)
     assert "add(a: integer, b: integer) - Add two numbers." in messages(first)[0].content
     assert f"{blob}\nObservation: 3\nThought:" in messages(second)[1].content
 
@@ -268,7 +268,7 @@ def test_json_conversation_has_all_messages_in_order() -> None:
         AssistantMessage("Hm."),
         UserMessage("Got Again!"),
     ]
-    assert requests[-1].stop == ("\nObservation:",)
+    assert requests[-1].stop == ("\nObservation",)
     agent = agents.create_json_chat_agent(MODEL, [echo], prompt="{tools}{tool_names}{mood}", question="{a}{mood}")
     assert agent.input_keys == ("mood", "a")
 

@@ -191,4 +191,4 @@ def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:
     chat, completion = model.requests
     assert isinstance(completion, CompletionRequest)
     assert messages(chat) == [UserMessage(completion.prompt)]
-    assert chat.stop == completion.stop == ("\nObservation:",)
+    assert chat.stop == completion.stop == ("\nObservation",)

@@ -18,7 +18,7 @@ from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents.langchain.xml import escape_tags
 from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader, make_text_reader
-from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, may_become
+from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, THOUGHT, TURN, Label, may_become
 from graphexec.agents.reading.text_parsing import END_TOKENS
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, AnswerDiscarded, LimitReached, Ready, Replied, parse, plan, stopped_response
@@ -422,9 +422,12 @@ HELD_ENDING = re.compile(f"(?:{ENDINGS}|`|(?ai:</answer>))*+")
 
 def is_unread(rest: str, kind: str) -> bool:
     """Return whether the end of what is written as an answer is not a part of it."""
-    # An observation that the model invents, and all text after it.
-    is_observation = WRITTEN[kind][1] is after_a_label and OBSERVATION.at_line.match(rest.lstrip()) is not None
-    return is_observation or (kind == "ReAct" and UNREAD_ENDING.fullmatch(rest) is not None)
+    # An observation or a question that the model invents, and all text after it, or the beginning of a stop string.
+    ends = any(label.at_line.match(rest.lstrip()) for label in (OBSERVATION, TURN, THOUGHT))
+    ends = ends or OBSERVATION.stop.startswith(rest.strip(" \t\r\n*_"))
+    return (ends and WRITTEN[kind][1] is after_a_label) or (
+        kind == "ReAct" and UNREAD_ENDING.fullmatch(rest) is not None
+    )
 
 
 def is_ending(rest: str) -> bool:
@@ -445,9 +448,12 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
     """Return whether the end of an answer is held until the reply is complete; it then comes with the run's end."""
     write = WRITTEN[kind][1]
     rest = whole.removeprefix(streamed)
+    _, line_break, line = written.rpartition("\n")
+    # The last line may become one that ends an answer.
+    may_end = line_break and any(may_become(label, line) for label in (OBSERVATION, TURN, THOUGHT))
     if write is in_tags:
         # It may become a tag.
-        return not way and rest.lstrip().startswith(("<", "&"))
+        return bool(may_end and rest.strip() in line) or (not way and rest.lstrip().startswith(("<", "&")))
     if write is as_it_is:
         # The whole text may be a call, or what stands before reasoning, such as `assistant:`.
         visible = rest.lstrip().lstrip("\ufeff\u200b")
@@ -457,9 +463,7 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
         return is_call(rest) or (not streamed and may_be_more)
     if write is not after_a_label:
         return False
-    # The last line may become one that only the program may write.
-    _, line_break, line = written.rpartition("\n")
-    if line_break and may_become(OBSERVATION, line):
+    if may_end:
         start = max(len(written.lstrip()) - len(line), 0)
         rest = whole[len(streamed) : start].rstrip()
     return not rest or (kind == "ReAct" and is_ending(rest))

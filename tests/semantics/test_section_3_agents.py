@@ -17,7 +17,7 @@ FENCED = f"Action:\n```\n{BLOB}\n```"
 ASK, ANSWERED = "Follow up: how old?", ("\nIntermediate answer:",)
 PREVIOUS = "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"
 
-LINE, TABBED = ("\nObservation:",), ("\nObservation:", "\n\tObservation:")
+LINE, TABBED = ("\nObservation",), ("\nObservation:", "\n\tObservation:")
 XML = "<tool>echo</tool><tool_input>a"
 CHAT_PAD = f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"
 
@@ -49,7 +49,7 @@ def test_json_chat_stops_at_the_label() -> None:
     model = models.ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
     agent = agents.create_json_chat_agent(model, [echo], tool_response="Got {observation}")
     AgentExecutor(agent=agent, tools=[echo]).run("q")
-    assert model.requests[1].stop == ("\nObservation:",)
+    assert model.requests[1].stop == ("\nObservation",)
     assert messages(model.requests[1])[-2:] == [AssistantMessage(BLOB), UserMessage("Got a")]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentFinish, Decision
+from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.langchain.json_action import is_action, make_action_error, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
@@ -15,12 +15,12 @@ from graphexec.agents.reading.json_text import (
     find_decisions,
     find_regions,
     has_action_member,
-    read_text,
     reject_answer_tool,
 )
-from graphexec.agents.reading.labels import FINAL_ANSWER, read_text_after
+from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, find_answer
-from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
+from graphexec.agents.reading.turns import Value, find_value_after, find_value_in_json, read_text
+from graphexec.agents.scratchpad import STOP, format_previous_work, make_form, make_instructed_agent
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -48,8 +48,6 @@ CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
 
 # Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
-
-STOP = ("\nObservation:",)
 
 
 @remakeable
@@ -94,20 +92,26 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 
     Raises `ParseError` for neither, for both, for two actions, and for truncated JSON.
     """
-    whole = read_text(reply)
+    whole = read_text(reply, _find_value)
     text = whole.text
-    final = find_answer(_without_json(text))
+    final = find_answer(_without_json(whole.log))
     if final:
         before, after = find_decisions(text[: final.start()]), find_regions(text[final.end() :])
         if any(map(has_action_member, before)) or any(region.is_json and is_action(region) for region in after):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
-        return AgentFinish({"output": read_text_after(text, final)}, text, unread=whole.unread)
+        return whole.finish(read_text_after(text, final, whole.end))
     found = find_decisions(text)
     if not found:
         raise make_action_error("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
     if len(found) > 1:
         raise make_action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     return read_decision(found[0], whole, reply, names)
+
+
+def _find_value(text: str) -> Value | None:
+    label = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(_without_json(text))
+    found = (find_value_after(text, [(FINAL_ANSWER, label)]), find_value_in_json(text))
+    return min(filter(None, found), default=None)
 
 
 def _without_json(text: str) -> str:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
 from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentFinish, Decision
+from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
-from graphexec.agents.reading.json_text import read_text
-from graphexec.agents.reading.labels import Label, Spelling, read_text_after
+from graphexec.agents.reading.labels import INPUT, Label, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, find_action, make_missing_error, read_action
-from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.reading.turns import Value, find_value_after, read_text
+from graphexec.agents.scratchpad import LEGACY_STOP, TextProtocol, make_form, make_text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -44,8 +45,6 @@ What was said before:
 The person now says: {input}
 {agent_scratchpad}"""
 
-STOP = ("\nObservation:", "\n\tObservation:")
-
 
 @remakeable
 @explain_creation
@@ -55,7 +54,7 @@ def create_conversational_agent(
     *,
     prompt: str = CONVERSATIONAL_PROMPT,
     ai_prefix: str = "AI",
-    stop: Sequence[str] = STOP,
+    stop: Sequence[str] = LEGACY_STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that talks; the input `chat_history` is the earlier conversation, as a string or as messages.
@@ -92,16 +91,24 @@ def read(reply: ModelReply, answer_label: Label = _ANSWER_LABEL, names: Collecti
     Without such a line, `AI:` after whitespace begins the answer, too. Raises `ParseError` if there is neither, or
     both, for several actions, and for an action in a reply that was cut at the token limit.
     """
-    whole = read_text(reply)
+    whole = read_text(reply, partial(_find_value, answer_label))
     text = whole.text
     found = find_action(text)
-    answer = answer_label.at_line.search(text)
-    if found and answer:
+    if found and answer_label.at_line.search(text):
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if found:
-        return (read_action(whole, found, reply, names),)
-    exact = answer_label.patterns[Spelling.EXACT].finditer(text)
-    answer = answer or next((label for label in exact if text[label.start() - 1].isspace()), None)
+        return read_action(whole, found, names)
+    answer = _find_answer(answer_label, text)
     if answer is None:
         raise make_missing_error(text)
-    return AgentFinish({"output": read_text_after(text, answer)}, text, unread=whole.unread)
+    return whole.finish(read_text_after(text, answer, whole.end))
+
+
+def _find_answer(label: Label, text: str) -> re.Match[str] | None:
+    exact = label.patterns[Spelling.EXACT].finditer(text)
+    return label.at_line.search(text) or next((one for one in exact if text[one.start() - 1].isspace()), None)
+
+
+def _find_value(label: Label, text: str) -> Value | None:
+    action = find_action(text, Spelling.TRANSLATED)
+    return find_value_after(text, [(INPUT, action and action.input), (label, _find_answer(label, text))])

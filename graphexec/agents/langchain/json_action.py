@@ -6,11 +6,12 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, TypeGuard
 
-from graphexec.actions import AgentAction, AgentFinish, Decision, ToolInput
+from graphexec.actions import Decision, ToolInput
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.answers import make_json_reader
-from graphexec.agents.reading.json_text import Region, ReplyText, has_action_name, is_answer, read_decision_fields
+from graphexec.agents.reading.json_text import Region, has_action_name, is_answer, read_decision_fields
 from graphexec.agents.reading.text_parsing import find_tool, make_unreadable_error
+from graphexec.agents.reading.turns import ReplyText
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
 
@@ -26,9 +27,9 @@ def read_decision(region: Region, read: ReplyText, reply: ModelReply, names: Col
     given: Any = fields.get("actioninput")
     if is_answer(action):
         output = "" if given is None else format_observation(given)
-        return AgentFinish({"output": output}, read.text, unread=read.unread)
+        return read.finish(output)
     tool_input: ToolInput = {} if given is None else given if _is_input(given) else format_observation(given)
-    return (AgentAction(find_tool(action.strip(), names), tool_input, read.text, unread=read.unread),)
+    return read.act(find_tool(action.strip(), names), tool_input)
 
 
 def _is_input(given: Any) -> TypeGuard[ToolInput]:

@@ -11,8 +11,9 @@ from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.conversation import observation_turns
 from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, parse_template, validate_tools
-from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
-from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
+from graphexec.agents.reading.json_text import find_decisions, reject_answer_tool
+from graphexec.agents.reading.turns import find_value_in_json, read_text
+from graphexec.agents.scratchpad import STOP, Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -39,8 +40,6 @@ The tool returned:
 
 What is the answer to my last message, now that you know this? I have not seen what the tool returned, so say all that
 matters. Reply with one JSON object in a fence, and nothing else."""
-
-STOP = ("\nObservation:",)
 
 
 @remakeable
@@ -90,7 +89,7 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 
     The `names` are those of the known tools.
     """
-    whole = read_text(reply)
+    whole = read_text(reply, find_value_in_json)
     found = find_decisions(whole.text)
     if len(found) != 1:
         why = f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 from graphexec._mistakes import explain_creation
@@ -10,10 +11,10 @@ from graphexec.actions import AgentFinish, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
-from graphexec.agents.reading.json_text import ReplyText, read_text
 from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_after
-from graphexec.agents.reading.text_parsing import find_action, make_decision
-from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.reading.text_parsing import find_action, find_value, make_decision
+from graphexec.agents.reading.turns import ReplyText, read_text
+from graphexec.agents.scratchpad import LEGACY_STOP, TextProtocol, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -41,8 +42,6 @@ Thought:{agent_scratchpad}"""
 # Extracts the answer while the reply streams.
 make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 
-STOP = ("\nObservation:", "\n\tObservation:")
-
 
 @remakeable
 @explain_creation
@@ -51,7 +50,7 @@ def create_mrkl_agent(
     tools: Sequence[AnyTool],
     *,
     prompt: str = MRKL_PROMPT,
-    stop: Sequence[str] = STOP,
+    stop: Sequence[str] = LEGACY_STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make a zero-shot agent that continues a text of thoughts, actions and observations.
@@ -78,8 +77,8 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     Such an answer ends at the next blank line or at the action. Raises `ParseError` for neither, for an answer after
     the action, for several actions, and for an action in a reply that was cut at the token limit.
     """
-    whole = read_text(reply)
-    return _answer_before_action(whole) or make_decision(whole, reply, names)
+    whole = read_text(reply, find_value)
+    return _answer_before_action(whole) or make_decision(whole, names)
 
 
 def _answer_before_action(read: ReplyText) -> AgentFinish | None:
@@ -88,5 +87,5 @@ def _answer_before_action(read: ReplyText) -> AgentFinish | None:
     if answer is None or found is None or found.start < answer.end():
         return None
     blank = text.find("\n\n", answer.end())
-    end = min(found.start, len(text) if blank < 0 else blank)
-    return AgentFinish({"output": read_text_after(text, answer, end)}, text[:end], unread=text[end:] + read.unread)
+    end = min(found.start, read.end, len(text) if blank < 0 else blank)
+    return replace(read, end=end).finish(read_text_after(text, answer, end))

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
-from graphexec.actions import AgentAction, AgentFinish, Decision
+from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import Template, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader
-from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
-from graphexec.agents.reading.labels import Label, read_text_after
+from graphexec.agents.reading.labels import Label, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, reject_cut_reply
+from graphexec.agents.reading.turns import Value, read_text
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_scratchpad, make_text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
@@ -106,19 +106,24 @@ def read(reply: ModelReply) -> Decision:
 
     Raises `ParseError` if the line is neither or both, for a blank question, and if it was cut at the token limit.
     """
-    whole = read_text(reply, INTERMEDIATE)
+    whole = read_text(reply, _find_value, INTERMEDIATE)
     text = whole.text
-    line = text.strip().rpartition("\n")[2]
+    line = whole.log.strip().rpartition("\n")[2]
     follow_up = _FOLLOW_UP().search(line)
     finish = _FINISH().search(line)
-    if follow_up and finish:
+    if (follow_up and finish) or _find_value(text[whole.end :]):
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if finish:
-        return AgentFinish({"output": read_text_after(line, finish)}, text, unread=whole.unread)
+        return whole.finish(read_text_after(line, finish))
     question = read_text_after(line, follow_up) if follow_up else ""
     if not question:
         observation = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
         prose = _FOLLOW_UP().search(text) is None
         raise ParseError(f"Could not parse LLM output: `{text}`", observation=observation, llm_output=text, prose=prose)
-    reject_cut_reply(reply, whole)
-    return (AgentAction(INTERMEDIATE_ANSWER, question, text, unread=whole.unread),)
+    reject_cut_reply(whole)
+    return whole.act(INTERMEDIATE_ANSWER, question)
+
+
+def _find_value(text: str) -> Value | None:
+    found = [one.end() for pattern in (_FOLLOW_UP(), _FINISH()) if (one := pattern.search(text))]
+    return Value(min(found), Spelling.TRANSLATED) if found else None

@@ -6,13 +6,15 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentFinish, Decision
+from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
-from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
+from graphexec.agents.reading.json_text import find_decisions, find_regions, is_decision, reject_answer_tool
+from graphexec.agents.reading.labels import THOUGHT, TURN, Spelling
 from graphexec.agents.reading.text_parsing import find_action, find_named_tools
-from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
+from graphexec.agents.reading.turns import Value, find_value_from, find_value_in_json, read_text
+from graphexec.agents.scratchpad import STOP, format_previous_work, make_form, make_instructed_agent
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -39,8 +41,6 @@ Action:
 ```"""
 
 STRUCTURED_CHAT_QUESTION = "{input}\n\n{agent_scratchpad}\n(Whatever happens, reply with a JSON object in a fence.)"
-
-STOP = ("\nObservation:",)
 
 
 @remakeable
@@ -81,15 +81,31 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     The `names` are those of the known tools. Raises `ParseError` for an empty text, several objects, an invalid
     decision, and truncated JSON.
     """
-    whole = read_text(reply)
+    whole = read_text(reply, _find_value)
     text = whole.text
     found = find_decisions(text)
     if len(found) > 1:
         raise make_action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     if found:
+        before = text[: found[0].start]
+        if TURN.lines[Spelling.EXACT].search(before, _find_prose(before).start):
+            raise make_action_error("its decision follows a question that you wrote", text)
         return read_decision(found[0], whole, reply, names)
     if not text.strip():
         raise make_action_error("it is empty", text)
     if find_action(text) or find_named_tools(text, names):
         raise make_action_error("its action is not a JSON object", text)
-    return AgentFinish({"output": text.strip()}, text, unread=whole.unread)
+    return whole.finish(whole.log.strip())
+
+
+def _find_value(text: str) -> Value | None:
+    return find_value_in_json(text) if any(map(is_decision, find_regions(text))) else _find_prose(text)
+
+
+def _find_prose(text: str) -> Value:
+    """Return the answer in a text without JSON: it begins in the first line without a label."""
+    start = len(text) - len(text.lstrip())
+    labels = (TURN.lines[Spelling.EXACT], THOUGHT.lines[Spelling.EXACT])
+    while any(label.match(text, start) for label in labels):
+        start = (text.find("\n", start) + 1) or len(text)
+    return find_value_from(text, start, Spelling.EXACT)

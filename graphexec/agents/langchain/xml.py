@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import dropwhile
 
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision
+from graphexec.actions import AgentAction, AgentStep, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import format_observation, names_of, validate_tools
-from graphexec.agents.reading.answers import AnswerReader, strip_whitespace
-from graphexec.agents.reading.json_text import ReplyText
+from graphexec.agents.reading.answers import AnswerReader, cut_turns, strip_whitespace
+from graphexec.agents.reading.labels import Spelling
 from graphexec.agents.reading.text_parsing import BOTH, find_tool, make_unreadable_error, reject_cut_reply
+from graphexec.agents.reading.turns import Value, find_value_from, read_text
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_scratchpad, make_text_agent
 from graphexec.errors import ParseError
-from graphexec.messages import Model, ModelReply, separate_reasoning
+from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
 XML_PROMPT = """\
@@ -41,7 +45,11 @@ _NAMES = "(?i:tool|tool_input|observation|final_answer)"
 _TAG = compile_lazily(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
 # A tag that decides what the reply is.
 _FIRST = ("tool", "final_answer", "observation")
+# A tag at which an answer ends while it streams; what follows it may belong to the answer.
+_ENDS_ANSWER = ("/final_answer", "observation")
 _TOOL = compile_lazily(r"(?i)<tool[ \t]{0,3}>")
+_ELEMENT = compile_lazily(r"(?i)<(?:tool_input|final_answer)[ \t]{0,3}>")
+_TAG_OR_FENCE = compile_lazily(rf"(?:(?m:^)[ \t]{{0,3}}|(?<=>)\s{{0,9}})```(?s:.*?)```|<(/?{_NAMES})[ \t]{{0,3}}>")
 
 # The `<` of one of the agent's tags, and its escaped form: `&lt;`, with one more `amp;` for each further escape.
 _BEHIND = rf"(?=/?{_NAMES}[ \t]{{0,3}}>)"
@@ -95,36 +103,75 @@ format_scratchpad = make_scratchpad(_format_step)
 
 
 def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
-    """Parse `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing.
+    """Parse `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing, or be cut.
 
     The `names` are those of the known tools. Raises `ParseError` for neither or both, for two actions, and for an input
     that was cut at the token limit.
     """
-    text = separate_reasoning(reply).content
-    tags = list(_TAG().finditer(text))
-    kinds = [tag[1].lower() for tag in tags]
-    first = next((at for at, kind in enumerate(kinds) if kind in _FIRST), None)
-    if first is None or kinds[first] == "observation":
+    whole = read_text(reply, _find_value, None)
+    text = whole.text
+    tags, kinds = _find_tags(text)
+    if not kinds or kinds[0] == "observation":
         raise _unreadable("it has neither a <tool> nor a <final_answer>", text)
-    action = kinds[first] == "tool"
-    if action and kinds[first : first + 3] != ["tool", "/tool", "tool_input"]:
+    action = kinds[0] == "tool"
+    begin = _find_begin(kinds)
+    if begin is None:
         raise _unreadable("its <tool> is not followed by </tool> and <tool_input>", text)
-    begin = first + 2 if action else first
-    endings = ("/tool_input", "observation") if action else ("/final_answer",)
-    end = next((at for at in range(begin + 1, len(kinds)) if kinds[at] in endings), None)
-    inner = unescape_tags(text[tags[begin].end() : len(text) if end is None else tags[end].start()].strip())
+    end = _find_end(kinds, begin)
+    # The tag of an input is the stop string. An answer may end like a tag.
+    until = _find_begun(whole.log, f"</{kinds[begin]}>", 1 if action else 3) if end is None else tags[end].start()
+    inner = unescape_tags(text[tags[begin].end() : until].strip())
     # Without the closing tag, the element extends to the end, and tags inside it count as further decisions.
     after = begin + 1 if end is None else end
     _reject_more(kinds[after:], text, action=action)
-    invented = None if end is None else next((at for at in range(end, len(kinds)) if kinds[at] == "observation"), None)
-    unread = "" if invented is None else text[tags[invented].start() :]
+    if "observation" in kinds[after:]:
+        whole = replace(whole, end=min(whole.end, tags[kinds.index("observation", after)].start()))
     if not action:
-        return AgentFinish({"output": inner}, text, unread=unread)
+        return whole.finish(inner)
     if end is None:
-        reject_cut_reply(reply, ReplyText(text, ""))
-    tool = unescape_tags(text[tags[first].end() : tags[first + 1].start()].strip())
-    log = text if end is None else text[: tags[end].start()]
-    return (AgentAction(find_tool(tool, names), inner, log, unread=unread),)
+        reject_cut_reply(whole)
+    tool = unescape_tags(text[tags[0].end() : tags[1].start()].strip())
+    return (AgentAction(find_tool(tool, names), inner, text[:until], unread=whole.unread),)
+
+
+def _find_tags(text: str) -> tuple[list[re.Match[str]], list[str]]:
+    """Return the tags from the first that decides on, and their names; a closed fence in the element may have any."""
+    element = _ELEMENT().search(text)
+    start = len(text) if element is None else element.end()
+    found = (*_TAG().finditer(text, 0, start), *(tag for tag in _TAG_OR_FENCE().finditer(text, start) if tag[1]))
+    tags = list(dropwhile(lambda tag: tag[1].lower() not in _FIRST, found))
+    return tags, [tag[1].lower() for tag in tags]
+
+
+def _find_begin(kinds: Sequence[str]) -> int | None:
+    """Return the place of the tag that begins the input or the answer."""
+    if kinds[:1] == ["final_answer"]:
+        return 0
+    return 2 if kinds[:3] == ["tool", "/tool", "tool_input"] else None
+
+
+def _find_end(kinds: Sequence[str], begin: int) -> int | None:
+    """Return the place of the tag that ends the input or the answer."""
+    ends = ({"/final_answer"}, {"observation"}) if begin == 0 else ({"/tool_input", "observation"},)
+    return next((at for some in ends for at in range(begin + 1, len(kinds)) if kinds[at] in some), None)
+
+
+def _find_value(text: str) -> Value | None:
+    """Return the place behind the closing tag, or the answer without one. An input without one is complete."""
+    tags, kinds = _find_tags(text)
+    begin = _find_begin(kinds)
+    if begin is None:
+        return None
+    if (end := _find_end(kinds, begin)) is not None:
+        return Value(tags[end].end(), Spelling.TRANSLATED)
+    return None if begin else find_value_from(text, tags[begin].end(), Spelling.EXACT)
+
+
+def _find_begun(text: str, tag: str, least: int) -> int:
+    """Return where a text ends in at least so many characters of a tag, or the length of the text."""
+    last = text.rfind("<")
+    begun = text[last:].rstrip().lower() if last >= 0 else ""
+    return last if len(begun) >= least and tag.startswith(begun) else len(text)
 
 
 # The end of the received text, if it may become a tag or an escaped tag. A tag has at most 18 characters; text that is
@@ -140,6 +187,7 @@ def make_answer_reader() -> AnswerReader:
     """
     waiting = ""
     inside = ended = False
+    cut = cut_turns(Spelling.EXACT, None)
 
     def read(piece: str) -> str:
         nonlocal waiting, inside, ended
@@ -155,12 +203,12 @@ def make_answer_reader() -> AnswerReader:
             if ended:
                 return ""
             waiting = waiting[first.end() :]
-        end = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() == "/final_answer"), None)
+        end = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() in _ENDS_ANSWER), None)
         open_tag = _BEGUN().search(waiting)
         ended = end is not None
         until = end.start() if end else open_tag.start() if open_tag else len(waiting)
         text, waiting = waiting[:until], waiting[until:]
-        return unescape_tags(text)
+        return cut(unescape_tags(text))
 
     return strip_whitespace(read)
 

@@ -10,7 +10,16 @@ from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
-from graphexec.agents.reading.labels import OBSERVATION, Label, find_open_emphasis, may_become
+from graphexec.agents.reading.labels import (
+    INPUT,
+    OBSERVATION,
+    THOUGHT,
+    TURN,
+    Label,
+    Spelling,
+    find_open_emphasis,
+    may_become,
+)
 from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.messages.replies import VERY_LONG
@@ -55,24 +64,29 @@ _MAX_HELD = 80
 def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerReader:
     """Make a reader of the text after the first `label`, such as `Final Answer:`, that begins a line.
 
-    The reader strips surrounding whitespace, and cuts the text before an observation that the model invented.
+    The reader strips surrounding whitespace, and cuts the text before what is not the model's to write.
     """
-    # Before the label, the last line; after it, the text that is held back.
+    # Before the label, the last line; after it, the beginning of the text.
     waiting = ""
     mark = ""
-    answering = ended = False
+    cut: AnswerReader | None = None
+    ended = False
 
     def read(piece: str) -> str:
-        nonlocal waiting, mark, answering, ended
+        nonlocal waiting, mark, cut, ended
         if ended:
             return ""
         waiting += piece
-        if not answering:
+        if cut is None:
             found = label.at_line.search(waiting)
-            if found is None:
+            # Behind an action, and behind what the model invented, there is no answer.
+            before = waiting if found is None else waiting[: found.start()]
+            ended = any(one.at_line.search(before) for one in (INPUT, invented))
+            if ended or found is None:
                 waiting = _find_last_line(waiting)
                 return ""
-            answering, waiting, mark = True, waiting[found.end() :], find_open_emphasis(found)
+            waiting, mark = waiting[found.end() :], find_open_emphasis(found)
+            cut = cut_turns(label.find_spelling(found), invented)
         if mark:
             begun = waiting.lstrip()
             if len(begun) < len(mark) and mark.startswith(begun):
@@ -83,17 +97,38 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
             if ended:
                 return ""
             waiting, mark = begun.removeprefix(mark), ""
+        text, waiting = waiting, ""
+        return cut(text)
+
+    return strip_whitespace(read)
+
+
+def cut_turns(spelling: Spelling, invented: Label | None = OBSERVATION) -> AnswerReader:
+    """Make a reader of an answer up to a line with a label that ends it, as `turns.read_text` finds it."""
+    labels = [(TURN, TURN.lines[spelling]), (THOUGHT, THOUGHT.lines[spelling])]
+    if invented is not None:
+        labels.append((invented, invented.at_line))
+    waiting = ""
+    ended = False
+
+    def read(piece: str) -> str:
+        nonlocal waiting, ended
+        if ended:
+            return ""
+        waiting += piece
         line = waiting.find("\n") + 1
-        if line and (found := invented.at_line.search(waiting, line)):
+        starts = [found.start() for _, one in labels if line and (found := one.search(waiting, line))]
+        if starts:
             ended = True
-            return waiting[: found.start()]
-        # Hold back a last line that may become an observation.
+            return waiting[: min(starts)]
+        # Hold back a last line that may become a label.
         line = waiting.rfind("\n")
-        held = line >= 0 and len(waiting) - line <= _MAX_HELD and may_become(invented, waiting[line + 1 :])
+        held = line >= 0 and len(waiting) - line <= _MAX_HELD
+        held = held and any(may_become(label, waiting[line + 1 :]) for label, _ in labels)
         text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 
-    return strip_whitespace(read)
+    return read
 
 
 def strip_whitespace(read: AnswerReader) -> AnswerReader:

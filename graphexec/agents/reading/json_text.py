@@ -9,9 +9,9 @@ from typing import Any
 
 from graphexec._parsing import compile_lazily, search
 from graphexec._parsing.json import STRING, find_end, read_container
-from graphexec.agents.reading.labels import ACTION, OBSERVATION, Label, Spelling, find_last
+from graphexec.agents.reading.labels import ACTION, Spelling, find_last
 from graphexec.errors import ParseError, ToolDefinitionError
-from graphexec.messages import ModelReply, separate_reasoning
+from graphexec.messages import ModelReply
 from graphexec.tools import AnyTool
 
 
@@ -106,37 +106,6 @@ def _make_fenced(text: str, start: int, content_start: int) -> Region:
     inner = text[content_start : end if is_closed else len(text)].strip()
     end = end + len(FENCE) if is_closed else len(text)
     return Region(inner, start, content_start, end, is_closed, is_json, in_decision_position=is_json)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyText:
-    """The text of a reply without its reasoning, up to the first observation that the model invented.
-
-    `unread` is the rest of the reply, from that observation on.
-    """
-
-    text: str
-    unread: str
-
-
-def read_text(reply: ModelReply, invented: Label = OBSERVATION) -> ReplyText:
-    """Return the text of a reply for a parser.
-
-    A line that begins with a label that only the program may write, such as `Observation:`, ends the text. In JSON and
-    in a fence, such a line is a part of the model's own text.
-    """
-    text = separate_reasoning(reply).content
-    found = invented.at_line.search(text)
-    if found is None:
-        return ReplyText(text, "")
-    data = ((region.start, region.end) for region in find_regions(text) if region.is_closed)
-    start, end = next(data, (len(text), 0))
-    for found in invented.at_line.finditer(text):
-        while end <= found.start() and start < len(text):
-            start, end = next(data, (len(text), 0))
-        if found.start() < start:
-            return ReplyText(text[: found.start()].removesuffix("\n"), text[found.start() :])
-    return ReplyText(text, "")
 
 
 _ACTION_KEY = compile_lazily(rf"[\"'“”‘]action[\"'“”’]\s{{0,9}}[:：]|\{{\s{{0,99}}{_OTHER_ACTION}", re.IGNORECASE)

@@ -60,6 +60,11 @@ TRANSLATIONS: dict[str, tuple[str, ...]] = {
         *("Beobachtung", "Observación", "Observacion", "Observação", "Observacao", "Osservazione", "Observatie"),
         "Наблюдение",
     ),
+    "Question": (*("问题", "問題", "質問", "질문", "Frage", "Pregunta", "Pergunta", "Domanda", "Vraag", "Вопрос"),),
+    "Thought": (
+        *("思考", "想法", "思想", "생각", "Gedanke", "Pensée", "Pensamiento", "Pensamento", "Pensiero", "Gedachte"),
+        "Мысль",
+    ),
 }
 
 
@@ -67,8 +72,8 @@ def _spell(words: str, number: str = _NUMBER) -> str:
     return number.join(re.escape(word).replace("'", "['’]") for word in words.split())
 
 
-def _begin_line(words: str, colon: str) -> str:
-    return rf"{_LINE}(?i:{words}){_CLOSED}{_NUMBER}{_CLOSED}{colon}"
+def _begin_line(words: str, colon: str, case: str = "i") -> str:
+    return rf"{_LINE}(?{case}:{words}){_CLOSED}{_NUMBER}{_CLOSED}{colon}"
 
 
 @final
@@ -101,8 +106,7 @@ class LabelPattern:
             return self._pattern.search(text, start, end)
         return search(self._pattern, text, start, end, longest=self._longest)
 
-    def _find(self, text: str) -> Iterator[re.Match[str]]:
-        start = 0
+    def _find(self, text: str, start: int) -> Iterator[re.Match[str]]:
         while found := search(self._pattern, text, start, longest=self._longest):
             yield found
             start = found.end()
@@ -111,11 +115,11 @@ class LabelPattern:
         """Return the match that begins at `start`."""
         return self._pattern.match(text, start) if self._may_match(text[start : start + self._longest]) else None
 
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        """Return the matches in order."""
+    def finditer(self, text: str, start: int = 0) -> Iterator[re.Match[str]]:
+        """Return the matches from `start` on, in order."""
         if not self._may_match(text):
             return iter(())
-        return self._pattern.finditer(text) if len(text) <= WINDOW else self._find(text)
+        return self._pattern.finditer(text, start) if len(text) <= WINDOW else self._find(text, start)
 
 
 class Spelling(IntEnum):
@@ -131,29 +135,51 @@ class Spelling(IntEnum):
 
 
 class Label:
-    """The `patterns` of a label by its `Spelling`, and that of every spelling `at_line`, at the beginning of a line."""
+    """A label with one wording or several.
 
-    __slots__ = ("at_line", "patterns", "words")
+    `patterns` find it by its `Spelling`, `lines` do so at the beginning of a line, and `at_line` is the last of those.
+    """
 
-    def __init__(self, words: str, colon: str = _COLON_BUT_IN_TIMES) -> None:
-        exact = rf"(?:{_LINE}|[*_`]{{1,3}})?{_spell(words, _WIDE_NUMBER)}{_CLOSED}{_WIDE_NUMBER}{_CLOSED}{colon}"
-        translated = [words, *TRANSLATIONS.get(words, ())]
-        every = "|".join(map(_spell, translated))
+    __slots__ = ("at_line", "lines", "patterns", "stop", "words")
+
+    def __init__(self, *wordings: str, colon: str = _COLON_BUT_IN_TIMES) -> None:
+        wide = "|".join(_spell(one, _WIDE_NUMBER) for one in wordings)
+        exact = rf"(?:{_LINE}|[*_`]{{1,3}})?(?:{wide}){_CLOSED}{_WIDE_NUMBER}{_CLOSED}{colon}"
+        translated = [one for words in wordings for one in (words, *TRANSLATIONS.get(words, ()))]
+        own, every = ("|".join(map(_spell, some)) for some in (wordings, translated))
+        any_case = _begin_line(own, colon)
+        in_any = _begin_line(every, colon)
         self.patterns = (
-            LabelPattern(exact, [words], any_case=False),
-            LabelPattern(rf"{exact}|{_begin_line(_spell(words), colon)}", [words], any_case=True),
-            LabelPattern(rf"{exact}|{_begin_line(every, colon)}", translated, any_case=True),
+            LabelPattern(exact, wordings, any_case=False),
+            LabelPattern(rf"{exact}|{any_case}", wordings, any_case=True),
+            LabelPattern(rf"{exact}|{in_any}", translated, any_case=True),
         )
-        self.at_line = LabelPattern(_begin_line(every, colon), translated, any_case=True)
+        self.lines = (
+            LabelPattern(_begin_line(own, colon, case=""), wordings, any_case=False),
+            LabelPattern(any_case, wordings, any_case=True),
+            LabelPattern(in_any, translated, any_case=True),
+        )
+        self.at_line = self.lines[Spelling.TRANSLATED]
+        # The words of a stop string.
+        self.stop = wordings[0]
         # In lower case, for text that may become the label.
         self.words = tuple(one.lower() for one in translated)
 
+    def find_spelling(self, found: re.Match[str]) -> Spelling:
+        """Return the strictest spelling that a match has."""
+        return next(one for one in Spelling if self.patterns[one].match(found.string, found.start()))
 
-ACTION = Label("Action", _COLON)
-INPUT = Label("Action Input", _COLON)
+
+ACTION = Label("Action", colon=_COLON)
+INPUT = Label("Action Input", colon=_COLON)
 FINAL_ANSWER = Label("Final Answer")
 OBSERVATION = Label("Observation")
 INTERMEDIATE_ANSWER = Label("Intermediate answer")
+THOUGHT = Label("Thought")
+# What only the user or the program writes, as the prompts of the agents do.
+TURN = Label(
+    "Question", "Observation", "Human", "New input", "The person now says", "Are follow up questions needed here"
+)
 
 
 # What may stand before a label and between its words and its colon, for text that may become a label.

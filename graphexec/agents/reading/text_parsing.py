@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from graphexec._parsing import compile_lazily, match_end
 from graphexec._parsing.json import find_end
-from graphexec.actions import AgentAction, AgentFinish, Decision
-from graphexec.agents.reading.json_text import FENCE, ReplyText
+from graphexec.actions import Decision
+from graphexec.agents.reading.json_text import FENCE
 from graphexec.agents.reading.labels import (
     ACTION,
     FINAL_ANSWER,
@@ -18,6 +18,7 @@ from graphexec.agents.reading.labels import (
     find_last,
     read_text_after,
 )
+from graphexec.agents.reading.turns import ReplyText, Value, find_value_after
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply, separate_reasoning
 
@@ -78,7 +79,13 @@ def _find_spelling(text: str) -> Spelling:
     return found
 
 
-def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names: Collection[str]) -> AgentAction:
+def find_value(text: str) -> Value | None:
+    """Return the first input of an action or answer in a text with labels."""
+    action, answer = find_action(text, Spelling.TRANSLATED), FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(text)
+    return find_value_after(text, [(INPUT, action and action.input), (FINAL_ANSWER, answer)])
+
+
+def read_action(read: ReplyText, found: LabelledAction, names: Collection[str]) -> Decision:
     """Return the action after the labels; `names` are those of the known tools.
 
     Raises `ParseError` if a second input or another known tool is labelled at the beginning of a line, in any spelling,
@@ -88,12 +95,12 @@ def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names
     inputs = any(label.end() != found.input.end() for label in INPUT.at_line.finditer(text))
     if inputs or any(label.end() != found.action.end() for label in _find_known_actions(text, names)):
         raise _make_several_error(text)
-    reject_cut_reply(reply, read)
+    reject_cut_reply(read)
     tool = strip_fence(read_text_after(text, found.action, found.input.start())).strip("`").strip()
-    tool_input = read_text_after(text, found.input)
+    tool_input = read_text_after(text, found.input, read.end)
     inner = strip_fence(tool_input)
     given = _strip_quotes(tool_input) if inner == tool_input else inner
-    return AgentAction(find_tool(tool, names), given, text, unread=read.unread)
+    return read.act(find_tool(tool, names), given)
 
 
 # The rest of a line, or the next one if it is empty.
@@ -166,7 +173,7 @@ def reject_more(text: str, names: Collection[str]) -> None:
             raise _make_several_error(text)
 
 
-def make_decision(read: ReplyText, reply: ModelReply, names: Collection[str]) -> Decision:
+def make_decision(read: ReplyText, names: Collection[str]) -> Decision:
     """Return the action after `Action:` and `Action Input:`, or the answer after `Final Answer:`.
 
     The strictest spelling that matches decides. Raises `ParseError` for neither, for
@@ -183,9 +190,10 @@ def make_decision(read: ReplyText, reply: ModelReply, names: Collection[str]) ->
     if found and answer:
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if found:
-        return (read_action(read, found, reply, names),)
+        return read_action(read, found, names)
+    answer = find_answer(read.log) or answer
     assert answer is not None, "there is an action or an answer"
-    return AgentFinish({"output": read_text_after(text, answer)}, text, unread=read.unread)
+    return read.finish(read_text_after(text, answer, read.end))
 
 
 def _make_several_error(text: str) -> ParseError:
@@ -210,12 +218,9 @@ def make_unreadable_error(why: str, text: str, form: str, *, prose: bool) -> Par
     )
 
 
-def reject_cut_reply(reply: ModelReply, read: ReplyText) -> None:
-    """Raise `ParseError` if the reply was cut at the token limit and its text is read to the end.
-
-    The rest of the reply is unknown, so its action is not executed.
-    """
-    if reply.finish_reason == "length" and not read.unread:
+def reject_cut_reply(read: ReplyText) -> None:
+    """Raise `ParseError` if the text was cut at the token limit: its rest is unknown, so its action is not executed."""
+    if read.is_cut:
         text = read.text
         observation = "Your reply was cut at the token limit, so its action was not carried out. Write a shorter one."
         raise ParseError(f"the reply was cut at the token limit: {text}", observation=observation, llm_output=text)
@@ -234,6 +239,7 @@ def _strip_quotes(text: str) -> str:
 # An opening fence: with the name of a language on its line, or directly before JSON.
 _BLOCK = compile_lazily(r"```[ \t]{0,3}[\w+#.-]{0,20}[ \t]{0,3}\r?\n")
 _INLINE = compile_lazily(r"```(?:json(?=[ \t]{0,3}[\[{]))?", re.IGNORECASE)
+_BLANK_LINES = compile_lazily(r"\A(?:[ \t]*+\r?\n)*+")
 
 
 def strip_fence(text: str) -> str:
@@ -245,8 +251,14 @@ def strip_fence(text: str) -> str:
     inner = text[opened.end() : -len(FENCE)]
     # The code of a block may contain fences, but not at the beginning of a line; a string of JSON may contain any.
     several = f"\n{FENCE}" in f"\n{inner.rstrip(' ')}" if block else FENCE in inner
-    inner = inner.strip()
-    return text if several and not (inner.startswith(("{", "[")) and find_end(inner) == len(inner)) else inner
+    stripped = inner.strip()
+    if stripped.startswith(("{", "[")) and find_end(stripped) == len(stripped):
+        return stripped
+    if several or not block:
+        return text if several else stripped
+    # The lines of a block may all be indented as its closing fence is; a further indentation belongs to them.
+    body, closing = _BLANK_LINES().sub("", inner.rstrip(), count=1), inner[inner.rfind("\n") + 1 :]
+    return re.sub(rf"(?m)^[ \t]{{0,{len(closing)}}}", "", body) if closing.isspace() else body
 
 
 # What servers without the template of a model leave at the end of a reply.

@@ -1,0 +1,180 @@
+"""Replies that go on behind their decision, or that end within a stop string, are read without what follows it."""
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+
+from graphexec import AgentExecutor, AgentFinish, ParseError, agents, create_react_agent
+from graphexec.agents import Agent, Decision
+from graphexec.agents import react as react_module
+from graphexec.agents.langchain import conversational, mrkl, self_ask, structured_chat, xml
+from graphexec.agents.react import read as react
+from graphexec.agents.reading.answers import AnswerReader
+from graphexec.agents.scratchpad import STOP
+from graphexec.messages import ModelReply
+from graphexec.models import ScriptedModel
+from tests.agents.mutations.common import Meaning, invent, make_lines, meaning_of
+from tests.agents.mutations.kinds import KINDS, Kind
+from tests.agents.mutations.labelled import spell_labels_otherwise
+from tests.agents.mutations.tagged import leave_open
+from tests.agents.test_mutated_replies import REPLIES, SEEDS, apply
+from tests.executor.actors import echo
+from tests.parameters import cases
+
+Read: TypeAlias = Callable[..., Decision]
+
+
+def prose(chance: Random) -> tuple[Meaning, str]:
+    """Return an answer without a form, which the structured chat agent reads."""
+    value = make_lines(chance)
+    return (value,), value
+
+
+# Each reader of text, with the replies that it reads; another agent of ours reads nothing beside its decision.
+TEXTUAL = {name: kind for name, kind in KINDS.items() if name not in ("structured", "tool_calling")}
+TEXTUAL["structured_chat, in prose"] = Kind(structured_chat.read, prose, [], [], [])
+
+# What models write behind their decision. Whatever follows a question is of another run.
+QUESTIONS = [
+    *("Question: what is 2+2?", "**Question:** and now?", "Human: thanks", "Question 2: why?", "### Question: who?"),
+    *("Observation: made up", "> Human: and?"),
+]
+DECISIONS = [
+    *("\nThought: I know\nFinal Answer: 4", "\nThought: I look\nAction: clock\nAction Input: now", "\nAI: welcome"),
+    *('\n```json\n{"action": "clock", "action_input": {}}\n```', "\n<final_answer>4</final_answer>", ""),
+    *("\nFollow up: Who?", "\nSo the final answer is: 4", "\n<tool>clock</tool><tool_input>now</tool_input>"),
+]
+THOUGHTS = ["Thought: that is all.", "**Thought:** I am done", "Thought 3: fine\nIt is."]
+
+
+def go_on(chance: Random) -> str:
+    """Return what a model writes behind its decision."""
+    turn = chance.choice([*THOUGHTS, *QUESTIONS])
+    return chance.choice(["\n", "\n\n", "\n \n"]) + turn + (chance.choice(DECISIONS) if turn in QUESTIONS else "")
+
+
+def begin_stop_string(stop: str) -> Callable[[Random], str]:
+    """Return what chooses the beginning of a stop string, of which its newline is no part."""
+    return lambda chance: stop[: chance.randint(1 + stop.startswith("\n"), len(stop))]
+
+
+@cases("name", TEXTUAL)
+@given(seed=SEEDS)
+def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
+    kind, chance = TEXTUAL[name], Random(seed)
+    # Labels that are spelled in another way than those of the decision are text.
+    keepers = [one for one in kind.keepers if one not in (spell_labels_otherwise, leave_open)]
+    wrappers = [one for one in kind.wrappers if one is not invent]
+    stop = "\nIntermediate answer:" if name == "self_ask" else f"{STOP[0]}:"
+    for _ in range(REPLIES):
+        meaning, text = kind.replies(chance)
+        ends = [go_on, begin_stop_string(stop)]
+        if name == "xml" and len(meaning) > 1 and chance.choice([True, False]):
+            text, ends = text.removesuffix("</tool_input>"), [begin_stop_string("</tool_input>")]
+        text = apply(wrappers, min(1, len(wrappers)), chance, apply(keepers, min(2, len(keepers)), chance, text))
+        reply = text + chance.choice(ends)(chance)
+        try:
+            assert meaning_of(kind.read(ModelReply(reply))) == meaning, reply
+        except ParseError:
+            # JSON behind a question may be the decision of which the prose is the thought.
+            assert kind.replies is prose, reply
+            assert "{" in reply
+
+
+STREAMED: dict[Read, Callable[[], AnswerReader]] = {
+    react: react_module.make_answer_reader,
+    **{module.read: module.make_answer_reader for module in (mrkl, self_ask, structured_chat, xml)},
+}
+
+
+@cases(
+    ("read", "reply", "meaning", "unread"),
+    [
+        *(
+            (read, f"{label}: 42\n{turn}: y\nThought: z\n{label}: 4", ("42",), f"{turn}: y\nThought: z\n{label}: 4")
+            for read, label in [(react, "Final Answer"), (mrkl.read, "final answer"), (conversational.read, "AI")]
+            for turn in ("Question", "Human", "Observation")
+        ),
+        (react, "Final Answer: 42\nThought: I know\nFinal Answer: 4", ("42",), "Thought: I know\nFinal Answer: 4"),
+        (react, "最终答案：42\n问题：还有吗", ("42",), "问题：还有吗"),
+        (react, "Final Answer: 42</s>\nQuestion: y", ("42",), "Question: y"),
+        (react, "Final Answer: 42</s>\nThought: y", ("42",), "Thought: y"),
+        (react, "```\nFinal Answer: 42\n```\nObservation", ("42",), "Observation"),
+        (mrkl.read, "Action: f\nAction Input: 今天上海的天气\nObservation", ("f", "今天上海的天气"), "Observation"),
+        (react, "Action: f\nAction Input: apple\n\tObserv", ("f", "apple"), "\tObserv"),
+        (react, "Action: f\nAction Input: x\nQuestion: y\nAction: g\nAction Input: z", ("f", "x"), None),
+        (react, "Action: f\nAction Input: x\nHuman: y\nFinal Answer: z", ("f", "x"), "Human: y\nFinal Answer: z"),
+        # The first line of a value, a spelling that is looser than that of its label, and a fence are the model's.
+        (react, "Final Answer:\nQuestion: why?\nIt is.", ("Question: why?\nIt is.",), ""),
+        (react, "Final Answer: x\nquestion: y\nthought: z", ("x\nquestion: y\nthought: z",), ""),
+        (react, "Final Answer: x\n```\nHuman: y\n```\nz", ("x\n```\nHuman: y\n```\nz",), ""),
+        (structured_chat.read, "Question: 2+1?\nThought: easy", ("Question: 2+1?\nThought: easy",), ""),
+        (xml.read, "<final_answer>x\nQuestion: y\n</final_answer>", ("x\nQuestion: y",), ""),
+        (xml.read, "<final_answer>x\nQuestion: y", ("x",), "Question: y"),
+        (xml.read, "<final_answer>x<observation>y", ("x",), "<observation>y"),
+        (xml.read, "<final_answer>```\n</final_answer>\n<tool>f</tool>\n```\nx</final_answer>y", None, ""),
+        (self_ask.read, "So the final answer is: 42\nAre follow up questions needed here: No.", ("42",), None),
+    ],
+)
+def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning | None, unread: str | None) -> None:
+    decision = read(ModelReply(reply))
+    one = decision if isinstance(decision, AgentFinish) else decision[0]
+    assert meaning_of(decision) == (meaning or ("```\n</final_answer>\n<tool>f</tool>\n```\nx",))
+    assert unread is None or one.unread == unread
+    assert one.log in reply
+    # While it streams, the answer ends there, too; the end of its last line may come later.
+    streamed = "".join(map(STREAMED[read](), reply)) if read in STREAMED else ""
+    assert (decision.output if isinstance(decision, AgentFinish) else "").startswith(streamed)
+
+
+@cases(
+    ("read", "reply"),
+    [
+        (react, "Action: f\nAction Input: x\nThought: I know\nFinal Answer: 4"),
+        (react, "Final Answer: 42\nThought: wait\nAction: f\nAction Input: x"),
+        (conversational.read, "AI: Hello\nThought: wait\nAction: f\nAction Input: x"),
+        (structured_chat.read, '{"action": "f"}\nThought: and\n{"action": "g"}'),
+        (structured_chat.read, 'It is 3.\n\nQuestion: and 4?\nAction: {"action": "f"}'),
+        (self_ask.read, "Follow up: A?\nThought: I know\nSo the final answer is: 4"),
+        (xml.read, "<final_answer>4</final_answer>\nThought: wait\n<tool>f</tool><tool_input>x</tool_input>"),
+    ],
+)
+def test_second_decision_in_a_thought_is_refused(read: Read, reply: str) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(reply))
+
+
+def test_input_before_half_a_stop_string_may_be_cut() -> None:
+    with pytest.raises(ParseError, match="cut at the token limit"):
+        react(ModelReply("Action: rm\nAction Input: /home\nO", finish_reason="length"))
+
+
+CODE = "    a = 1\n\n      b = 2"
+
+
+@cases(
+    ("fenced", "tool_input"),
+    [
+        (f"```python\n{CODE}\n```", CODE),
+        (f"```\n\n{CODE}\n\n```", CODE),
+        ("  ```\n    a = 1\n  b = 2\n  ```", "  a = 1\nb = 2"),
+        ("```\n\ta\n```", "\ta"),
+        ('```json\n  {"a": 1}\n```', '{"a": 1}'),
+    ],
+)
+def test_fenced_lines_keep_their_indentation(fenced: str, tool_input: str) -> None:
+    assert meaning_of(react(ModelReply(f"Action: f\nAction Input:\n{fenced}"))) == ("f", tool_input)
+
+
+AGENTS = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
+
+
+@cases("make", [create_react_agent, *AGENTS])
+def test_default_stop_string_is_langchains(make: Callable[..., Agent]) -> None:
+    model = ScriptedModel(['{"action": "Final Answer", "action_input": "Final Answer: 4"}'])
+    agent = make(model, [echo])
+    AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=1).run("q")
+    assert model.requests[0].stop == ("\nObservation",)
