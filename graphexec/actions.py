@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
+from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
@@ -51,6 +52,12 @@ class Original:
         from graphexec.messages.foreign import dump_original
 
         return dump_original(self._value) if self._data is None else self._data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Original) and self.dump() == other.dump()
+
+    def __hash__(self) -> int:
+        return hash(Original)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
@@ -105,7 +112,7 @@ class AgentStep:
     """
 
     action: AgentAction
-    observation: Observation
+    observation: Observation = field(metadata=AS_TEXT)
     status: StepStatus = "ok"
     model_text: str | None = None
     # With its module unless it is a builtin: "ValueError", "my_tools.PaymentError".

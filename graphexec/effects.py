@@ -10,6 +10,7 @@ from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
 from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
 from graphexec.kernel.events import CompactReply
+from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
 from graphexec.messages.images import Observation
@@ -213,7 +214,7 @@ class ToolResult(CompactReply):
     `traceback` says where the tool raised it.
     """
 
-    observation: Observation
+    observation: Observation = field(metadata=AS_TEXT)
     status: StepStatus = "ok"
     return_direct: bool = False
     model_text: str | None = None
@@ -269,7 +270,7 @@ class GraphResult:
     `reason` is that of `RunResult`, or `failed`; then `error` is the qualified name of the exception's class.
     """
 
-    output: Observation
+    output: Observation = field(metadata=AS_TEXT)
     reason: str
     error: str | None = None
 

@@ -53,7 +53,6 @@ from graphexec.kernel.snapshot import (
 # A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
 _GENERATORS = frozenset({GeneratorType})
 
-
 _UnfrozenSnapshot, _UnfrozenEntered = unfrozen(Snapshot), unfrozen(Entered)
 _UnfrozenAnswered, _UnfrozenMoved = unfrozen(Answered), unfrozen(Moved)
 
@@ -130,6 +129,7 @@ class Execution(Counters):
             self._sequence,
             self.scope.run_id,
             self._frames,
+            self._step.effects,
         )
         snapshot.__class__ = Snapshot
         return snapshot

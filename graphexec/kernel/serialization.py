@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphexec.errors import NodeError, SnapshotError
+from graphexec.kernel.exactness import REMEDY, find_difference, find_unwritable, is_plain, locate
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.meters import Exhausted, Spent
 from graphexec.kernel.signatures import read_reply
@@ -62,8 +63,9 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
 
 
 def dump_value(value: object) -> dict[str, Any]:
-    """Return an outcome or a reply as JSON data: the name of its class, and its fields."""
-    return {"class": type(value).__name__, "data": to_json_data(value)}
+    """Return an outcome as JSON data: the name of its class, and its fields. Raises `ValueError` as `dump_exactly`."""
+    kind: Any = type(value)
+    return {"class": kind.__name__, "data": dump_exactly(value, kind, kind.__name__)}
 
 
 def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
@@ -160,9 +162,62 @@ def _class_of(value: object) -> type[object]:
     return type(value)
 
 
-def dump_reply(reply: object) -> dict[str, Any]:
-    """Return a reply, or the `Exhausted` in its place, as JSON data."""
-    return {"exhausted": to_json_data(reply)} if type(reply) is Exhausted else {"reply": dump_value(reply)}
+def dump_reply(reply: object, effects: Sequence[type[Effect[Any]]], place: str) -> dict[str, Any]:
+    """Return a reply to one of the effects, or the `Exhausted` in its place, as JSON data.
+
+    Without effects it is dumped by its own class. Raises `ValueError` as `dump_exactly` does.
+    """
+    if type(reply) is Exhausted:
+        return {"exhausted": to_json_data(reply)}
+    return {"reply": {"class": type(reply).__name__, "data": _dump_by_effects(reply, effects, place)}}
+
+
+def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place: str) -> Any:
+    own: Any = type(reply)
+    kinds: list[Any] = [own if kind is Perform else (read_reply(kind) or (own,))[0] for kind in effects]
+    kinds = [own] if own in kinds or not kinds else kinds
+    if own in (tuple, list) and own in kinds:
+        kinds = []
+    failures: list[ValueError] = []
+    for kind in kinds:
+        try:
+            return dump_exactly(reply, kind, place)
+        except ValueError as error:
+            failures.append(error)
+    if own in (tuple, list) and (own is tuple or not failures):
+        # The replies of a batch.
+        replies: Any = reply
+        try:
+            return [_dump_by_effects(one, effects, f"{place}[{number}]") for number, one in enumerate(replies)]
+        except ValueError as error:
+            failures.append(error)
+    raise failures[-1]
+
+
+def dump_exactly(value: object, kind: Any, place: str) -> Any:
+    """Return a value as the JSON data from which the type `kind` is read back as the same, by type and value.
+
+    Raises `ValueError` with the place of the first part that would be another one, or that JSON cannot express.
+    """
+    if kind is type(value) and is_plain(value):
+        return value
+    adapter = _adapter(kind)
+    try:
+        data = _dump(adapter, value)
+    except Exception as error:
+        raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
+    try:
+        restored = _validate(adapter, data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = locate(value, first["loc"])
+        raise ValueError(f"{place}{where} cannot be read back: {first['msg']}; {REMEDY}") from None
+    except Exception as error:
+        raise ValueError(f"{place} cannot be read back ({type(error).__name__}: {error}); {REMEDY}") from error
+    if difference := find_difference(value, restored):
+        where, fact = difference
+        raise ValueError(f"{place}{where} {fact}")
+    return data
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:
@@ -178,7 +233,12 @@ def to_json_data(value: object) -> Any:
         return [to_json_data(one) for one in values]
     # mypy does not take a class for hashable.
     kind: Any = type(value)
-    return _adapter(kind).dump_python(value, mode="json")
+    return _dump(_adapter(kind), value)
+
+
+def _dump(adapter: TypeAdapter[Any], value: object) -> Any:
+    """Dump by alias, and without what is computed. The class is not checked here: what is read back is."""
+    return adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings="none")
 
 
 def load_as(kind: Any, data: object) -> Any:
@@ -189,13 +249,13 @@ def load_as(kind: Any, data: object) -> Any:
 def _validate(adapter: TypeAdapter[Any], data: object) -> Any:
     """Validate data strictly; only types that JSON lacks, such as dates, are converted."""
     try:
-        return adapter.validate_json(format_json(data), strict=True)
+        return adapter.validate_json(format_json(data), strict=True, by_alias=True, by_name=True)
     except ValidationError as error:
         if error.errors(include_input=False)[0]["type"] != "json_invalid":
             raise
     # pydantic's parser rejects integers of more than 4,300 digits and lone surrogates, so it checks substitutes.
-    adapter.validate_json(format_json(_with_stand_ins(data)), strict=True)
-    return adapter.validate_python(data)
+    adapter.validate_json(format_json(_with_stand_ins(data)), strict=True, by_alias=True, by_name=True)
+    return adapter.validate_python(data, by_alias=True, by_name=True)
 
 
 def _with_stand_ins(data: Any) -> Any:

@@ -150,7 +150,8 @@ class Snapshot:
 
     `open` is the pending request: for each member its reply, an `OpenCall`, or the `NestedRun` that it has begun, which
     a resume continues. `sequence` is the number of answered requests of the run, and `run_id` the run's id. `frames`
-    are the values that embedded graphs have saved for their `leave`, by the name of the graph's node.
+    are the values that embedded graphs have saved for their `leave`, by the name of the graph's node. `effects` are the
+    classes of effects that the node asks for, whose replies these are; only a run that goes on knows them.
     """
 
     node: str
@@ -162,6 +163,7 @@ class Snapshot:
     sequence: int = 0
     run_id: str = field(default="", compare=False)
     frames: Mapping[str, object] = field(default=NO_FRAMES, hash=False)
+    effects: tuple[type[Effect[Any]], ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not is_count(self.sequence, whole=True):
@@ -187,7 +189,10 @@ class Snapshot:
         return dataclasses.replace(retried, spent=spent, open=states)
 
     def to_json(self) -> str:
-        """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
+        """Return the snapshot as JSON, from which the same values are read back.
+
+        Raises `SnapshotError` with the place of a value that would be another one, or that JSON cannot express.
+        """
         # Imported here, because only storing needs pydantic.
         from graphexec.kernel.serialization import SERIALIZATION_ERRORS, format_json
 
@@ -244,10 +249,15 @@ def _snapshot_data(snapshot: Snapshot) -> dict[str, Any]:
         "version": VERSION,
         "node": snapshot.node,
         "value": dump_value(snapshot.value),
-        "replies": [_reply_data(reply) for reply in snapshot.replies],
+        "replies": [
+            _reply_data(reply, snapshot, f"reply {number}") for number, reply in enumerate(snapshot.replies, 1)
+        ],
         "spent": dump_spent(snapshot.spent),
         "entered": snapshot.entered,
-        "open": [_state_data(state) for state in snapshot.open],
+        "open": [
+            _state_data(state, snapshot, f"the reply to the call {member}")
+            for member, state in enumerate(snapshot.open)
+        ],
         "sequence": snapshot.sequence,
         "run": snapshot.run_id,
     }
@@ -256,17 +266,17 @@ def _snapshot_data(snapshot: Snapshot) -> dict[str, Any]:
     return data
 
 
-def _state_data(state: object) -> Any:
+def _state_data(state: object, snapshot: Snapshot, place: str) -> Any:
     if isinstance(state, NestedRun):
         inner = state.state
         return {"nested": _snapshot_data(inner) if isinstance(inner, Snapshot) else inner}
-    return state.value if isinstance(state, OpenCall) else _reply_data(state)
+    return state.value if isinstance(state, OpenCall) else _reply_data(state, snapshot, place)
 
 
-def _reply_data(reply: object) -> dict[str, Any]:
+def _reply_data(reply: object, snapshot: Snapshot, place: str) -> dict[str, Any]:
     from graphexec.kernel.serialization import dump_reply
 
-    return {"reply": reply.data} if type(reply) is StoredReply else dump_reply(reply)
+    return {"reply": reply.data} if type(reply) is StoredReply else dump_reply(reply, snapshot.effects, place)
 
 
 # Any: a JSON value.

@@ -299,6 +299,22 @@ def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:
     }
 
 
+def test_schema_with_free_keys_is_not_sent() -> None:
+    """Closed, an object of any keys would admit only `{}`."""
+
+    def has_format(schema: dict[str, Any]) -> bool:
+        return "output_config" in encode_body(ChatRequest(HELLO.messages, schema=schema), stream=False)
+
+    numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
+    matching = {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}
+    closed = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    for free in (numbers, matching, {"type": "object"}, {"type": "object", "additionalProperties": True}):
+        assert not any(map(has_format, [free, {**closed, "properties": {"a": free}}, {**closed, "$defs": {"A": free}}]))
+    assert not has_format({"anyOf": [closed, {**numbers, "properties": {}}]})
+    assert all(map(has_format, [closed, {**closed, "additionalProperties": True}, {"anyOf": [closed]}]))
+    assert has_format({"type": "object", "additionalProperties": False})
+
+
 KEYWORDS = ["properties", "anyOf", "items", "format", "minItems", "type"]
 INNER_KEYWORDS = st.sampled_from([*KEYWORDS, "$defs", "oneOf", "required", "$ref", "x"])
 ANY = st.recursive(

@@ -75,6 +75,18 @@ def close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+# Any: a part of a schema is arbitrary JSON.
+def _has_maps(part: Any) -> bool:
+    """Return whether a schema has an object with keys of any name, which would have none if it were closed."""
+    if not _is_object(part):
+        return _is_list(part) and any(map(_has_maps, part))
+    if part.get("type") == "object":
+        others = part.get("additionalProperties")
+        if "patternProperties" in part or _is_object(others) or ("properties" not in part and others is not False):
+            return True
+    return any(map(_has_maps, part.values()))
+
+
 # Any: the value may be `true` or `false`, which are schemas, too; the server may reject them.
 def _close_inner(schema: Any) -> Any:
     return close_schema(schema) if _is_object(schema) else schema
@@ -130,7 +142,8 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     if isinstance(request, ChatRequest):
         body["tools"] = encode_once(request.tools, _tools) if request.tools else None
         body["tool_choice"] = _tool_choice(request, sampling.model)
-        if request.schema is not None:
+        # A reply without a format may be what the instructions ask for.
+        if request.schema is not None and not _has_maps(request.schema):
             output["format"] = {"type": "json_schema", "schema": close_schema(request.schema)}
     body["output_config"] = output or None
     extra = dict(sampling.extra_body or {})

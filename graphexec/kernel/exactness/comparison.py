@@ -1,0 +1,154 @@
+"""Compare a value with what was read back from its JSON: by type, by value, and in every part."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from graphexec.errors import an
+from graphexec.kernel.exactness.places import REMEDY, SECRET_REMEDY, fields_of, state_of
+
+# A place within the value, and what is different there.
+Difference: TypeAlias = tuple[str, str]
+
+_PLAIN = frozenset[type]({str, int, bool, types.NoneType})
+# Equal values of one of these classes are the same.
+_SIMPLE = frozenset[type]({*_PLAIN, bytes, date, timedelta, UUID})
+# Of these, values with the same text are the same: 1.0 and 1.00 differ, and so do 0.0 and -0.0.
+_WRITTEN = frozenset[type]({float, complex, Decimal})
+# What such a value is cannot be seen from its attributes.
+_OPAQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+
+
+# Any: values of any class, here and below.
+def is_plain(value: Any) -> bool:
+    """Return whether JSON has the value itself: a string, an integer, a boolean, None, or lists and dicts of these."""
+    kind = type(value)
+    if kind is list:
+        return all(map(is_plain, value))
+    if kind is dict:
+        return all(type(name) is str and is_plain(one) for name, one in value.items())
+    return kind in _PLAIN
+
+
+def find_difference(value: Any, restored: Any) -> Difference | None:
+    """Return the place of the first part that is another one in the restored value, and why; `None` if none is."""
+    if value is restored:
+        return None
+    kind = type(value)
+    if kind is not type(restored):
+        return "", f"is {_an_instance(value)}, and would be read back as {_an_instance(restored)}; {REMEDY}"
+    if kind in _SIMPLE:
+        return None if value == restored else _changed(value)
+    if kind in _WRITTEN:
+        return None if repr(value) == repr(restored) else _changed(value)
+    if (fields := fields_of(value)) is not None:
+        return _compare_named(fields, fields_of(restored) or {})
+    return next((compare for kinds, compare in _COMPARED if isinstance(value, kinds)), _compare_objects)(
+        value, restored
+    )
+
+
+def _compare_named(value: Mapping[str, Any], restored: Mapping[str, Any]) -> Difference | None:
+    if value.keys() != restored.keys():
+        return "", f"would be read back without {', '.join(value.keys() ^ restored.keys())}; {REMEDY}"
+    for name, one in value.items():
+        if found := find_difference(one, restored[name]):
+            return f".{name}{found[0]}", found[1]
+    return None
+
+
+def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> Difference | None:
+    if len(value) != len(restored):
+        return _changed(value)
+    for (key, one), (other_key, other) in zip(value.items(), restored.items(), strict=True):
+        if found := find_difference(key, other_key):
+            return f" has the key {key!r}, which{found[0]}", found[1]
+        if found := find_difference(one, other):
+            return f"[{key!r}]{found[0]}", found[1]
+    # Of a defaultdict.
+    return find_difference(getattr(value, "default_factory", None), getattr(restored, "default_factory", None))
+
+
+def _compare_sequences(value: Sequence[Any], restored: Sequence[Any]) -> Difference | None:
+    # Of a deque.
+    if len(value) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
+        return _changed(value)
+    for number, (one, other) in enumerate(zip(value, restored, strict=True)):
+        if found := find_difference(one, other):
+            return f"[{number}]{found[0]}", found[1]
+    return None
+
+
+def _compare_sets(value: AbstractSet[Any], restored: AbstractSet[Any]) -> Difference | None:
+    known = {one: one for one in restored}
+    if len(value) != len(restored) or any(one not in known for one in value):
+        return _changed(value)
+    found = (find_difference(one, known[one]) for one in value)
+    return next(((f" has a member which{where}", fact) for where, fact in filter(None, found)), None)
+
+
+def _compare_times(value: datetime | time, restored: datetime | time) -> Difference | None:
+    zone = value.tzinfo
+    if zone is not None and restored.tzinfo is not None:
+        if not _is_fixed(zone):
+            return "", (
+                f"has the time zone {zone}, of which only the offset would be read back; convert it to UTC, and keep "
+                "the name of the zone in a field of its own"
+            )
+        if value.utcoffset() != restored.utcoffset():
+            return _changed(value)
+    elif zone is not restored.tzinfo:
+        return _changed(value)
+    same = value.replace(tzinfo=None) == restored.replace(tzinfo=None) and value.fold == restored.fold
+    return None if same else _changed(value)
+
+
+def _is_fixed(zone: tzinfo) -> bool:
+    try:
+        return zone.utcoffset(None) is not None
+    except Exception:  # noqa: BLE001 - a user's time zone may need a date
+        return False
+
+
+def _compare_opaque(value: Any, restored: Any) -> Difference | None:
+    del restored
+    return _changed(value)
+
+
+def _compare_objects(value: Any, restored: Any) -> Difference | None:
+    # mypy does not compare methods.
+    own: Any = type(value).__eq__
+    if own is object.__eq__:
+        return _compare_named(state_of(value), state_of(restored))
+    try:
+        same = bool(value == restored)
+    except Exception:  # noqa: BLE001 - a user's __eq__ may raise anything
+        same = False
+    return None if same else _changed(value)
+
+
+_COMPARED: Sequence[tuple[Any, Callable[[Any, Any], Difference | None]]] = (
+    ((*_OPAQUE, Enum), _compare_opaque),
+    ((datetime, time), _compare_times),
+    ((str, bytes, bytearray, memoryview), _compare_objects),
+    (Mapping, _compare_mappings),
+    (Sequence, _compare_sequences),
+    (AbstractSet, _compare_sets),
+)
+
+
+def _changed(value: Any) -> Difference:
+    if hasattr(value, "get_secret_value"):
+        return "", f"is a secret, of which JSON has only stars; {SECRET_REMEDY}"
+    return "", f"is {_an_instance(value)}, and another one would be read back; {REMEDY}"
+
+
+def _an_instance(value: object) -> str:
+    return "None" if value is None else an(type(value).__name__)

@@ -1,0 +1,114 @@
+"""The parts of a value with the places where they are, and what to do about a part that JSON does not keep."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from functools import cache
+from typing import Any, Final
+
+REMEDY: Final = (
+    "annotate it with its own type, use a type that JSON keeps, or dump it with a field_serializer of pydantic; the "
+    "context of a run is not stored"
+)
+SECRET_REMEDY: Final = (
+    "dump it with a field_serializer of pydantic that returns get_secret_value(), if a snapshot may have it in plain "
+    "text, or keep it in the context of the run"
+)
+
+_AS_TEXT = "graphexec.as_text"
+# The metadata of a dataclass field that is stored as what has the same text for a model.
+AS_TEXT: Final[Mapping[str, bool]] = {_AS_TEXT: True}
+
+
+# Any: a value and its parts are of any class, here and below.
+@cache
+def field_names(kind: Any) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass, a pydantic model or a named tuple; `None` for another class."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(one.name for one in dataclasses.fields(kind) if not one.metadata.get(_AS_TEXT))
+    names: Any = getattr(kind, "__pydantic_fields__", None)
+    if names is None and issubclass(kind, tuple):
+        names = getattr(kind, "_fields", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def fields_of(value: Any) -> Mapping[str, Any] | None:
+    """Return the values of all fields by name, also of those that pydantic does not dump."""
+    names = field_names(type(value))
+    if names is None:
+        return None
+    fields = {name: getattr(value, name, None) for name in names}
+    for others in ("__pydantic_extra__", "__pydantic_private__"):
+        fields |= getattr(value, others, None) or {}
+    return fields
+
+
+def state_of(value: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object of any class by name."""
+    slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
+    return {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
+
+
+def _slots(kind: type) -> Sequence[str]:
+    slots: Any = vars(kind).get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else [*slots]
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a value, each with its place in it: `.name`, `[0]` or `['key']`."""
+    fields = fields_of(value)
+    if fields is not None:
+        yield from ((f".{name}", one) for name, one in fields.items())
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield f" at the key {key!r}", key
+            yield f"[{key!r}]", one
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview)):
+        yield from ((f"[{number}]", one) for number, one in enumerate(value))
+    elif isinstance(value, AbstractSet):
+        yield from ((" in a set", one) for one in value)
+
+
+def find_unwritable(value: Any) -> str:
+    """Return the place of the innermost part that pydantic cannot write as JSON; an empty string for the whole."""
+    from pydantic_core import to_jsonable_python
+
+    place, seen = "", {id(value)}
+    while True:
+        for where, part in parts_of(value):
+            try:
+                to_jsonable_python(part)
+            except Exception:  # noqa: BLE001 - the serializers of a user's type may raise anything
+                break
+        else:
+            return place
+        if id(part) in seen:
+            return place
+        seen.add(id(part))
+        place, value = f"{place}{where}", part
+
+
+def locate(value: Any, path: Sequence[int | str]) -> str:
+    """Return the place of an error of pydantic, whose path has aliases, and the labels of the members of unions."""
+    place = ""
+    for step in path:
+        fields = fields_of(value)
+        name = step if fields is None else _field_at(value, step)
+        if fields is not None and name in fields:
+            place, value = f"{place}.{name}", fields[str(name)]
+            continue
+        # The label of a member of a union leads nowhere.
+        with suppress(LookupError, TypeError):
+            value = value[step]
+            place = f"{place}[{step!r}]"
+    return place
+
+
+def _field_at(value: Any, alias: int | str) -> int | str:
+    """Return the name of the field with an alias, or the alias itself."""
+    infos: Mapping[str, Any] = getattr(type(value), "__pydantic_fields__", {})
+    return next((name for name, info in infos.items() if alias in (info.alias, info.validation_alias)), alias)
