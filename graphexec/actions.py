@@ -13,6 +13,7 @@ from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
+from graphexec.messages.answers import ReturnValues
 from graphexec.messages.images import Observation, Value
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
@@ -342,7 +343,7 @@ class AgentFinish:
     `unread` is as in `AgentAction`.
     """
 
-    return_values: Mapping[str, Value]
+    return_values: ReturnValues
     log: str = ""
     run: Run = field(default=NO_RUN)
     return_direct: bool = False

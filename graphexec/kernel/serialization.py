@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -65,7 +66,7 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
 def dump_value(value: object) -> dict[str, Any]:
     """Return an outcome as JSON data: the name of its class, and its fields. Raises `ValueError` as `dump_exactly`."""
     kind: Any = type(value)
-    return {"class": kind.__name__, "data": dump_exactly(value, kind, kind.__name__)}
+    return {"class": kind.__name__, "data": _dump_by_effects(value, (), kind.__name__)}
 
 
 def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
@@ -173,41 +174,39 @@ def dump_reply(reply: object, effects: Sequence[type[Effect[Any]]], place: str) 
 
 
 def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place: str) -> Any:
+    """Return the data of a reply to one of the effects, or of the replies to a batch of them."""
     own: Any = type(reply)
-    kinds: list[Any] = [own if kind is Perform else (read_reply(kind) or (own,))[0] for kind in effects]
-    kinds = [own] if own in kinds or not kinds else kinds
-    if own in (tuple, list) and own in kinds:
-        kinds = []
-    failures: list[ValueError] = []
-    for kind in kinds:
-        try:
-            return dump_exactly(reply, kind, place)
-        except ValueError as error:
-            failures.append(error)
-    if own in (tuple, list) and (own is tuple or not failures):
-        # The replies of a batch.
+    declared = {kind: own if kind is Perform else (read_reply(kind) or (own,))[0] for kind in effects}
+    # Whether it is a reply or a batch of replies, `Any` does not say.
+    is_batch = own is tuple and not {Any, object} & {*declared.values()}
+    if (own is list and not declared) or is_batch:
         replies: Any = reply
-        try:
+        with suppress(ValueError):
             return [_dump_by_effects(one, effects, f"{place}[{number}]") for number, one in enumerate(replies)]
+    if own in declared.values() or not declared:
+        return to_json_data(reply) if is_plain(reply) else dump_exactly(reply, _adapter(own), place)
+    failures: list[ValueError] = []
+    for effect in declared:
+        try:
+            return dump_exactly(reply, reply_adapter(effect), place)
         except ValueError as error:
             failures.append(error)
-    raise failures[-1]
+    raise failures[0]
 
 
-def dump_exactly(value: object, kind: Any, place: str) -> Any:
-    """Return a value as the JSON data from which the type `kind` is read back as the same, by type and value.
+def dump_exactly(
+    value: object, adapter: TypeAdapter[Any], place: str, read: Callable[[TypeAdapter[Any], Any], Any] | None = None
+) -> Any:
+    """Return a value as the JSON data from which `read`, by default `load_as`, gets the same, by type and value.
 
     Raises `ValueError` with the place of the first part that would be another one, or that JSON cannot express.
     """
-    if kind is type(value) and is_plain(value):
-        return value
-    adapter = _adapter(kind)
     try:
         data = _dump(adapter, value)
     except Exception as error:
         raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
     try:
-        restored = _validate(adapter, data)
+        restored = (read or _validate)(adapter, data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = locate(value, first["loc"])

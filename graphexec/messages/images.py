@@ -41,8 +41,11 @@ _DEEPEST = 150
 # Distinguishes an image from other JSON, such as the stored result of a tool.
 ImageKind: TypeAlias = Literal["graphexec.image"]
 IMAGE_KIND: ImageKind = "graphexec.image"
-# The kind of an object that holds another one, which has one of the two kinds but is data.
+# The kind of an object that holds another one, which has one of these kinds but is data.
 DATA_KIND = "graphexec.data"
+# The kind of an object with an answer of a type; see `answers`.
+ANSWER_KIND = "graphexec.answer"
+_OWN_KINDS = (IMAGE_KIND, DATA_KIND, ANSWER_KIND)
 
 
 @final
@@ -336,9 +339,9 @@ def _quote(data: Any, depth: int = 0) -> Any:
         case [*items]:
             return [_quote(one, depth + 1) for one in items]
         case {**members}:
-            is_like_image = members.get("kind") in (IMAGE_KIND, DATA_KIND)
-            quoted = {name: _quote(one, depth + 1 + is_like_image) for name, one in members.items()}
-            return {"kind": DATA_KIND, "data": quoted} if is_like_image else quoted
+            is_like_own = members.get("kind") in _OWN_KINDS
+            quoted = {name: _quote(one, depth + 1 + is_like_own) for name, one in members.items()}
+            return {"kind": DATA_KIND, "data": quoted} if is_like_own else quoted
         case _:
             return data
 

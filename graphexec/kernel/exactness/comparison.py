@@ -67,7 +67,11 @@ def _compare_named(value: Mapping[str, Any], restored: Mapping[str, Any]) -> Dif
 def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> Difference | None:
     if len(value) != len(restored):
         return _changed(value)
+    # An answer of a type that only an executor knows, which has compared it.
+    typed = getattr(value, "typed", None) if getattr(restored, "typed", None) is not None else None
     for (key, one), (other_key, other) in zip(value.items(), restored.items(), strict=True):
+        if typed is not None and key == other_key == typed:
+            continue
         if found := find_difference(key, other_key):
             return f" has the key {key!r}, which{found[0]}", found[1]
         if found := find_difference(one, other):
