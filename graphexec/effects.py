@@ -14,6 +14,7 @@ from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
 from graphexec.messages.images import Observation
+from graphexec.messages.stored import Value
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
@@ -302,7 +303,7 @@ class AskHuman(Effect[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadMemory(Effect[Mapping[str, Any]]):
+class LoadMemory(Effect[Mapping[str, Value]]):
     """Load the inputs, by name, that a memory adds to the `inputs` that the caller passed."""
 
     inputs: Mapping[str, Any]

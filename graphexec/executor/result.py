@@ -16,7 +16,7 @@ from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import Usage
-from graphexec.messages.answers import TypedValues
+from graphexec.messages.stored import TypedValues
 from graphexec.tools.formatting import format_observation
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphexec.errors import NodeError, SnapshotError
-from graphexec.kernel.exactness import REMEDY, find_difference, find_unwritable, is_plain, locate
+from graphexec.kernel.exactness import MISSING_REMEDY, REMEDY, Door, find_difference, find_unwritable, is_plain, locate
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.meters import Exhausted, Spent
 from graphexec.kernel.signatures import read_reply
@@ -201,16 +201,20 @@ def dump_exactly(
 
     Raises `ValueError` with the place of the first part that would be another one, or that JSON cannot express.
     """
+    door = Door()
     try:
-        data = _dump(adapter, value)
+        data = _dump(adapter, value, door)
+        # What was compared before is not read again.
+        read_back = _dump(adapter, value, Door(omits=True)) if door.known else data
     except Exception as error:
         raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
     try:
-        restored = (read or _validate)(adapter, data)
+        restored = (read or _validate)(adapter, read_back)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = locate(value, first["loc"])
-        raise ValueError(f"{place}{where} cannot be read back: {first['msg']}; {REMEDY}") from None
+        remedy = MISSING_REMEDY if first["type"] == "missing" else REMEDY
+        raise ValueError(f"{place}{where} cannot be read back: {first['msg']}; {remedy}") from None
     except Exception as error:
         raise ValueError(f"{place} cannot be read back ({type(error).__name__}: {error}); {REMEDY}") from error
     if difference := find_difference(value, restored):
@@ -235,9 +239,9 @@ def to_json_data(value: object) -> Any:
     return _dump(_adapter(kind), value)
 
 
-def _dump(adapter: TypeAdapter[Any], value: object) -> Any:
+def _dump(adapter: TypeAdapter[Any], value: object, door: Door | None = None) -> Any:
     """Dump by alias, and without what is computed. The class is not checked here: what is read back is."""
-    return adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings="none")
+    return adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings="none", context=door)
 
 
 def load_as(kind: Any, data: object) -> Any:

@@ -23,7 +23,7 @@ from graphexec.executor.table import (
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.node import Node, charged
 from graphexec.messages import ModelRequest
-from graphexec.messages.answers import StoredForm
+from graphexec.messages.stored import StoredForm
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
 

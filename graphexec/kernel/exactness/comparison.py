@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 from uuid import UUID
 
 from graphexec.errors import an
-from graphexec.kernel.exactness.places import REMEDY, SECRET_REMEDY, fields_of, state_of
+from graphexec.kernel.exactness.places import REMEDY, SECRET_REMEDY, extras_of, field_names, state_of
 
 # A place within the value, and what is different there.
 Difference: TypeAlias = tuple[str, str]
@@ -24,6 +25,21 @@ _SIMPLE = frozenset[type]({*_PLAIN, bytes, date, timedelta, UUID})
 _WRITTEN = frozenset[type]({float, complex, Decimal})
 # What such a value is cannot be seen from its attributes.
 _OPAQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+
+
+@final
+class Door:
+    """The `context` in which pydantic dumps a value. Sequences that were compared before count what they can omit.
+
+    Such a sequence has `compared`, the number of its first items that need not be compared again. With `omits`, it
+    dumps the others only.
+    """
+
+    __slots__ = ("known", "omits")
+
+    def __init__(self, *, omits: bool = False) -> None:
+        self.known = 0
+        self.omits = omits
 
 
 # Any: values of any class, here and below.
@@ -48,8 +64,16 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
         return None if value == restored else _changed(value)
     if kind in _WRITTEN:
         return None if repr(value) == repr(restored) else _changed(value)
-    if (fields := fields_of(value)) is not None:
-        return _compare_named(fields, fields_of(restored) or {})
+    names = field_names(kind)
+    if names is not None:
+        for name in names:
+            one, other = getattr(value, name, None), getattr(restored, name, None)
+            # Most fields are texts, or defaults.
+            if one is other or (type(one) is str and type(other) is str and one == other):
+                continue
+            if found := find_difference(one, other):
+                return f".{name}{found[0]}", found[1]
+        return None if dataclasses.is_dataclass(kind) else _compare_named(extras_of(value), extras_of(restored))
     return next((compare for kinds, compare in _COMPARED if isinstance(value, kinds)), _compare_objects)(
         value, restored
     )
@@ -81,12 +105,16 @@ def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> 
 
 
 def _compare_sequences(value: Sequence[Any], restored: Sequence[Any]) -> Difference | None:
-    # Of a deque.
-    if len(value) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
+    # Of steps, which a run extends; see `Door`.
+    known: int = getattr(value, "compared", 0)
+    items = value[known:] if known else value
+    if len(items) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
         return _changed(value)
-    for number, (one, other) in enumerate(zip(value, restored, strict=True)):
+    for number, (one, other) in enumerate(zip(items, restored, strict=True), known):
         if found := find_difference(one, other):
             return f"[{number}]{found[0]}", found[1]
+    if hasattr(value, "note_compared"):
+        value.note_compared()
     return None
 
 
@@ -110,7 +138,8 @@ def _compare_times(value: datetime | time, restored: datetime | time) -> Differe
             return _changed(value)
     elif zone is not restored.tzinfo:
         return _changed(value)
-    same = value.replace(tzinfo=None) == restored.replace(tzinfo=None) and value.fold == restored.fold
+    # JSON lacks the fold of a time, by which equal times without a zone may differ.
+    same = value.replace(tzinfo=None) == restored.replace(tzinfo=None)
     return None if same else _changed(value)
 
 

@@ -13,6 +13,7 @@ REMEDY: Final = (
     "annotate it with its own type, use a type that JSON keeps, or dump it with a field_serializer of pydantic; the "
     "context of a run is not stored"
 )
+MISSING_REMEDY: Final = "give the field one alias for both ways, and do not exclude it"
 SECRET_REMEDY: Final = (
     "dump it with a field_serializer of pydantic that returns get_secret_value(), if a snapshot may have it in plain "
     "text, or keep it in the context of the run"
@@ -40,10 +41,13 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
     names = field_names(type(value))
     if names is None:
         return None
-    fields = {name: getattr(value, name, None) for name in names}
-    for others in ("__pydantic_extra__", "__pydantic_private__"):
-        fields |= getattr(value, others, None) or {}
-    return fields
+    return {**{name: getattr(value, name, None) for name in names}, **extras_of(value)}
+
+
+def extras_of(value: Any) -> Mapping[str, Any]:
+    """Return the further fields and the private attributes of a pydantic model by name."""
+    extra, private = (getattr(value, name, None) or {} for name in ("__pydantic_extra__", "__pydantic_private__"))
+    return {**extra, **private}
 
 
 def state_of(value: Any) -> Mapping[str, Any]:

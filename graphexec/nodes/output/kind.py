@@ -20,7 +20,7 @@ from graphexec.errors import InputError, NestedRunError, OutputError, format_val
 from graphexec.executor.plugging import Edit
 from graphexec.kernel.exactness import find_difference
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
-from graphexec.messages.answers import StoredForm
+from graphexec.messages.stored import StoredForm
 from graphexec.messages.images import write_json
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.table import EXCEPTION_TOOL, Ready, limit_reached
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import metered, node, rename
-from graphexec.messages.answers import TypedValues
+from graphexec.messages.stored import TypedValues
 from graphexec.nodes.output.kind import OutputKind, UnreadableOutputError, make_output_kind
 from graphexec.tools.formatting import format_observation
 

@@ -13,7 +13,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Observed, Ready
 from graphexec.kernel.node import Node, node, rename
 from graphexec.messages import ChatRequest, ModelRequest
-from graphexec.messages.answers import TypedValues
+from graphexec.messages.stored import TypedValues
 from graphexec.nodes.privacy.patterns import PATTERNS
 from graphexec.nodes.privacy.search import AnyPattern, Matcher, to_finders
 from graphexec.nodes.privacy.values import Change, hide_result, map_input, map_inputs, map_message, map_values
