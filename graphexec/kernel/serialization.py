@@ -13,8 +13,8 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphexec.errors import NodeError, SnapshotError
-from graphexec.kernel.exactness import MISSING_REMEDY, REMEDY, Door, find_difference, find_unwritable, is_plain, locate
 from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.exactness import MISSING_REMEDY, REMEDY, Door, find_difference, find_unwritable, is_plain, locate
 from graphexec.kernel.meters import Exhausted, Spent
 from graphexec.kernel.signatures import read_reply
 

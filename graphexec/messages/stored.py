@@ -34,14 +34,18 @@ _MESSAGES: Mapping[type, str] = {
     kind: kind.__name__ for kind in (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 }
 _COLLECTIONS: Mapping[str, Callable[[list[Any]], Any]] = {
-    "tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": dict,
 }
 _KINDS = {name: kind for kind, name in {**_SCALARS, **_MESSAGES}.items()}
 _SAME = frozenset[type]({str, int, float, bool, type(None)})
 
 
+# Any: a type adapter; the module is imported where it is used.
 @cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+def _adapter(kind: type[Any]) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -56,7 +60,7 @@ def dump_kept(value: Any, depth: int = 0) -> Any:
     """
     if depth > DEEPEST:
         raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SAME:
         return value
     if kind is list:
@@ -145,18 +149,20 @@ def _dump(values: Mapping[str, Any]) -> dict[str, Any]:
 # Any: JSON data.
 def _restore(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise ValueError("it is not an object")
-    for name, one in data.items():
+        # pydantic reports no other error.
+        raise ValueError("it is not an object")  # noqa: TRY004
+    members: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType] - the keys of a JSON object are strings
+    for name, one in members.items():
         match one:
-            case {"kind": "graphexec.answer", "data": stored, **others} if not others:
+            case {"kind": "graphexec.answer", "data": stored, **more} if not more:
                 form: StoredForm = "data"
-            case {"kind": "graphexec.answer", "text": stored, **others} if not others:
+            case {"kind": "graphexec.answer", "text": stored, **more} if not more:
                 form = "text"
             case _:
                 continue
-        kept = {key: restore_kept(value) for key, value in data.items() if key != name}
-        return TypedValues({key: stored if key == name else kept[key] for key in data}, name, form=form)
-    return {name: restore_kept(one) for name, one in data.items()}
+        others = {key: restore_kept(value) for key, value in members.items() if key != name}
+        return TypedValues({key: stored if key == name else others[key] for key in members}, name, form=form)
+    return {name: restore_kept(one) for name, one in members.items()}
 
 
 @final

@@ -11,7 +11,7 @@ import inspect
 import unittest
 from collections.abc import Callable, Generator, Mapping
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import pytest
 
@@ -92,7 +92,7 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
         *_unknown(options),
     ]
     if isinstance(obj, type):
-        faults.append("marks a class, or a method of a unittest.TestCase; mark a function, or a method of another class")
+        faults.append("marks a class, or a method of a unittest.TestCase; mark functions, or methods of other classes")
     elif inspect.iscoroutinefunction(obj):
         faults.append(f"marks an async function; write def {name} that returns an executor or a graph")
     elif not inspect.isfunction(obj):
@@ -104,7 +104,8 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
     failed: Failures = {}
     items: list[pytest.Item] = []
     for check in _checks():
-        test: Any = _test(obj, check, options, failed)
+        # A function, as checked above.
+        test: Any = _test(cast("Any", obj), check, options, failed)
         if isinstance(collector, pytest.Class):
             # Each test has an instance of its own, as with pytest's methods.
             test = MethodType(test, collector.newinstance())
@@ -116,7 +117,8 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
 # Any: users write marks, also on what is no function.
 def _marks_of(obj: Any) -> list[Any]:
     marks: Any = getattr(obj, "pytestmark", ())
-    return [mark for mark in (marks if isinstance(marks, list) else [marks]) if getattr(mark, "name", None) == MARK]
+    several: list[Any] = marks if isinstance(marks, list) else [marks]
+    return [mark for mark in several if getattr(mark, "name", None) == MARK]
 
 
 def _unknown(options: Options) -> list[str]:

@@ -305,8 +305,8 @@ def test_schema_with_free_keys_is_not_sent() -> None:
     def has_format(schema: dict[str, Any]) -> bool:
         return "output_config" in encode_body(ChatRequest(HELLO.messages, schema=schema), stream=False)
 
-    numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
-    matching = {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}
+    numbers: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}
+    matching: dict[str, Any] = {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}
     closed = {"type": "object", "properties": {"a": {"type": "integer"}}}
     for free in (numbers, matching, {"type": "object"}, {"type": "object", "additionalProperties": True}):
         assert not any(map(has_format, [free, {**closed, "properties": {"a": free}}, {**closed, "$defs": {"A": free}}]))

@@ -327,7 +327,9 @@ def test_marked_method_becomes_tests(pytester: pytest.Pytester) -> None:
     """
     output = run(pytester, methods, options="-v", passed=4)
     assert re.findall(r"::(\S+) PASSED", output) == [f"TestMachines::agent_executor[{check}]" for check in CHECKS]
-    refuted = CLOCK.replace("    @pytest", "    class TestClock:\n     @pytest").replace("def clock()", " def clock(self)")
+    refuted = CLOCK.replace("    @pytest", "    class TestClock:\n     @pytest").replace(
+        "def clock()", " def clock(self)"
+    )
     refuted = refuted.replace("            return graph", "             return graph")
     run(pytester, refuted, failed=4, lines=["*GX010 at tick*"])
 
@@ -335,9 +337,7 @@ def test_marked_method_becomes_tests(pytester: pytest.Pytester) -> None:
 IN_CLASSES = {
     "class TestMachine:\n    pytestmark = pytest.mark.graphexec\n    def test_machine(self): pass": "marks a class",
     "@pytest.mark.graphexec\nclass TestMachine:\n    def test_machine(self): pass": "marks a class",
-    "import unittest\nclass Machines(unittest.TestCase):\n    @pytest.mark.graphexec\n    def test_machine(self): pass": (
-        "unittest.TestCase"
-    ),
+    "import unittest\nclass Mine(unittest.TestCase):\n    @pytest.mark.graphexec\n    def test_it(self): pass": "TestCase",
     "class TestMachine:\n    @staticmethod\n    @pytest.mark.graphexec\n    def test_machine(): pass": "a staticmethod",
     "class TestMachine:\n    @pytest.mark.graphexec\n    async def test_machine(self): pass": "an async function",
     "class TestMachine:\n    @pytest.mark.graphexec(start)\n    def test_machine(self): pass": "start",

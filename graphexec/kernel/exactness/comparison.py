@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta, tzinfo
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias, final
 from uuid import UUID
 
 from graphexec.errors import an
-from graphexec.kernel.exactness.places import REMEDY, SECRET_REMEDY, extras_of, field_names, state_of
+from graphexec.kernel.exactness.places import HIDDEN_REMEDY, REMEDY, extras_of, field_names, state_of
 
 # A place within the value, and what is different there.
 Difference: TypeAlias = tuple[str, str]
@@ -93,12 +94,13 @@ def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> 
         return _changed(value)
     # An answer of a type that only an executor knows, which has compared it.
     typed = getattr(value, "typed", None) if getattr(restored, "typed", None) is not None else None
-    for (key, one), (other_key, other) in zip(value.items(), restored.items(), strict=True):
-        if typed is not None and key == other_key == typed:
-            continue
-        if found := find_difference(key, other_key):
+    # A typed dictionary is read in the order of its class.
+    known = {} if isinstance(value, OrderedDict) else {key: key for key in restored}
+    for (key, one), at_its_place in zip(value.items(), restored, strict=True):
+        other = known.get(key, at_its_place)
+        if found := find_difference(key, other):
             return f" has the key {key!r}, which{found[0]}", found[1]
-        if found := find_difference(one, other):
+        if (typed is None or key != typed) and (found := find_difference(one, restored[other])):
             return f"[{key!r}]{found[0]}", found[1]
     # Of a defaultdict.
     return find_difference(getattr(value, "default_factory", None), getattr(restored, "default_factory", None))
@@ -179,7 +181,7 @@ _COMPARED: Sequence[tuple[Any, Callable[[Any, Any], Difference | None]]] = (
 
 def _changed(value: Any) -> Difference:
     if hasattr(value, "get_secret_value"):
-        return "", f"is a secret, of which JSON has only stars; {SECRET_REMEDY}"
+        return "", f"is a secret, of which JSON has only stars; {HIDDEN_REMEDY}"
     return "", f"is {_an_instance(value)}, and another one would be read back; {REMEDY}"
 
 

@@ -14,7 +14,7 @@ REMEDY: Final = (
     "context of a run is not stored"
 )
 MISSING_REMEDY: Final = "give the field one alias for both ways, and do not exclude it"
-SECRET_REMEDY: Final = (
+HIDDEN_REMEDY: Final = (
     "dump it with a field_serializer of pydantic that returns get_secret_value(), if a snapshot may have it in plain "
     "text, or keep it in the context of the run"
 )
@@ -46,8 +46,9 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
 
 def extras_of(value: Any) -> Mapping[str, Any]:
     """Return the further fields and the private attributes of a pydantic model by name."""
-    extra, private = (getattr(value, name, None) or {} for name in ("__pydantic_extra__", "__pydantic_private__"))
-    return {**extra, **private}
+    extra: Any = getattr(value, "__pydantic_extra__", None)
+    private: Any = getattr(value, "__pydantic_private__", None)
+    return {**(extra or {}), **(private or {})}
 
 
 def state_of(value: Any) -> Mapping[str, Any]:
@@ -65,35 +66,39 @@ def _slots(kind: type) -> Sequence[str]:
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a value, each with its place in it: `.name`, `[0]` or `['key']`."""
     fields = fields_of(value)
+    held: Any = value
     if fields is not None:
         yield from ((f".{name}", one) for name, one in fields.items())
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, one in held.items():
             yield f" at the key {key!r}", key
             yield f"[{key!r}]", one
     elif isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview)):
-        yield from ((f"[{number}]", one) for number, one in enumerate(value))
+        yield from ((f"[{number}]", one) for number, one in enumerate(held))
     elif isinstance(value, AbstractSet):
-        yield from ((" in a set", one) for one in value)
+        yield from ((" in a set", one) for one in held)
 
 
 def find_unwritable(value: Any) -> str:
     """Return the place of the innermost part that pydantic cannot write as JSON; an empty string for the whole."""
-    from pydantic_core import to_jsonable_python
-
     place, seen = "", {id(value)}
     while True:
-        for where, part in parts_of(value):
-            try:
-                to_jsonable_python(part)
-            except Exception:  # noqa: BLE001 - the serializers of a user's type may raise anything
-                break
-        else:
-            return place
+        where, part = next((one for one in parts_of(value) if not _is_writable(one[1])), ("", value))
+        # A list that contains itself leads back to itself.
         if id(part) in seen:
             return place
         seen.add(id(part))
         place, value = f"{place}{where}", part
+
+
+def _is_writable(value: Any) -> bool:
+    from pydantic_core import to_jsonable_python
+
+    try:
+        to_jsonable_python(value)
+    except Exception:  # noqa: BLE001 - the serializers of a user's type may raise anything
+        return False
+    return True
 
 
 def locate(value: Any, path: Sequence[int | str]) -> str:
@@ -114,5 +119,6 @@ def locate(value: Any, path: Sequence[int | str]) -> str:
 
 def _field_at(value: Any, alias: int | str) -> int | str:
     """Return the name of the field with an alias, or the alias itself."""
-    infos: Mapping[str, Any] = getattr(type(value), "__pydantic_fields__", {})
+    kind: Any = type(value)
+    infos: Mapping[str, Any] = getattr(kind, "__pydantic_fields__", {})
     return next((name for name, info in infos.items() if alias in (info.alias, info.validation_alias)), alias)

@@ -20,8 +20,8 @@ from graphexec.errors import InputError, NestedRunError, OutputError, format_val
 from graphexec.executor.plugging import Edit
 from graphexec.kernel.exactness import find_difference
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
-from graphexec.messages.stored import StoredForm
 from graphexec.messages.images import write_json
+from graphexec.messages.stored import StoredForm
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
