@@ -210,7 +210,7 @@ class Steps(Sequence[AgentStep]):
     @property
     def compared(self) -> int:
         """The number of the first steps that a snapshot has stored, and read back as they are."""
-        return min(self.memo.get("compared", 0), self._length)
+        return min(int(self.memo.get("compared", 0)), self._length)
 
     def note_compared(self) -> None:
         """Note that all of them have been."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -163,32 +162,35 @@ def _class_of(value: object) -> type[object]:
     return type(value)
 
 
-def dump_reply(reply: object, effects: Sequence[type[Effect[Any]]], place: str) -> dict[str, Any]:
-    """Return a reply to one of the effects, or the `Exhausted` in its place, as JSON data.
+def dump_reply(
+    reply: object, effects: Sequence[type[Effect[Any]]], place: str, *, is_batch: bool = False
+) -> dict[str, Any]:
+    """Return a reply to one of the effects, a batch of them, or the `Exhausted` in its place, as JSON data.
 
     Without effects it is dumped by its own class. Raises `ValueError` as `dump_exactly` does.
     """
     if type(reply) is Exhausted:
         return {"exhausted": to_json_data(reply)}
-    return {"reply": {"class": type(reply).__name__, "data": _dump_by_effects(reply, effects, place)}}
+    kinds: list[type[Effect[Any]]] = [kind for kind in effects if kind is not Perform]
+    if is_batch or (not kinds and type(reply) in (tuple, list)):
+        replies: Any = reply
+        data: Any = [_dump_by_effects(one, kinds, f"{place}[{number}]") for number, one in enumerate(replies)]
+        return {"reply": {"class": "tuple" if is_batch else type(reply).__name__, "data": data}}
+    return {"reply": {"class": type(reply).__name__, "data": _dump_by_effects(reply, kinds, place)}}
 
 
 def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place: str) -> Any:
-    """Return the data of a reply to one of the effects, or of the replies to a batch of them."""
+    """Return the data of a reply to one of the effects; it is read as the reply of its effect."""
     own: Any = type(reply)
-    declared = {kind: own if kind is Perform else (read_reply(kind) or (own,))[0] for kind in effects}
-    # Whether it is a reply or a batch of replies, `Any` does not say.
-    is_batch = own is tuple and not {Any, object} & {*declared.values()}
-    if (own is list and not declared) or is_batch:
-        replies: Any = reply
-        with suppress(ValueError):
-            return [_dump_by_effects(one, effects, f"{place}[{number}]") for number, one in enumerate(replies)]
-    if own in declared.values() or not declared:
+    declared: list[Any] = [kind for effect in effects for kind in read_reply(effect)]
+    if own in declared or not declared:
         return to_json_data(reply) if is_plain(reply) else dump_exactly(reply, _adapter(own), place)
     failures: list[ValueError] = []
-    for effect in declared:
+    for effect in effects:
+        # mypy does not take a class for hashable.
+        kind: Any = effect
         try:
-            return dump_exactly(reply, reply_adapter(effect), place)
+            return dump_exactly(reply, reply_adapter(kind), place)
         except ValueError as error:
             failures.append(error)
     raise failures[0]

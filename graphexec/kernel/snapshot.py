@@ -112,6 +112,19 @@ def states_of(states: Sequence[object], current: CallContext[Any] | Batch | None
     return tuple(call.nested or state if state is PAID else state for call, state in zip(calls, states, strict=True))
 
 
+class Replies(tuple[object, ...]):
+    """The replies to a batch, as a run records them; the node that asked gets a tuple."""
+
+    __slots__ = ()
+
+
+def read_recorded(recorded: object, request: Request, outcomes: Mapping[str, type]) -> object:
+    """Return the reply to a request that a run has recorded."""
+    if type(recorded) is StoredReply:
+        return recorded.read(request, outcomes)
+    return tuple(recorded) if isinstance(recorded, Replies) else recorded
+
+
 def read_states(states: Sequence[object], request: All[Effect[Any]], outcomes: Mapping[str, type]) -> list[object]:
     """Return the state of each member of an open batch: its reply, or an `OpenCall`; without states, all are paid."""
     return [
@@ -276,7 +289,9 @@ def _state_data(state: object, snapshot: Snapshot, place: str) -> Any:
 def _reply_data(reply: object, snapshot: Snapshot, place: str) -> dict[str, Any]:
     from graphexec.kernel.serialization import dump_reply
 
-    return {"reply": reply.data} if type(reply) is StoredReply else dump_reply(reply, snapshot.effects, place)
+    if type(reply) is StoredReply:
+        return {"reply": reply.data}
+    return dump_reply(reply, snapshot.effects, place, is_batch=isinstance(reply, Replies))
 
 
 # Any: a JSON value.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -9,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, final
 from uuid import UUID
 
+from graphexec.kernel.exactness import class_of
 from graphexec.messages.conversation import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.images import (
     ANSWER_KIND,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 # The types of values that JSON lacks, and that are read back from what pydantic makes of them.
 _SCALARS: Mapping[type, str] = {
-    kind: kind.__name__ for kind in (bytes, date, datetime, time, timedelta, Decimal, UUID, complex)
+    kind: kind.__name__ for kind in (bytes, date, datetime, time, timedelta, float, Decimal, UUID, complex)
 }
 _MESSAGES: Mapping[type, str] = {
     kind: kind.__name__ for kind in (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
@@ -40,7 +42,7 @@ _COLLECTIONS: Mapping[str, Callable[[list[Any]], Any]] = {
     "dict": dict,
 }
 _KINDS = {name: kind for kind, name in {**_SCALARS, **_MESSAGES}.items()}
-_SAME = frozenset[type]({str, int, float, bool, type(None)})
+_SAME = frozenset[type]({str, int, bool, type(None)})
 
 
 # Any: a type adapter; the module is imported where it is used.
@@ -60,8 +62,8 @@ def dump_kept(value: Any, depth: int = 0) -> Any:
     """
     if depth > DEEPEST:
         raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    kind: Any = type(value)
-    if kind in _SAME:
+    kind = class_of(value)
+    if kind in _SAME or (kind is float and math.isfinite(value)):
         return value
     if kind is list:
         return [dump_kept(one, depth + 1) for one in value]
@@ -69,7 +71,11 @@ def dump_kept(value: Any, depth: int = 0) -> Any:
         is_like_own = value.get("kind") in OWN_KINDS
         members = {name: dump_kept(one, depth + 1 + is_like_own) for name, one in value.items()}
         return {"kind": DATA_KIND, "data": members} if is_like_own else members
-    if kind in _SCALARS or kind in _MESSAGES:
+    data: Any
+    if kind is float:
+        # pydantic writes null.
+        data = str(value)
+    elif kind in _SCALARS or kind in _MESSAGES:
         data = _adapter(kind).dump_python(value, mode="json")
     elif kind.__name__ in _COLLECTIONS and kind in (tuple, set, frozenset, dict):
         items = [[name, one] for name, one in value.items()] if kind is dict else value
@@ -121,7 +127,8 @@ class TypedValues(dict[str, Any]):
         form: StoredForm | None = None,
     ) -> None:
         super().__init__(values)
-        self.typed, self.dump, self.form = typed, dump, form
+        self.typed, self.dump = typed, dump
+        self.form: StoredForm | None = form
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         # The functions of a type cannot be pickled.

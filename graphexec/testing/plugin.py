@@ -108,7 +108,7 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
         test: Any = _test(cast("Any", obj), check, options, failed)
         if isinstance(collector, pytest.Class):
             # Each test has an instance of its own, as with pytest's methods.
-            test = MethodType(test, collector.newinstance())
+            test = MethodType(test, cast("Any", collector).newinstance())
         items.append(function.from_parent(collector, name=f"{name}[{check}]", callobj=test))
         items[-1].stash[_made] = True
     return items
@@ -116,8 +116,9 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
 
 # Any: users write marks, also on what is no function.
 def _marks_of(obj: Any) -> list[Any]:
-    marks: Any = getattr(obj, "pytestmark", ())
-    several: list[Any] = marks if isinstance(marks, list) else [marks]
+    # Those of a static method are its function's.
+    marks: Any = getattr(obj, "pytestmark", None) or getattr(getattr(obj, "__wrapped__", None), "pytestmark", ())
+    several = cast("list[Any]", marks if isinstance(marks, (list, tuple)) else [marks])
     return [mark for mark in several if getattr(mark, "name", None) == MARK]
 
 

@@ -3,7 +3,7 @@
 import collections
 import enum
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -12,7 +12,7 @@ from functools import cache
 from ipaddress import IPv4Address
 from pathlib import PurePosixPath
 from types import new_class
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypeVar, final
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypeVar, cast, final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -82,7 +82,8 @@ class Computed(BaseModel):
     model_config = ConfigDict(extra="forbid")
     n: int
 
-    @computed_field
+    # As pydantic's documentation has it.
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def twice(self) -> int:
         return 2 * self.n
@@ -233,6 +234,10 @@ DAYS, TIMES = st.dates(date(2020, 1, 1), date(2020, 1, 3)), st.datetimes(datetim
 ZONES = st.sampled_from([UTC, timezone(timedelta(hours=2)), ZoneInfo("Europe/Berlin"), ZoneInfo("UTC"), None])
 ZONED = st.builds(datetime, st.just(2020), st.just(10), st.just(25), st.just(2), tzinfo=ZONES, fold=st.integers(0, 1))
 IDS = st.uuids()
+ORDERED: Any = collections.OrderedDict[str, int](b=1, a=2)
+DEFAULTS: Any = [collections.defaultdict[str, int](make) for make in (int, lambda: 5)]
+ANY_BOX: Any = Box
+TWO_ALIASES = TwoAliases.model_validate({"read": 1})
 # Under `Any`: what JSON has, and what it lacks.
 ANYTHING = st.recursive(
     st.none() | st.booleans() | SMALL | TEXTS | NUMBERS | DECIMALS | DAYS | TIMES | IDS | st.binary(max_size=2),
@@ -280,7 +285,7 @@ KEPT: Sequence[tuple[Any, st.SearchStrategy[Any]]] = [
     (frozenset[str], st.frozensets(TEXTS.filter(lambda text: text != "\ud800"), max_size=2)),
     (collections.deque[int], st.lists(SMALL, max_size=2).map(collections.deque)),
     (collections.Counter[str], st.just(collections.Counter("aab"))),
-    (collections.OrderedDict[str, int], st.just(collections.OrderedDict(b=1, a=2))),
+    (collections.OrderedDict[str, int], st.just(ORDERED)),
     (date, DAYS),
     (datetime, TIMES),
     (time, st.times(timezones=st.just(UTC))),
@@ -309,7 +314,7 @@ REFUSED: Sequence[tuple[Any, st.SearchStrategy[Any]]] = [
     (Private, st.builds(Private.of, SMALL)),
     (Open, st.builds(Open, x=ANYTHING)),
     (Encoded, st.builds(Encoded, data=st.binary(max_size=2))),
-    (Box, st.builds(Box, inside=ANYTHING)),
+    (ANY_BOX, st.builds(ANY_BOX, inside=ANYTHING)),
     (Colour, st.sampled_from(Colour)),
     (int, st.sampled_from([True, Level.LOW])),
     (str, st.just(Word.RED)),
@@ -338,9 +343,9 @@ REFUSED: Sequence[tuple[Any, st.SearchStrategy[Any]]] = [
     (dict[frozenset[int], int], st.just({frozenset({1}): 3})),
     (dict[str | None, int], st.just({None: 1})),
     (Sequence[int], st.lists(SMALL, max_size=2) | st.tuples(SMALL)),
-    (Mapping[str, int], st.just(collections.OrderedDict(a=1)) | st.just({"a": 1})),
+    (Mapping[str, int], st.just(ORDERED) | st.just({"a": 1})),
     (collections.deque[int], st.just(collections.deque([1], maxlen=3))),
-    (collections.defaultdict[str, int], st.sampled_from([collections.defaultdict(int), collections.defaultdict(abs)])),
+    (collections.defaultdict[str, int], st.sampled_from(DEFAULTS)),
     (Annotated[int, AfterValidator(lambda n: 2 * n)], SMALL),
 ]
 
@@ -379,16 +384,16 @@ def holder(number: int) -> tuple[Any, Graph[Any, Any]]:
 def asker(number: int) -> Graph[Any, Any]:
     """Return a machine that asks twice for a reply of the type."""
     kind = TYPES[number][0]
-    generic: Any = Effect
-    asked: Any = dataclass(frozen=True)(new_class("Asked", (generic[kind],)))
+    effect, make = cast("Any", Effect), cast("Any", dataclass(frozen=True))
+    asked: Any = make(new_class("Asked", (effect[kind],)))
 
-    def put(start: Start) -> Iterator[Any]:
+    def put(start: Start) -> Generator[Any, Any, Out]:
         first = yield from ask(asked())
         yield from ask(asked())
         return Out(first)
 
     put.__annotations__ = {"start": Start, "return": Asks[asked, Out]}
-    machine: Any = charged(when_spent=Stopped, asks=2)(node(put))  # type: ignore[arg-type]
+    machine: Any = charged(when_spent=Stopped, asks=2)(node(put))
     return graph(edges(machine, on(Out, END) | on(Stopped, END)), start=machine)
 
 
@@ -413,7 +418,9 @@ def stored_as_a_reply(number: int, value: object) -> object:
 
 def exact(value: Any) -> object:
     """Return a form that differs if a type or a value does; written apart from the code that it tests."""
-    kind: Any = type(value)
+    # Any: `isinstance` narrows a value to one whose parts are unknown.
+    held: Any = value
+    kind = cast("Any", type)(value)
     if isinstance(value, (SecretStr, SecretBytes)):
         return kind, value.get_secret_value()
     if isinstance(value, BaseModel):
@@ -421,13 +428,13 @@ def exact(value: Any) -> object:
     if is_dataclass(value):
         return kind, [exact(getattr(value, one.name)) for one in fields(value)]
     if isinstance(value, dict):
-        made = getattr(value, "default_factory", None)
-        members = [(exact(key), exact(one)) for key, one in value.items()]
+        made = getattr(held, "default_factory", None)
+        members = [(exact(key), exact(one)) for key, one in held.items()]
         return kind, made, members if isinstance(value, collections.OrderedDict) else sorted(members, key=repr)
     if isinstance(value, (list, tuple, collections.deque)):
-        return kind, getattr(value, "maxlen", None), list(map(exact, value))
+        return kind, getattr(held, "maxlen", None), list(map(exact, held))
     if isinstance(value, (set, frozenset)):
-        return kind, sorted(map(repr, map(exact, value)))
+        return kind, sorted(map(repr, map(exact, held)))
     if isinstance(value, (datetime, time)):
         zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) and value.tzinfo.key != "UTC" else None
         return kind, value.isoformat(), zone
@@ -472,7 +479,12 @@ def message(kind: Any, value: object) -> str:
         (list[Zoo], [Zoo(animal=Dog())], "Held.x[0].animal is a Dog, and would be read back as an Animal", "annotate"),
         (Any, {"a": [(1,)]}, "Held.x['a'][0] is a tuple, and would be read back as a list", "annotate"),
         (Any, {1: 2}, "Held.x has the key 1, which is an int", "annotate"),
-        (dict[str, TwoAliases], {"a": TwoAliases(read=1)}, "Held.x['a'].n cannot be read back", "one alias"),
+        (
+            dict[str, TwoAliases],
+            {"a": TWO_ALIASES},
+            "Held.x['a'].n cannot be read",
+            "one alias",
+        ),
         (Private, Private.of(5), "Held.x._hidden", "field_serializer"),
         (dict[tuple[int, int], int], {(1, 2): 3}, "Held.x cannot be read back", "use a type that JSON keeps"),
         (Any, [b"\xff"], "Held.x[0] cannot be written", "context"),

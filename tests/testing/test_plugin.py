@@ -337,7 +337,7 @@ def test_marked_method_becomes_tests(pytester: pytest.Pytester) -> None:
 IN_CLASSES = {
     "class TestMachine:\n    pytestmark = pytest.mark.graphexec\n    def test_machine(self): pass": "marks a class",
     "@pytest.mark.graphexec\nclass TestMachine:\n    def test_machine(self): pass": "marks a class",
-    "import unittest\nclass Mine(unittest.TestCase):\n    @pytest.mark.graphexec\n    def test_it(self): pass": "TestCase",
+    "from unittest import TestCase as T\nclass My(T):\n    @pytest.mark.graphexec\n    def me(self): pass": "TestCase",
     "class TestMachine:\n    @staticmethod\n    @pytest.mark.graphexec\n    def test_machine(): pass": "a staticmethod",
     "class TestMachine:\n    @pytest.mark.graphexec\n    async def test_machine(self): pass": "an async function",
     "class TestMachine:\n    @pytest.mark.graphexec(start)\n    def test_machine(self): pass": "start",

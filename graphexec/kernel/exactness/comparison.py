@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, final
 from uuid import UUID
 
 from graphexec.errors import an
-from graphexec.kernel.exactness.places import HIDDEN_REMEDY, REMEDY, extras_of, field_names, state_of
+from graphexec.kernel.exactness.places import HIDDEN_REMEDY, REMEDY, class_of, extras_of, field_names, state_of
 
 # A place within the value, and what is different there.
 Difference: TypeAlias = tuple[str, str]
@@ -46,7 +46,7 @@ class Door:
 # Any: values of any class, here and below.
 def is_plain(value: Any) -> bool:
     """Return whether JSON has the value itself: a string, an integer, a boolean, None, or lists and dicts of these."""
-    kind = type(value)
+    kind = class_of(value)
     if kind is list:
         return all(map(is_plain, value))
     if kind is dict:
@@ -58,14 +58,14 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
     """Return the place of the first part that is another one in the restored value, and why; `None` if none is."""
     if value is restored:
         return None
-    kind = type(value)
+    kind = class_of(value)
     if kind is not type(restored):
         return "", f"is {_an_instance(value)}, and would be read back as {_an_instance(restored)}; {REMEDY}"
     if kind in _SIMPLE:
         return None if value == restored else _changed(value)
     if kind in _WRITTEN:
         return None if repr(value) == repr(restored) else _changed(value)
-    names = field_names(kind)
+    names = field_names(class_of(value))
     if names is not None:
         for name in names:
             one, other = getattr(value, name, None), getattr(restored, name, None)
@@ -115,8 +115,9 @@ def _compare_sequences(value: Sequence[Any], restored: Sequence[Any]) -> Differe
     for number, (one, other) in enumerate(zip(items, restored, strict=True), known):
         if found := find_difference(one, other):
             return f"[{number}]{found[0]}", found[1]
-    if hasattr(value, "note_compared"):
-        value.note_compared()
+    note: Any = getattr(value, "note_compared", None)
+    if note is not None:
+        note()
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cache
@@ -25,20 +25,26 @@ AS_TEXT: Final[Mapping[str, bool]] = {_AS_TEXT: True}
 
 
 # Any: a value and its parts are of any class, here and below.
+def class_of(value: object) -> Any:
+    """Return the class of a value; type checkers do not know that of `Any`."""
+    return type(value)
+
+
 @cache
-def field_names(kind: Any) -> tuple[str, ...] | None:
+def field_names(kind: Hashable) -> tuple[str, ...] | None:
     """Return the names of the fields of a dataclass, a pydantic model or a named tuple; `None` for another class."""
-    if dataclasses.is_dataclass(kind):
-        return tuple(one.name for one in dataclasses.fields(kind) if not one.metadata.get(_AS_TEXT))
+    held: Any = kind
+    if dataclasses.is_dataclass(held):
+        return tuple(one.name for one in dataclasses.fields(held) if not one.metadata.get(_AS_TEXT))
     names: Any = getattr(kind, "__pydantic_fields__", None)
-    if names is None and issubclass(kind, tuple):
+    if names is None and tuple in held.__mro__:
         names = getattr(kind, "_fields", None)
     return None if names is None else tuple(map(str, names))
 
 
 def fields_of(value: Any) -> Mapping[str, Any] | None:
     """Return the values of all fields by name, also of those that pydantic does not dump."""
-    names = field_names(type(value))
+    names = field_names(class_of(value))
     if names is None:
         return None
     return {**{name: getattr(value, name, None) for name in names}, **extras_of(value)}
@@ -119,6 +125,5 @@ def locate(value: Any, path: Sequence[int | str]) -> str:
 
 def _field_at(value: Any, alias: int | str) -> int | str:
     """Return the name of the field with an alias, or the alias itself."""
-    kind: Any = type(value)
-    infos: Mapping[str, Any] = getattr(kind, "__pydantic_fields__", {})
+    infos: Mapping[str, Any] = getattr(class_of(value), "__pydantic_fields__", {})
     return next((name for name, info in infos.items() if alias in (info.alias, info.validation_alias)), alias)

@@ -18,7 +18,7 @@ from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
 from graphexec.executor.plugging import Edit
-from graphexec.kernel.exactness import find_difference
+from graphexec.kernel.exactness import HIDDEN_REMEDY, find_difference
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.images import write_json
 from graphexec.messages.stored import StoredForm
@@ -135,9 +135,13 @@ class OutputKind:
 
         try:
             data = dump_exactly(instance, self.adapter, self.name, lambda _, data: self.load("data", data))
-        except ValueError:
-            # Read again, a text gives the same instance unless a validator of the type has changed its mind.
-            if not isinstance(source, str) or find_difference(instance, self.read(source)) is not None:
+        except ValueError as error:
+            # Read again, a text gives the same instance, unless a validator changes its mind; it would show a secret.
+            if (
+                HIDDEN_REMEDY in str(error)
+                or not isinstance(source, str)
+                or find_difference(instance, self.read(source)) is not None
+            ):
                 raise
             return "text", source
         return "data", data
