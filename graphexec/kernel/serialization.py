@@ -13,7 +13,16 @@ from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel.effects import All, Effect, Perform, Request
-from graphexec.kernel.exactness import MISSING_REMEDY, REMEDY, Door, find_difference, find_unwritable, is_plain, locate
+from graphexec.kernel.exactness import (
+    MISSING_REMEDY,
+    REMEDY,
+    Door,
+    find_difference,
+    find_unwritable,
+    find_without_schema,
+    is_plain,
+    locate,
+)
 from graphexec.kernel.meters import Exhausted, Spent
 from graphexec.kernel.signatures import read_reply
 
@@ -55,7 +64,9 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
             return tuple(_read_reply(one, each) for one, each in zip(effect.effects, data["data"], strict=True))
         if isinstance(effect, Perform):
             return load_value(data, outcomes)
-        return _read_reply(effect, data["data"])
+        reply = _read_reply(effect, data["data"])
+        # Of an effect whose reply may be anything.
+        return tuple(reply) if type(reply) is list and data.get("class") == "tuple" else reply
     except SnapshotError:
         raise
     except INVALID_DATA_ERRORS as error:
@@ -172,9 +183,12 @@ def dump_reply(
     if type(reply) is Exhausted:
         return {"exhausted": to_json_data(reply)}
     kinds: list[type[Effect[Any]]] = [kind for kind in effects if kind is not Perform]
-    if is_batch or (not kinds and type(reply) in (tuple, list)):
+    # Those whose reply may be anything, such as a tuple.
+    unknown = [effect for effect in kinds if any(kind in (Any, object) for kind in read_reply(effect))]
+    if is_batch or (type(reply) is tuple and (unknown or not kinds)) or (type(reply) is list and not kinds):
         replies: Any = reply
-        data: Any = [_dump_by_effects(one, kinds, f"{place}[{number}]") for number, one in enumerate(replies)]
+        each = kinds if is_batch else unknown
+        data: Any = [_dump_by_effects(one, each, f"{place}[{number}]") for number, one in enumerate(replies)]
         return {"reply": {"class": "tuple" if is_batch else type(reply).__name__, "data": data}}
     return {"reply": {"class": type(reply).__name__, "data": _dump_by_effects(reply, kinds, place)}}
 
@@ -184,7 +198,14 @@ def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place:
     own: Any = type(reply)
     declared: list[Any] = [kind for effect in effects for kind in read_reply(effect)]
     if own in declared or not declared:
-        return to_json_data(reply) if is_plain(reply) else dump_exactly(reply, _adapter(own), place)
+        if is_plain(reply):
+            return reply
+        try:
+            adapter = _adapter(own)
+        except PydanticSchemaGenerationError as error:
+            fact = error.message.partition(". ")[0]
+            raise ValueError(f"{place}{find_without_schema(reply)} has no JSON: {fact}; {REMEDY}") from None
+        return dump_exactly(reply, adapter, place)
     failures: list[ValueError] = []
     for effect in effects:
         # mypy does not take a class for hashable.

@@ -488,6 +488,7 @@ def message(kind: Any, value: object) -> str:
         (Private, Private.of(5), "Held.x._hidden", "field_serializer"),
         (dict[tuple[int, int], int], {(1, 2): 3}, "Held.x cannot be read back", "use a type that JSON keeps"),
         (Any, [b"\xff"], "Held.x[0] cannot be written", "context"),
+        (bytearray, bytearray(b"a"), "Held.x has no JSON: ", "bytearray"),
         (datetime, datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), "the time zone Europe/Berlin", "UTC"),
     ],
 )

@@ -8,6 +8,7 @@ from graphexec.kernel.exactness.places import (
     REMEDY,
     class_of,
     find_unwritable,
+    find_without_schema,
     locate,
 )
 
@@ -20,6 +21,7 @@ __all__ = [
     "class_of",
     "find_difference",
     "find_unwritable",
+    "find_without_schema",
     "is_plain",
     "locate",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cache
@@ -87,9 +87,18 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 def find_unwritable(value: Any) -> str:
     """Return the place of the innermost part that pydantic cannot write as JSON; an empty string for the whole."""
+    return _find_part(value, _is_writable)
+
+
+def find_without_schema(value: Any) -> str:
+    """Return the place of the innermost part whose class pydantic does not know; an empty string for the whole."""
+    return _find_part(value, _has_schema)
+
+
+def _find_part(value: Any, is_right: Callable[[Any], bool]) -> str:
     place, seen = "", {id(value)}
     while True:
-        where, part = next((one for one in parts_of(value) if not _is_writable(one[1])), ("", value))
+        where, part = next((one for one in parts_of(value) if not is_right(one[1])), ("", value))
         # A list that contains itself leads back to itself.
         if id(part) in seen:
             return place
@@ -103,6 +112,16 @@ def _is_writable(value: Any) -> bool:
     try:
         to_jsonable_python(value)
     except Exception:  # noqa: BLE001 - the serializers of a user's type may raise anything
+        return False
+    return True
+
+
+def _has_schema(value: Any) -> bool:
+    from pydantic import TypeAdapter
+
+    try:
+        TypeAdapter(type(value))
+    except Exception:  # noqa: BLE001 - a user's class may raise anything
         return False
     return True
 
