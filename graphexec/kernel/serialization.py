@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 
-from graphexec.errors import NodeError, SnapshotError
+from graphexec.errors import NodeError, SnapshotError, an
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.exactness import (
     MISSING_REMEDY,
@@ -66,7 +66,7 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
             return load_value(data, outcomes)
         reply = _read_reply(effect, data["data"])
         # Of an effect whose reply may be anything.
-        return tuple(reply) if type(reply) is list and data.get("class") == "tuple" else reply
+        return tuple(reply) if _class_of(reply) is list and data.get("class") == "tuple" else reply
     except SnapshotError:
         raise
     except INVALID_DATA_ERRORS as error:
@@ -76,6 +76,14 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
 def dump_value(value: object) -> dict[str, Any]:
     """Return an outcome as JSON data: the name of its class, and its fields. Raises `ValueError` as `dump_exactly`."""
     kind: Any = type(value)
+    generic: Any = getattr(kind, "__pydantic_generic_metadata__", None)
+    bases: list[Any] = [base for base in kind.__mro__[1:] if generic is None or base is not generic["origin"]]
+    for base in bases:
+        if base.__dict__.get("__final__", False):
+            raise ValueError(
+                f"the value is {an(kind.__name__)}, a subclass of the final {base.__name__}, which is what the graph "
+                f"carries; start the run with {an(base.__name__)}"
+            )
     return {"class": kind.__name__, "data": _dump_by_effects(value, (), kind.__name__)}
 
 
@@ -180,17 +188,18 @@ def dump_reply(
 
     Without effects it is dumped by its own class. Raises `ValueError` as `dump_exactly` does.
     """
-    if type(reply) is Exhausted:
+    own = _class_of(reply)
+    if own is Exhausted:
         return {"exhausted": to_json_data(reply)}
     kinds: list[type[Effect[Any]]] = [kind for kind in effects if kind is not Perform]
     # Those whose reply may be anything, such as a tuple.
     unknown = [effect for effect in kinds if any(kind in (Any, object) for kind in read_reply(effect))]
-    if is_batch or (type(reply) is tuple and (unknown or not kinds)) or (type(reply) is list and not kinds):
+    if is_batch or (own is tuple and (unknown or not kinds)) or (own is list and not kinds):
         replies: Any = reply
         each = kinds if is_batch else unknown
         data: Any = [_dump_by_effects(one, each, f"{place}[{number}]") for number, one in enumerate(replies)]
-        return {"reply": {"class": "tuple" if is_batch else type(reply).__name__, "data": data}}
-    return {"reply": {"class": type(reply).__name__, "data": _dump_by_effects(reply, kinds, place)}}
+        return {"reply": {"class": "tuple" if is_batch else own.__name__, "data": data}}
+    return {"reply": {"class": own.__name__, "data": _dump_by_effects(reply, kinds, place)}}
 
 
 def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place: str) -> Any:

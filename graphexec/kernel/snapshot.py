@@ -182,6 +182,10 @@ class Snapshot:
         if not is_count(self.sequence, whole=True):
             raise SnapshotError(f"Snapshot has sequence={format_value(self.sequence)}; give a whole number, 0 or more")
 
+    def __reduce__(self) -> tuple[type[Snapshot], tuple[object, ...]]:
+        # Without the last field, the classes of effects: some are made in their process.
+        return Snapshot, tuple(getattr(self, one.name) for one in dataclasses.fields(self)[:-1])
+
     def __repr__(self) -> str:
         return repr_fields(self)
 

@@ -46,6 +46,7 @@ from graphexec import (
     Snapshot,
     advance,
     ask,
+    ask_all,
     begin,
     charged,
     edges,
@@ -463,6 +464,41 @@ def test_stored_values_are_the_same_or_refused(drawn: tuple[int, Any]) -> None:
         # Not in another process, and with the place.
         assert not refused or re.search(r"cannot be stored as JSON: (Held\.x|reply 1)", refused)
         assert not refused or number >= len(KEPT), refused
+
+
+def test_start_of_a_subclass_is_refused() -> None:
+    class Later(Start):  # pyright: ignore[reportGeneralTypeIssues] - it is final
+        pass
+
+    with pytest.raises(SnapshotError, match="the value is a Later, a subclass of the final Start"):
+        begin(asker(0), Later()).to_json()
+
+
+def test_replies_of_any_type_stay_what_they_are() -> None:
+    """In JSON, the replies to a batch are a list, and so is a tuple."""
+
+    @dataclass(frozen=True)
+    class Both(Effect[Any]):
+        pass
+
+    @charged(when_spent=Stopped, asks=3)
+    @node
+    def put(start: Start) -> Asks[Both, Out | Stopped]:
+        one = yield from ask(Both())
+        several = yield from ask_all([Both(), Both()])
+        return Out((one, several))
+
+    machine: Any = graph(edges(put, on(Out, END) | on(Stopped, END)), start=put)
+    snapshot = begin(machine, Start())
+    replies = ((1, "a"), ([2], {"b": None}))
+    for reply in replies:
+        pending: Any = advance(machine, snapshot, Limits())
+        snapshot = Snapshot.from_json(pending.reply(reply).to_json(), machine)
+    done: Any = advance(machine, snapshot, Limits())
+    assert done.outcome == Out(replies)
+    asked: Any = advance(machine, begin(machine, Start()), Limits())
+    with pytest.raises(SnapshotError, match=r"reply 1\[1\] is a tuple, and would be read back as a list"):
+        asked.reply((1, (2,))).to_json()
 
 
 def message(kind: Any, value: object) -> str:

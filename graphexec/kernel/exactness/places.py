@@ -120,7 +120,7 @@ def _has_schema(value: Any) -> bool:
     from pydantic import TypeAdapter
 
     try:
-        TypeAdapter(type(value))
+        TypeAdapter(class_of(value))
     except Exception:  # noqa: BLE001 - a user's class may raise anything
         return False
     return True
