@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import unittest
+import sys
 from collections.abc import Callable, Generator, Mapping
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
@@ -81,7 +81,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
     """Make the tests of a marked function or method, even if its name does not start with `test`."""
     marks = _marks_of(obj)
-    if isinstance(obj, type) and issubclass(obj, unittest.TestCase):
+    # Not imported here: a program that has such a class has imported it.
+    cases: Any = getattr(sys.modules.get("unittest"), "TestCase", ())
+    if isinstance(obj, type) and issubclass(obj, cases):
         # pytest leaves the methods of such a class to unittest, which does not know the mark.
         marks += [mark for one in obj.__mro__ for member in vars(one).values() for mark in _marks_of(member)]
     if not marks:
