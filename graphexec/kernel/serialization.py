@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -236,12 +237,24 @@ def dump_exactly(
     door = Door()
     try:
         data = _dump(adapter, value, door)
-        # What was compared before is not read again.
-        read_back = _dump(adapter, value, Door(omits=True)) if door.known else data
     except Exception as error:
         raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
+    if door.known:
+        # A validator may need what was compared before, which is left out here.
+        with suppress(ValueError):
+            _read_back(value, adapter, _dump(adapter, value, Door(omits=True)), place, read or _validate)
+            return data
+    _read_back(value, adapter, data, place, read or _validate)
+    return data
+
+
+# Any: JSON data.
+def _read_back(
+    value: object, adapter: TypeAdapter[Any], data: Any, place: str, read: Callable[[TypeAdapter[Any], Any], Any]
+) -> None:
+    """Raise `ValueError` if the data are not read as the value."""
     try:
-        restored = (read or _validate)(adapter, read_back)
+        restored = read(adapter, data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = locate(value, first["loc"])
@@ -252,7 +265,6 @@ def dump_exactly(
     if difference := find_difference(value, restored):
         where, fact = difference
         raise ValueError(f"{place}{where} {fact}")
-    return data
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:

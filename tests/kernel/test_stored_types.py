@@ -34,6 +34,7 @@ from pydantic import (
     computed_field,
     field_serializer,
 )
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypedDict
 
 from graphexec import (
@@ -201,6 +202,11 @@ class Grows:
         self.n += 1
 
 
+@pydantic_dataclass(config=ConfigDict(extra="allow"))
+class OpenPoint:
+    x: int = Field(alias="X")
+
+
 @dataclass
 class Cat:
     kind: Literal["cat"] = "cat"
@@ -314,6 +320,7 @@ REFUSED: Sequence[tuple[Any, st.SearchStrategy[Any]]] = [
     (Excluded, st.builds(Excluded, n=SMALL)),
     (Private, st.builds(Private.of, SMALL)),
     (Open, st.builds(Open, x=ANYTHING)),
+    (OpenPoint, st.builds(cast("Any", OpenPoint), X=SMALL, others=SMALL) | st.builds(cast("Any", OpenPoint), X=SMALL)),
     (Encoded, st.builds(Encoded, data=st.binary(max_size=2))),
     (ANY_BOX, st.builds(ANY_BOX, inside=ANYTHING)),
     (Colour, st.sampled_from(Colour)),
@@ -427,7 +434,7 @@ def exact(value: Any) -> object:
     if isinstance(value, BaseModel):
         return kind, exact(value.__dict__), exact(value.__pydantic_extra__), exact(value.__pydantic_private__)
     if is_dataclass(value):
-        return kind, [exact(getattr(value, one.name)) for one in fields(value)]
+        return kind, [exact(getattr(value, one.name)) for one in fields(value)], getattr(held, "others", None)
     if isinstance(value, dict):
         made = getattr(held, "default_factory", None)
         members = [(exact(key), exact(one)) for key, one in held.items()]

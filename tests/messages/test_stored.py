@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, model_validator
 
 import graphexec as gx
 from graphexec.actions import Aside, Run, Steps
@@ -77,6 +78,24 @@ def test_value_of_another_type_is_refused_with_its_place() -> None:
     endless.append(endless)
     with pytest.raises(SnapshotError, match="nested more than"):
         stored(Run({"input": endless}))
+
+
+class Counted(BaseModel):
+    run: Run
+    count: int
+
+    @model_validator(mode="after")
+    def check(self) -> Self:
+        if len(self.run.steps) != self.count:
+            raise ValueError("a step is missing")
+        return self
+
+
+def test_validator_may_need_steps_that_were_compared() -> None:
+    run = Run({}, Steps([gx.AgentStep(gx.AgentAction("pay", {}), "paid")] * 2))
+    texts = {gx.Snapshot("plan", Counted(run=run, count=2)).to_json() for _ in range(3)}
+    assert len(texts) == 1
+    assert run.steps.compared == 2
 
 
 def test_action_with_other_arguments_than_json_is_refused() -> None:

@@ -74,7 +74,9 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
                 continue
             if found := find_difference(one, other):
                 return f".{name}{found[0]}", found[1]
-        return None if dataclasses.is_dataclass(kind) else _compare_named(extras_of(value), extras_of(restored))
+        if dataclasses.is_dataclass(kind) and not hasattr(kind, "__pydantic_config__"):
+            return None
+        return _compare_named(extras_of(value), extras_of(restored))
     return next((compare for kinds, compare in _COMPARED if isinstance(value, kinds)), _compare_objects)(
         value, restored
     )
@@ -109,6 +111,8 @@ def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> 
 def _compare_sequences(value: Sequence[Any], restored: Sequence[Any]) -> Difference | None:
     # Of steps, which a run extends; see `Door`.
     known: int = getattr(value, "compared", 0)
+    if len(restored) == len(value):
+        known = 0
     items = value[known:] if known else value
     if len(items) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
         return _changed(value)

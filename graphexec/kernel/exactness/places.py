@@ -51,8 +51,13 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
 
 
 def extras_of(value: Any) -> Mapping[str, Any]:
-    """Return the further fields and the private attributes of a pydantic model by name."""
+    """Return the further fields and the private attributes of a pydantic model or dataclass by name."""
+    kind = class_of(value)
     extra: Any = getattr(value, "__pydantic_extra__", None)
+    config: Any = getattr(kind, "__pydantic_config__", None)
+    if config is not None and config.get("extra") == "allow":
+        attributes: Mapping[str, Any] = value.__dict__
+        extra = {name: one for name, one in attributes.items() if name not in (field_names(kind) or ())}
     private: Any = getattr(value, "__pydantic_private__", None)
     return {**(extra or {}), **(private or {})}
 
