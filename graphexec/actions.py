@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
+from graphexec.kernel.exactness import AS_TEXT, Door
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
-from graphexec.messages.images import Observation, Value
+from graphexec.messages.images import Observation
 from graphexec.messages.observations import WHOLE, Excerpt, format_observation
+from graphexec.messages.stored import ReturnValues, Value
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ class Original:
         from graphexec.messages.foreign import dump_original
 
         return dump_original(self._value) if self._data is None else self._data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Original) and self.dump() == other.dump()
+
+    def __hash__(self) -> int:
+        return hash(Original)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
@@ -106,7 +114,7 @@ class AgentStep:
     """
 
     action: AgentAction
-    observation: Observation
+    observation: Observation = field(metadata=AS_TEXT)
     status: StepStatus = "ok"
     excerpt: Excerpt = WHOLE
     # With its module unless it is a builtin: "ValueError", "my_tools.PaymentError".
@@ -206,6 +214,15 @@ class Steps(Sequence[AgentStep]):
         """Return in constant time whether these steps extend the earlier ones; equal copies do not."""
         return self._shared is earlier._shared and self._length >= earlier._length
 
+    @property
+    def compared(self) -> int:
+        """The number of the first steps that a snapshot has stored, and read back as they are."""
+        return min(int(self.memo.get("compared", 0)), self._length)
+
+    def note_compared(self) -> None:
+        """Note that all of them have been."""
+        self.memo["compared"] = self._length
+
     def __len__(self) -> int:
         return self._length
 
@@ -247,9 +264,17 @@ class Steps(Sequence[AgentStep]):
             cls,
             core_schema.list_schema(handler.generate_schema(AgentStep)),
             serialization=core_schema.plain_serializer_function_ser_schema(
-                list, return_schema=core_schema.list_schema(handler.generate_schema(AgentStep))
+                _dump_steps, info_arg=True, return_schema=core_schema.list_schema(handler.generate_schema(AgentStep))
             ),
         )
+
+
+# Pydantic does not export the type of `info`.
+def _dump_steps(steps: Steps, info: Any) -> list[AgentStep]:
+    if isinstance(door := info.context, Door):
+        door.known += steps.compared
+        return list(steps[steps.compared :] if door.omits else steps)
+    return list(steps)
 
 
 NO_STEPS = Steps()
@@ -342,7 +367,7 @@ class AgentFinish:
     `unread` is as in `AgentAction`.
     """
 
-    return_values: Mapping[str, Value]
+    return_values: ReturnValues
     log: str = ""
     run: Run = field(default=NO_RUN)
     return_direct: bool = False

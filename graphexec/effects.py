@@ -10,10 +10,12 @@ from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
 from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
 from graphexec.kernel.events import CompactReply
+from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
 from graphexec.messages.images import Observation
 from graphexec.messages.observations import WHOLE, Excerpt, format_observation
+from graphexec.messages.stored import Value
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
@@ -214,7 +216,7 @@ class ToolResult(CompactReply):
     call failed or timed out, and `traceback` says where the tool raised it.
     """
 
-    observation: Observation
+    observation: Observation = field(metadata=AS_TEXT)
     status: StepStatus = "ok"
     return_direct: bool = False
     excerpt: Excerpt = WHOLE
@@ -277,7 +279,7 @@ class GraphResult:
     `reason` is that of `RunResult`, or `failed`; then `error` is the qualified name of the exception's class.
     """
 
-    output: Observation
+    output: Observation = field(metadata=AS_TEXT)
     reason: str
     error: str | None = None
 
@@ -309,7 +311,7 @@ class AskHuman(Effect[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadMemory(Effect[Mapping[str, Any]]):
+class LoadMemory(Effect[Mapping[str, Value]]):
     """Load the inputs, by name, that a memory adds to the `inputs` that the caller passed."""
 
     inputs: Mapping[str, Any]

@@ -141,7 +141,7 @@ def prepare_inputs(
             f"the agent cannot send the input {IMAGES}: its requests are completions, which hold text only; make it "
             "with protocol='chat'"
         )
-    return {**inputs, IMAGES: images}
+    return {**inputs, IMAGES: [*images]}
 
 
 def _looks_lost(name: str, value: object) -> bool:

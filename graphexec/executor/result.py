@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from graphexec._mistakes import explain_class
@@ -16,6 +17,7 @@ from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.program import unfrozen
 from graphexec.messages import Usage
 from graphexec.messages.observations import format_observation
+from graphexec.messages.stored import TypedValues
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,6 +139,22 @@ def make_result(done: Done[Ending], limits: Limits, output: Output | None = None
     return result if output is None else _with_instance(result, output)
 
 
+def load_answer(finish: AgentFinish, output: Output) -> AgentFinish:
+    """Return the finish of a stored run with the instance of the output type; any other one as it is.
+
+    Raises `OutputError` if the stored answer is none of this type.
+    """
+    values = finish.return_values
+    if not isinstance(values, TypedValues) or values.form is None:
+        return finish
+    stored = values[values.typed]
+    instance = output.load(values.form, stored)
+    # A text is the source of the instance.
+    dump = partial(output.dump, source=stored if values.form == "text" else None)
+    loaded = TypedValues({**values, values.typed: instance}, values.typed, dump=dump)
+    return dataclasses.replace(finish, return_values=loaded)
+
+
 def _with_instance(result: RunResult[Any], output: Output) -> RunResult[Any]:
     """Return a result whose answer is an instance of the output type, or which says why it has none."""
     ending = result.ending
@@ -144,11 +162,12 @@ def _with_instance(result: RunResult[Any], output: Output) -> RunResult[Any]:
         why = f"the run was stopped ({result.reason}), so it has no answer of its type; look at result.stopped"
         return dataclasses.replace(result, no_output=why, typed=True)
     try:
+        ending = load_answer(ending, output)
         instance = output.restore(ending.answer)
     except OutputError as error:
         return dataclasses.replace(result, no_output=str(error), typed=True)
     if instance is not ending.answer:
-        # A snapshot has stored the answer as data.
+        # A node has returned data in the place of an instance.
         name = "output" if "output" in ending.return_values else next(iter(ending.return_values))
         ending = dataclasses.replace(ending, return_values={**ending.return_values, name: instance})
     return dataclasses.replace(result, ending=ending, typed=True)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
-from graphexec.actions import NO_STEPS, Run, steps_of
+from graphexec.actions import NO_STEPS, AgentFinish, Run, steps_of
 from graphexec.agents import Agent
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
-from graphexec.errors import InputError
+from graphexec.errors import InputError, OutputError
 from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.observers import Observer, Observers
 from graphexec.executor.plugging import Output
-from graphexec.executor.result import Ending, RunResult, T_co, make_result
+from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
 from graphexec.executor.table import Ready
 from graphexec.kernel.effects import CallContext
@@ -292,8 +293,17 @@ class RunMethods(Generic[T_co]):
             return await follow_from(Ready(Run(await io.call(self._prepare, inputs))))
 
         if isinstance(given, Snapshot):
-            return follow_from(given)
+            return follow_from(self._load_answer(given))
         return read_files(given) if has_files(given) else follow_from(Ready(Run(self._prepare(given))))
+
+    def _load_answer(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with the instance of the output type in a stored answer, as the nodes expect it."""
+        value = snapshot.value
+        if self._output is None or not isinstance(value, AgentFinish):
+            return snapshot
+        with suppress(OutputError):
+            value = load_answer(value, self._output)
+        return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
 
     async def follow_nested(
         self, given: Inputs | Snapshot, io: IO, call: CallContext[Any], watch: Observer

@@ -20,16 +20,7 @@ from graphexec.errors import (
     an,
 )
 from graphexec.kernel.counters import Counters
-from graphexec.kernel.effects import (
-    All,
-    Batch,
-    CallContext,
-    DetachedScope,
-    Effect,
-    OuterRuns,
-    Request,
-    RunScope,
-)
+from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, OuterRuns, Request, RunScope
 from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
@@ -40,19 +31,19 @@ from graphexec.kernel.snapshot import (
     NO_FRAMES,
     PAID,
     UNPAID,
+    Replies,
     Snapshot,
-    StoredReply,
     begin_again,
     is_open,
     keep_frames,
     read_frame,
+    read_recorded,
     read_states,
     states_of,
 )
 
 # A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
 _GENERATORS = frozenset({GeneratorType})
-
 
 _UnfrozenSnapshot, _UnfrozenEntered = unfrozen(Snapshot), unfrozen(Entered)
 _UnfrozenAnswered, _UnfrozenMoved = unfrozen(Answered), unfrozen(Moved)
@@ -130,6 +121,7 @@ class Execution(Counters):
             self._sequence,
             self.scope.run_id,
             self._frames,
+            self._step.effects,
         )
         snapshot.__class__ = Snapshot
         return snapshot
@@ -284,7 +276,7 @@ class Execution(Counters):
         states = self._open
         exhausted = next((state for state in states if type(state) is Exhausted), None)
         reply: object = tuple(states) if exhausted is None else exhausted
-        self._record_reply(reply)
+        self._record_reply(Replies(states) if exhausted is None else reply)
         return reply
 
     def _call_node(self, step: Step, value: Any) -> Any:
@@ -336,7 +328,7 @@ class Execution(Counters):
                 # `self` stands for "no recorded reply", because a reply may be `None`.
                 stored = next(replay, self) if replay is not None else self
                 if stored is not self:
-                    reply = stored.read(request, self.graph.outcomes) if type(stored) is StoredReply else stored
+                    reply = read_recorded(stored, request, self.graph.outcomes)
                 else:
                     replay = None
                     if self._open:
@@ -379,14 +371,15 @@ class Execution(Counters):
                                 self.seconds = at
                             effect_reply = answer
                         # A batch with one member gets its reply in a tuple; an `Exhausted` is passed on as it is.
-                        reply = effect_reply
+                        recorded = reply = effect_reply
                         if effect is not request and type(reply) is not Exhausted:
                             reply = (reply,)
+                            recorded = Replies(reply)
                         # `_record_reply` written out, as each effect needs it: before the event, since an observer may
                         # raise, and a consumer may close the stream.
                         self._open = ()
                         self._sequence += 1
-                        self._replies.append(reply)
+                        self._replies.append(recorded)
                         if self._nested_charges:
                             self._add_nested_charges()
                         if observed:

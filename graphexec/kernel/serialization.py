@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 
-from graphexec.errors import NodeError, SnapshotError
+from graphexec.errors import NodeError, SnapshotError, an
 from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.exactness import (
+    MISSING_REMEDY,
+    REMEDY,
+    Door,
+    find_difference,
+    find_unwritable,
+    find_without_schema,
+    is_plain,
+    locate,
+)
 from graphexec.kernel.meters import Exhausted, Spent
 from graphexec.kernel.signatures import read_reply
 
@@ -54,7 +65,9 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
             return tuple(_read_reply(one, each) for one, each in zip(effect.effects, data["data"], strict=True))
         if isinstance(effect, Perform):
             return load_value(data, outcomes)
-        return _read_reply(effect, data["data"])
+        reply = _read_reply(effect, data["data"])
+        # Of an effect whose reply may be anything.
+        return tuple(reply) if _class_of(reply) is list and data.get("class") == "tuple" else reply
     except SnapshotError:
         raise
     except INVALID_DATA_ERRORS as error:
@@ -62,8 +75,17 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
 
 
 def dump_value(value: object) -> dict[str, Any]:
-    """Return an outcome or a reply as JSON data: the name of its class, and its fields."""
-    return {"class": type(value).__name__, "data": to_json_data(value)}
+    """Return an outcome as JSON data: the name of its class, and its fields. Raises `ValueError` as `dump_exactly`."""
+    kind: Any = type(value)
+    generic: Any = getattr(kind, "__pydantic_generic_metadata__", None)
+    bases: list[Any] = [base for base in kind.__mro__[1:] if generic is None or base is not generic["origin"]]
+    for base in bases:
+        if base.__dict__.get("__final__", False):
+            raise ValueError(
+                f"the value is {an(kind.__name__)}, a subclass of the final {base.__name__}, which is what the graph "
+                f"carries; start the run with {an(base.__name__)}"
+            )
+    return {"class": kind.__name__, "data": _dump_by_effects(value, (), kind.__name__)}
 
 
 def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
@@ -160,9 +182,89 @@ def _class_of(value: object) -> type[object]:
     return type(value)
 
 
-def dump_reply(reply: object) -> dict[str, Any]:
-    """Return a reply, or the `Exhausted` in its place, as JSON data."""
-    return {"exhausted": to_json_data(reply)} if type(reply) is Exhausted else {"reply": dump_value(reply)}
+def dump_reply(
+    reply: object, effects: Sequence[type[Effect[Any]]], place: str, *, is_batch: bool = False
+) -> dict[str, Any]:
+    """Return a reply to one of the effects, a batch of them, or the `Exhausted` in its place, as JSON data.
+
+    Without effects it is dumped by its own class. Raises `ValueError` as `dump_exactly` does.
+    """
+    own = _class_of(reply)
+    if own is Exhausted:
+        return {"exhausted": to_json_data(reply)}
+    kinds: list[type[Effect[Any]]] = [kind for kind in effects if kind is not Perform]
+    # Those whose reply may be anything, such as a tuple.
+    unknown = [effect for effect in kinds if any(kind in (Any, object) for kind in read_reply(effect))]
+    if is_batch or (own is tuple and (unknown or not kinds)) or (own is list and not kinds):
+        replies: Any = reply
+        each = kinds if is_batch else unknown
+        data: Any = [_dump_by_effects(one, each, f"{place}[{number}]") for number, one in enumerate(replies)]
+        return {"reply": {"class": "tuple" if is_batch else own.__name__, "data": data}}
+    return {"reply": {"class": own.__name__, "data": _dump_by_effects(reply, kinds, place)}}
+
+
+def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place: str) -> Any:
+    """Return the data of a reply to one of the effects; it is read as the reply of its effect."""
+    own: Any = type(reply)
+    declared: list[Any] = [kind for effect in effects for kind in read_reply(effect)]
+    if own in declared or not declared:
+        if is_plain(reply):
+            return reply
+        try:
+            adapter = _adapter(own)
+        except PydanticSchemaGenerationError as error:
+            fact = error.message.partition(". ")[0]
+            raise ValueError(f"{place}{find_without_schema(reply)} has no JSON: {fact}; {REMEDY}") from None
+        return dump_exactly(reply, adapter, place)
+    failures: list[ValueError] = []
+    for effect in effects:
+        # mypy does not take a class for hashable.
+        kind: Any = effect
+        try:
+            return dump_exactly(reply, reply_adapter(kind), place)
+        except ValueError as error:
+            failures.append(error)
+    raise failures[0]
+
+
+def dump_exactly(
+    value: object, adapter: TypeAdapter[Any], place: str, read: Callable[[TypeAdapter[Any], Any], Any] | None = None
+) -> Any:
+    """Return a value as the JSON data from which `read`, by default `load_as`, gets the same, by type and value.
+
+    Raises `ValueError` with the place of the first part that would be another one, or that JSON cannot express.
+    """
+    door = Door()
+    try:
+        data = _dump(adapter, value, door)
+    except Exception as error:
+        raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
+    if door.known:
+        # A validator may need what was compared before, which is left out here.
+        with suppress(ValueError):
+            _read_back(value, adapter, _dump(adapter, value, Door(omits=True)), place, read or _validate)
+            return data
+    _read_back(value, adapter, data, place, read or _validate)
+    return data
+
+
+# Any: JSON data.
+def _read_back(
+    value: object, adapter: TypeAdapter[Any], data: Any, place: str, read: Callable[[TypeAdapter[Any], Any], Any]
+) -> None:
+    """Raise `ValueError` if the data are not read as the value."""
+    try:
+        restored = read(adapter, data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = locate(value, first["loc"])
+        remedy = MISSING_REMEDY if first["type"] == "missing" else REMEDY
+        raise ValueError(f"{place}{where} cannot be read back: {first['msg']}; {remedy}") from None
+    except Exception as error:
+        raise ValueError(f"{place} cannot be read back ({type(error).__name__}: {error}); {REMEDY}") from error
+    if difference := find_difference(value, restored):
+        where, fact = difference
+        raise ValueError(f"{place}{where} {fact}")
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:
@@ -178,7 +280,12 @@ def to_json_data(value: object) -> Any:
         return [to_json_data(one) for one in values]
     # mypy does not take a class for hashable.
     kind: Any = type(value)
-    return _adapter(kind).dump_python(value, mode="json")
+    return _dump(_adapter(kind), value)
+
+
+def _dump(adapter: TypeAdapter[Any], value: object, door: Door | None = None) -> Any:
+    """Dump by alias, and without what is computed. The class is not checked here: what is read back is."""
+    return adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings="none", context=door)
 
 
 def load_as(kind: Any, data: object) -> Any:
@@ -189,13 +296,13 @@ def load_as(kind: Any, data: object) -> Any:
 def _validate(adapter: TypeAdapter[Any], data: object) -> Any:
     """Validate data strictly; only types that JSON lacks, such as dates, are converted."""
     try:
-        return adapter.validate_json(format_json(data), strict=True)
+        return adapter.validate_json(format_json(data), strict=True, by_alias=True, by_name=True)
     except ValidationError as error:
         if error.errors(include_input=False)[0]["type"] != "json_invalid":
             raise
     # pydantic's parser rejects integers of more than 4,300 digits and lone surrogates, so it checks substitutes.
-    adapter.validate_json(format_json(_with_stand_ins(data)), strict=True)
-    return adapter.validate_python(data)
+    adapter.validate_json(format_json(_with_stand_ins(data)), strict=True, by_alias=True, by_name=True)
+    return adapter.validate_python(data, by_alias=True, by_name=True)
 
 
 def _with_stand_ins(data: Any) -> Any:

@@ -112,6 +112,19 @@ def states_of(states: Sequence[object], current: CallContext[Any] | Batch | None
     return tuple(call.nested or state if state is PAID else state for call, state in zip(calls, states, strict=True))
 
 
+class Replies(tuple[object, ...]):
+    """The replies to a batch, as a run records them; the node that asked gets a tuple."""
+
+    __slots__ = ()
+
+
+def read_recorded(recorded: object, request: Request, outcomes: Mapping[str, type]) -> object:
+    """Return the reply to a request that a run has recorded."""
+    if type(recorded) is StoredReply:
+        return recorded.read(request, outcomes)
+    return tuple(recorded) if isinstance(recorded, Replies) else recorded
+
+
 def read_states(states: Sequence[object], request: All[Effect[Any]], outcomes: Mapping[str, type]) -> list[object]:
     """Return the state of each member of an open batch: its reply, or an `OpenCall`; without states, all are paid."""
     return [
@@ -150,7 +163,8 @@ class Snapshot:
 
     `open` is the pending request: for each member its reply, an `OpenCall`, or the `NestedRun` that it has begun, which
     a resume continues. `sequence` is the number of answered requests of the run, and `run_id` the run's id. `frames`
-    are the values that embedded graphs have saved for their `leave`, by the name of the graph's node.
+    are the values that embedded graphs have saved for their `leave`, by the name of the graph's node. `effects` are the
+    classes of effects that the node asks for, whose replies these are; only a run that goes on knows them.
     """
 
     node: str
@@ -162,10 +176,15 @@ class Snapshot:
     sequence: int = 0
     run_id: str = field(default="", compare=False)
     frames: Mapping[str, object] = field(default=NO_FRAMES, hash=False)
+    effects: tuple[type[Effect[Any]], ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not is_count(self.sequence, whole=True):
             raise SnapshotError(f"Snapshot has sequence={format_value(self.sequence)}; give a whole number, 0 or more")
+
+    def __reduce__(self) -> tuple[type[Snapshot], tuple[object, ...]]:
+        # Without the last field, the classes of effects: some are made in their process.
+        return Snapshot, tuple(getattr(self, one.name) for one in dataclasses.fields(self)[:-1])
 
     def __repr__(self) -> str:
         return repr_fields(self)
@@ -187,7 +206,10 @@ class Snapshot:
         return dataclasses.replace(retried, spent=spent, open=states)
 
     def to_json(self) -> str:
-        """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
+        """Return the snapshot as JSON, from which the same values are read back.
+
+        Raises `SnapshotError` with the place of a value that would be another one, or that JSON cannot express.
+        """
         # Imported here, because only storing needs pydantic.
         from graphexec.kernel.serialization import SERIALIZATION_ERRORS, format_json
 
@@ -244,10 +266,15 @@ def _snapshot_data(snapshot: Snapshot) -> dict[str, Any]:
         "version": VERSION,
         "node": snapshot.node,
         "value": dump_value(snapshot.value),
-        "replies": [_reply_data(reply) for reply in snapshot.replies],
+        "replies": [
+            _reply_data(reply, snapshot, f"reply {number}") for number, reply in enumerate(snapshot.replies, 1)
+        ],
         "spent": dump_spent(snapshot.spent),
         "entered": snapshot.entered,
-        "open": [_state_data(state) for state in snapshot.open],
+        "open": [
+            _state_data(state, snapshot, f"the reply to the call {member}")
+            for member, state in enumerate(snapshot.open)
+        ],
         "sequence": snapshot.sequence,
         "run": snapshot.run_id,
     }
@@ -256,17 +283,19 @@ def _snapshot_data(snapshot: Snapshot) -> dict[str, Any]:
     return data
 
 
-def _state_data(state: object) -> Any:
+def _state_data(state: object, snapshot: Snapshot, place: str) -> Any:
     if isinstance(state, NestedRun):
         inner = state.state
         return {"nested": _snapshot_data(inner) if isinstance(inner, Snapshot) else inner}
-    return state.value if isinstance(state, OpenCall) else _reply_data(state)
+    return state.value if isinstance(state, OpenCall) else _reply_data(state, snapshot, place)
 
 
-def _reply_data(reply: object) -> dict[str, Any]:
+def _reply_data(reply: object, snapshot: Snapshot, place: str) -> dict[str, Any]:
     from graphexec.kernel.serialization import dump_reply
 
-    return {"reply": reply.data} if type(reply) is StoredReply else dump_reply(reply)
+    if type(reply) is StoredReply:
+        return {"reply": reply.data}
+    return dump_reply(reply, snapshot.effects, place, is_batch=isinstance(reply, Replies))
 
 
 # Any: a JSON value.

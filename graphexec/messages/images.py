@@ -36,13 +36,17 @@ _SPELLINGS = {"image/jpg": "image/jpeg"}
 _SHOWN = 100
 _KILO = 1_000
 # Levels of stored data: pydantic reads 200, and those of a snapshot around the data count.
-_DEEPEST = 150
+DEEPEST = 150
 
 # Distinguishes an image from other JSON, such as the stored result of a tool.
 ImageKind: TypeAlias = Literal["graphexec.image"]
 IMAGE_KIND: ImageKind = "graphexec.image"
-# The kind of an object that holds another one, which has one of the two kinds but is data.
+# The kind of an object that holds another one, which has one of these kinds but is data.
 DATA_KIND = "graphexec.data"
+# The kinds of objects with a value of another type than JSON has, or with an answer of a type; see `stored`.
+VALUE_KIND = "graphexec.value"
+ANSWER_KIND = "graphexec.answer"
+OWN_KINDS = (IMAGE_KIND, DATA_KIND, VALUE_KIND, ANSWER_KIND)
 
 
 @final
@@ -327,8 +331,8 @@ def _replace_marks(data: Any, images: Mapping[str, Image], change: Callable[[Ima
 
 
 def _quote(data: Any, depth: int = 0) -> Any:
-    if depth > _DEEPEST:
-        raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
+    if depth > DEEPEST:
+        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     # Most values are texts.
     if isinstance(data, str):
         return data
@@ -336,9 +340,9 @@ def _quote(data: Any, depth: int = 0) -> Any:
         case [*items]:
             return [_quote(one, depth + 1) for one in items]
         case {**members}:
-            is_like_image = members.get("kind") in (IMAGE_KIND, DATA_KIND)
-            quoted = {name: _quote(one, depth + 1 + is_like_image) for name, one in members.items()}
-            return {"kind": DATA_KIND, "data": quoted} if is_like_image else quoted
+            is_like_own = members.get("kind") in OWN_KINDS
+            quoted = {name: _quote(one, depth + 1 + is_like_own) for name, one in members.items()}
+            return {"kind": DATA_KIND, "data": quoted} if is_like_own else quoted
         case _:
             return data
 
@@ -420,9 +424,6 @@ class _Stored:
         dump = core_schema.plain_serializer_function_ser_schema(self._dump, when_used="json")
         return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
 
-
-# Any value that a caller passes or a run returns. A resumed run has its JSON data, and the images in their places.
-Value: TypeAlias = Annotated[Any, _Stored(dump_with_images)]
 
 # Any value that a tool returns. A resumed run has its JSON data, and the images in their places: their text for the
 # model is the same.

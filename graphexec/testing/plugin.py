@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import pytest
 
-from graphexec.errors import did_you_mean, format_number
+from graphexec.errors import an, did_you_mean, format_number
 
 if TYPE_CHECKING:
     from graphexec.testing.edge_coverage import EdgeCoverage
@@ -38,6 +40,8 @@ Options: TypeAlias = Mapping[str, Any]
 Failures: TypeAlias = dict[str, str]
 
 _coverage: pytest.StashKey[EdgeCoverage] = pytest.StashKey()
+# True for the tests that this module makes.
+_made: pytest.StashKey[bool] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,26 +79,49 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
-    """Make the tests of a marked function, even if its name does not start with `test`."""
-    marks = [mark for mark in getattr(obj, "pytestmark", ()) if getattr(mark, "name", None) == MARK]
-    if not marks or not inspect.isfunction(obj) or not isinstance(collector, pytest.Module):
+    """Make the tests of a marked function or method, even if its name does not start with `test`."""
+    marks = _marks_of(obj)
+    # Not imported here: a program that has such a class has imported it.
+    cases: Any = getattr(sys.modules.get("unittest"), "TestCase", ())
+    if isinstance(obj, type) and issubclass(obj, cases):
+        # pytest leaves the methods of such a class to unittest, which does not know the mark.
+        marks += [mark for one in obj.__mro__ for member in vars(one).values() for mark in _marks_of(member)]
+    if not marks:
         return None
     options = {key: value for mark in marks for key, value in mark.kwargs.items()}
     faults = [
         *(f"takes keyword arguments only, not {one!r}" for mark in marks for one in mark.args),
         *_unknown(options),
     ]
-    if inspect.iscoroutinefunction(obj):
+    if isinstance(obj, type):
+        faults.append("marks a class, or a method of a unittest.TestCase; mark functions, or methods of other classes")
+    elif inspect.iscoroutinefunction(obj):
         faults.append(f"marks an async function; write def {name} that returns an executor or a graph")
+    elif not inspect.isfunction(obj):
+        faults.append(f"marks {an(type(obj).__name__)}; mark a function, or a method that takes self")
     if faults:
         raise collector.CollectError("\n".join(f"{name}: @pytest.mark.{MARK} {fault}" for fault in faults))
     # Any: pytest does not type these arguments.
     function: Any = pytest.Function
     failed: Failures = {}
-    return [
-        function.from_parent(collector, name=f"{name}[{check}]", callobj=_test(obj, check, options, failed))
-        for check in _checks()
-    ]
+    items: list[pytest.Item] = []
+    for check in _checks():
+        # A function, as checked above.
+        test: Any = _test(cast("Any", obj), check, options, failed)
+        if isinstance(collector, pytest.Class):
+            # Each test has an instance of its own, as with pytest's methods.
+            test = MethodType(test, cast("Any", collector).newinstance())
+        items.append(function.from_parent(collector, name=f"{name}[{check}]", callobj=test))
+        items[-1].stash[_made] = True
+    return items
+
+
+# Any: users write marks, also on what is no function.
+def _marks_of(obj: Any) -> list[Any]:
+    # Those of a static method are its function's.
+    marks: Any = getattr(obj, "pytestmark", None) or getattr(getattr(obj, "__wrapped__", None), "pytestmark", ())
+    several = cast("list[Any]", marks if isinstance(marks, (list, tuple)) else [marks])
+    return [mark for mark in several if getattr(mark, "name", None) == MARK]
 
 
 def _unknown(options: Options) -> list[str]:
@@ -116,7 +143,9 @@ def _checks() -> list[str]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Separate the plugin's own runs from the user's, and store the verdict for the summary."""
     recorded = item.config.stash.get(_coverage, None)
-    own = item.get_closest_marker(MARK) is not None
+    own = item.stash.get(_made, False)
+    if not own and item.get_closest_marker(MARK) is not None:
+        _fail(f"{item.name} has @pytest.mark.{MARK} from its class or module; mark functions that return a machine")
     if recorded is not None:
         recorded.own = own
     try:

@@ -6,10 +6,11 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 from graphexec._arguments import NAME, Constraint, validate
-from graphexec.errors import ToolDefinitionError
+from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.tools.examples import check_examples
 from graphexec.tools.options import ToolOptions, read_options
 from graphexec.tools.patterns import COMPILE_ERRORS, is_costly, is_searchable, search_pattern
@@ -25,6 +26,8 @@ _SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value,
 _FUNCTION = Constraint("a function that takes the arguments by name", callable)
 # Keywords that may refuse what a pattern in them accepts.
 _CHOICES = frozenset({"not", "oneOf", "if", "contains"})
+# Of draft 3, and of later ones.
+_STEPS = frozenset({"divisibleBy", "multipleOf"})
 # Python's errors for patterns that are invalid in other dialects, too.
 _INVALID = ("unterminated character set", "missing )", "unbalanced parenthesis", "nothing to repeat")
 # Characters of an error: its text may quote a long argument.
@@ -105,6 +108,7 @@ def _check_schema(name: str, schema: Schema) -> Any:
             fact = f"{fact[:_LONGEST]} ... {fact[-_END:]}"
         raise ToolDefinitionError(f"{name} has an invalid JSON schema: {fact} at #/{place}; correct it there") from None
     checks: dict[str, Any] = {"pattern": _check_pattern, "patternProperties": _check_keys}
+    checks |= dict.fromkeys(_STEPS & kind.VALIDATORS.keys(), _check_step)
     checks["additionalProperties"] = _name_matching_keys(kind.VALIDATORS["additionalProperties"])
     checks |= {key: _skip_unsearchable(kind.VALIDATORS[key]) for key in _CHOICES & kind.VALIDATORS.keys()}
     if (unevaluated := kind.VALIDATORS.get("unevaluatedProperties")) is not None:
@@ -129,6 +133,26 @@ def _check_pattern(validator: Any, pattern: Any, value: Any, schema: Any) -> Ite
     if isinstance(value, str) and search_pattern(pattern, value) is False:
         error: Any = importlib.import_module("jsonschema.exceptions").ValidationError
         yield error(f"{value!r} does not match {pattern!r}")
+
+
+# Any: the package has no types.
+def _check_step(validator: Any, step: Any, value: Any, schema: Any) -> Iterator[Any]:
+    """Decide in decimal, as the number was written: for floats, 19.99 is no multiple of 0.01."""
+    del schema
+    if not validator.is_type(value, "number"):
+        return
+    try:
+        multiple = (_to_fraction(value) / _to_fraction(step)).denominator == 1
+    except (ValueError, ZeroDivisionError):
+        # NaN, an infinity, or a step of 0.
+        multiple = False
+    if not multiple:
+        error: Any = importlib.import_module("jsonschema.exceptions").ValidationError
+        yield error(f"{format_value(value)} is not a multiple of {format_value(step)}")
+
+
+def _to_fraction(number: Any) -> Fraction:
+    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
 def _check_keys(validator: Any, patterns: Any, value: Any, schema: Any) -> Iterator[Any]:

@@ -234,6 +234,23 @@ def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:
     }
 
 
+def test_schema_with_free_keys_is_not_sent() -> None:
+    """Closed, an object of any keys would admit only `{}`."""
+
+    def has_format(schema: dict[str, Any]) -> bool:
+        return "output_config" in encode_body(ChatRequest(HELLO.messages, schema=schema), stream=False)
+
+    numbers: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}
+    matching: dict[str, Any] = {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}
+    closed = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    free: list[dict[str, Any]] = [numbers, matching, {"type": "object"}, {**numbers, "additionalProperties": True}]
+    free += [{**closed, name: {"a": one}} for one in free for name in ("properties", "$defs")]
+    assert not any(map(has_format, free))
+    assert not has_format({"anyOf": [closed, {**numbers, "properties": {}}]})
+    assert all(has_format(one) for one in (closed, {**closed, "additionalProperties": True}, {"anyOf": [closed]}))
+    assert has_format({"type": "object", "additionalProperties": False})
+
+
 KEYWORDS = ["properties", "anyOf", "items", "format", "minItems", "type"]
 INNER_KEYWORDS = st.sampled_from([*KEYWORDS, "$defs", "oneOf", "required", "$ref", "x"])
 ANY = st.recursive(

@@ -3,18 +3,22 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from typing_extensions import TypedDict
 
 import graphexec as gx
 from graphexec import errors, models
+from graphexec.effects import SaveMemory
+from graphexec.errors import OutputError, SnapshotError
 from graphexec.executor import Refused
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
@@ -45,6 +49,14 @@ class Point:
 
 class Unknown:
     pass
+
+
+class Aliased(BaseModel):
+    n: int = Field(alias="N")
+
+
+class TwoNames(BaseModel):
+    n: int = Field(validation_alias="read", serialization_alias="written")
 
 
 class Size(TypedDict):
@@ -179,6 +191,64 @@ class TestForms:
         stored: Any = loaded.value
         assert stored.answer == {"day": "2026-11-23"}
         assert executor.run(loaded).output == Day(day=date(2026, 11, 23))
+
+    @cases(
+        ("kind", "reply", "expected"),
+        [
+            *((date | datetime, f"{quote}2026-11-29T00:00:00{quote}", datetime(2026, 11, 29)) for quote in ("", '"')),
+            (datetime | date, "2026-11-29", date(2026, 11, 29)),
+            (datetime | str, '"2026-11-29T00:00:00"', datetime(2026, 11, 29)),
+            (str | datetime, "2026-11-29T00:00:00", None),
+            (UUID | str, '"00000000-0000-0000-0000-000000000005"', UUID(int=5)),
+            (UUID | str, "five", "five"),
+            (float | Decimal, '"1.50"', Decimal("1.50")),
+            (float | Decimal, "1.5", 1.5),
+            (Aliased, '{"N": 1}', Aliased(N=1)),
+            (TwoNames, '{"read": 1}', TwoNames.model_validate({"read": 1})),
+            (dict[str, Aliased], '{"a": {"N": 1}}', {"a": Aliased(N=1)}),
+            (Annotated[int, AfterValidator(lambda number: number * 2)], "4", 8),
+            (list[tuple[int, str]], '[[1, "a"]]', [(1, "a")]),
+        ],
+    )
+    def test_run_that_is_killed_has_the_same_answer(self, kind: Any, reply: str, expected: Any) -> None:
+        def fail(effect: SaveMemory) -> None:
+            saved.append(effect.outputs["output"])
+            raise OSError("the disk is full")
+
+        saved: list[Any] = []
+        memory = BufferMemory(as_messages=True)
+        whole = make(reply, kind=kind).run("Which?").output
+        executor = make(reply, kind=kind, memory=memory, handlers={SaveMemory: fail})
+        with pytest.raises(OSError, match="full") as caught:
+            executor.run("Which?")
+        snapshot = gx.snapshot_of(caught.value)
+        assert snapshot is not None
+        loaded = gx.Snapshot.from_json(snapshot.to_json(), executor.graph)
+        resumed = make(reply, kind=kind, memory=memory).run(loaded)
+        with pytest.raises(OSError, match="full"):
+            executor.run(loaded)
+        # The nodes after the type's own get the instance, too.
+        for output in (whole, resumed.output, *saved):
+            assert output == (whole if expected is None else expected)
+            assert type(output) is type(whole if expected is None else expected)
+        assert resumed.spent["model_calls"] == 1
+
+    def test_answer_of_another_type_is_refused(self) -> None:
+        memory = BufferMemory(as_messages=True)
+        *_, done = make("5", kind=int, memory=memory).stream("Which?")
+        assert isinstance(done, gx.Done)
+        other = make(PARIS, memory=memory)
+        result = other.run(gx.Snapshot.from_json(done.snapshot.to_json(), other.graph))
+        with pytest.raises(OutputError, match=r"the stored answer is no City: .*resume the run with the output type"):
+            _ = result.output
+
+    def test_secret_answer_is_refused(self) -> None:
+        for kind, reply in ((SecretStr, "five"), (dict[str, SecretStr], '{"key": "five"}')):
+            *_, done = make(reply, kind=kind, memory=BufferMemory(as_messages=True)).stream("Which?")
+            assert isinstance(done, gx.Done)
+            with pytest.raises(SnapshotError, match=r"a secret.*get_secret_value") as caught:
+                done.snapshot.to_json()
+            assert "five" not in str(caught.value)
 
     def test_answer_is_json_elsewhere(self) -> None:
         memory = BufferMemory(as_messages=True)

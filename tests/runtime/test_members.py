@@ -282,12 +282,15 @@ class Fetch(gx.Effect[str]):
 class LookUp(Fetch):
     """An effect that is answered at once, without a thread or a task."""
 
+    # Distinguishes the two in a snapshot.
+    at_once: bool = True
+
 
 @value
 class Wanted:
     """The effects of one batch."""
 
-    all: tuple[Fetch, ...]
+    all: tuple[Fetch | LookUp, ...]
 
 
 @value

@@ -306,3 +306,45 @@ def test_observers_hear_the_same_beside_coverage() -> None:
         coverage.end()
     assert covered == run_observed()
     assert next(coverage.report("")).endswith("5 of 9 edges taken")
+
+
+@pytest.mark.medium
+def test_marked_method_becomes_tests(pytester: pytest.Pytester) -> None:
+    methods = """
+        class TestMachines:
+            def setup_method(self):
+                self.settings = {"handle_parsing_errors": True}
+
+            @pytest.fixture
+            def own(self):
+                return self.settings
+
+            @pytest.mark.graphexec(examples=5)
+            def agent_executor(self, own):
+                assert own is self.settings
+                return executor(**own)
+    """
+    output = run(pytester, methods, options="-v", passed=4)
+    assert re.findall(r"::(\S+) PASSED", output) == [f"TestMachines::agent_executor[{check}]" for check in CHECKS]
+    refuted = CLOCK.replace("    @pytest", "    class TestClock:\n     @pytest").replace(
+        "def clock()", " def clock(self)"
+    )
+    refuted = refuted.replace("            return graph", "             return graph")
+    run(pytester, refuted, failed=4, lines=["*GX010 at tick*"])
+
+
+IN_CLASSES = {
+    "class TestMachine:\n    pytestmark = pytest.mark.graphexec\n    def test_machine(self): pass": "marks a class",
+    "@pytest.mark.graphexec\nclass TestMachine:\n    def test_machine(self): pass": "marks a class",
+    "from unittest import TestCase as T\nclass My(T):\n    @pytest.mark.graphexec\n    def me(self): pass": "TestCase",
+    "class TestMachine:\n    @staticmethod\n    @pytest.mark.graphexec\n    def test_machine(): pass": "a staticmethod",
+    "class TestMachine:\n    @pytest.mark.graphexec\n    async def test_machine(self): pass": "an async function",
+    "class TestMachine:\n    @pytest.mark.graphexec(start)\n    def test_machine(self): pass": "start",
+}
+
+
+def test_marks_that_prove_nothing_are_errors(pytester: pytest.Pytester) -> None:
+    for text, says in IN_CLASSES.items():
+        assert says in run(pytester, text, errors=1), text
+    whole_module = "pytestmark = pytest.mark.graphexec\ndef test_machine(): pass"
+    run(pytester, whole_module, failed=1, lines=["*test_machine has @pytest.mark.graphexec from its class or module*"])

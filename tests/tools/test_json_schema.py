@@ -4,11 +4,13 @@ import builtins
 import contextlib
 import importlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from graphexec import CallContext, actions
 from graphexec.errors import ToolDefinitionError
@@ -316,6 +318,26 @@ def test_any_document_is_a_schema_or_refused(document: dict[str, Any]) -> None:
     assert made.signature.startswith("take(")
     # A schema in this form stays as it is.
     assert normalize_schema(copy_schema(made.parameters, "take"), "take") == made.parameters
+
+
+def list_multiples(step: float, numbers: Iterable[float]) -> list[float]:
+    made = with_schema({"type": "object", "properties": {"x": {"type": "number", "multipleOf": step}}})
+
+    def accepts(number: float) -> bool:
+        try:
+            made.arguments.validate_python({"x": number})
+        except ValidationError:
+            return False
+        return True
+
+    return [*filter(accepts, numbers)]
+
+
+def test_multiples_are_decided_in_decimal() -> None:
+    cents = [cents / 100 for cents in range(-200, 2_000, 3)]
+    assert list_multiples(0.01, [*cents, 19.999, float("nan"), float("inf")]) == cents
+    assert list_multiples(0.25, [price / 100 for price in range(2_000)]) == [quarter / 4 for quarter in range(80)]
+    assert list_multiples(2, [0.3, 10**5000 + 1, 10**5000, 1e308]) == [10**5000, 1e308]
 
 
 BROKEN = ["(a", f"a{{{'9' * 5000}}}", "a{99999999999}", "(" * 3000 + ")" * 3000, "[", "(", ")", "*", "a)", "([a-z]"]

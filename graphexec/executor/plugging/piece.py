@@ -23,6 +23,7 @@ from graphexec.executor.table import (
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.node import Node, charged
 from graphexec.messages import ModelRequest
+from graphexec.messages.stored import StoredForm
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
 
@@ -53,7 +54,15 @@ class Output(Protocol):
         ...
 
     def restore(self, value: object) -> Any:
-        """Return the instance in an answer, which a snapshot may have stored. Raises `OutputError` if there is none."""
+        """Return the instance in an answer that a node has returned. Raises `OutputError` if there is none."""
+        ...
+
+    def dump(self, instance: object, source: object) -> tuple[StoredForm, Any]:
+        """Return what `load` makes the same instance of. Raises `ValueError` if there is nothing."""
+        ...
+
+    def load(self, form: StoredForm, stored: Any) -> Any:
+        """Return the instance in an answer that a snapshot has stored. Raises `OutputError` if there is none."""
         ...
 
 

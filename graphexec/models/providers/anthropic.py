@@ -38,7 +38,7 @@ from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import THINKING, AnthropicStream
 from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
-from graphexec.models.providers.schemas import close_schema
+from graphexec.models.providers.schemas import close_schema, has_free_keys
 
 # Not the latest version, 2026-10-21: for these requests it differs only in that it rejects a temperature with 400.
 VERSION = "2023-06-01"
@@ -84,7 +84,8 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         body["tools"] = _tools(request.tools) or None
         choice = encode_tool_choice(request, sampling.model, lambda name: {"type": "tool", "name": name})
         body["tool_choice"] = {"type": "any" if choice == "required" else choice} if isinstance(choice, str) else choice
-        if request.schema is not None:
+        # A reply without a format may be what the instructions ask for.
+        if request.schema is not None and not has_free_keys(request.schema):
             output["format"] = {"type": "json_schema", "schema": close_schema(request.schema)}
     body["output_config"] = output or None
     extra = dict(sampling.extra_body or {})

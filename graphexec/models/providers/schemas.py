@@ -53,6 +53,18 @@ def close_schema(schema: Mapping[str, Any], *, strict: bool = False) -> dict[str
     return found
 
 
+# Any: a part of a schema is arbitrary JSON.
+def has_free_keys(part: Any) -> bool:
+    """Return whether a schema has an object with keys of any name, which would have none if it were closed."""
+    if not _is_object(part):
+        return _is_list(part) and any(map(has_free_keys, part))
+    if part.get("type") == "object":
+        others = part.get("additionalProperties")
+        if "patternProperties" in part or _is_object(others) or ("properties" not in part and others is not False):
+            return True
+    return any(map(has_free_keys, part.values()))
+
+
 def _close_inner(schema: Any, *, strict: bool) -> Any:
     """Close a schema; `true` and `false` are schemas, too, which the server may reject."""
     return close_schema(schema, strict=strict) if _is_object(schema) else schema

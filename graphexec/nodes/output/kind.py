@@ -18,8 +18,10 @@ from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
 from graphexec.executor.plugging import Edit
+from graphexec.kernel.exactness import HIDDEN_REMEDY, find_difference
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.images import write_json
+from graphexec.messages.stored import StoredForm
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -122,6 +124,41 @@ class OutputKind:
             raise OutputError(
                 f"the run has returned {format_value(value)}, which is no {self.name}: {error}; a later node has "
                 "changed the answer, so put output_type before it in the list, or return an instance there"
+            ) from None
+
+    def dump(self, instance: object, source: object) -> tuple[StoredForm, Any]:
+        """Return JSON data from which `load` makes the same instance: those of the instance, or its source, a text.
+
+        Raises `ValueError` if there are none.
+        """
+        from graphexec.kernel.serialization import dump_exactly
+
+        try:
+            data = dump_exactly(instance, self.adapter, self.name, lambda _, data: self.load("data", data))
+        except ValueError as error:
+            # Read again, a text gives the same instance, unless a validator changes its mind; it would show a secret.
+            if (
+                HIDDEN_REMEDY in str(error)
+                or not isinstance(source, str)
+                or find_difference(instance, self.read(source)) is not None
+            ):
+                raise
+            return "text", source
+        return "data", data
+
+    # Any: JSON data.
+    def load(self, form: StoredForm, stored: Any) -> Any:
+        """Return the instance in what `dump` has returned. Raises `OutputError` for anything else."""
+        from graphexec.kernel.serialization import format_json
+
+        try:
+            if form == "text":
+                return self.read(stored)
+            written = format_json(stored)
+            return self._validate(lambda: self.adapter.validate_json(written, by_alias=True, by_name=True))
+        except UnreadableOutputError as error:
+            raise OutputError(
+                f"the stored answer is no {self.name}: {error}; resume the run with the output type that it had"
             ) from None
 
     def _convert(self, value: object) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 from graphexec._arguments import validate, whole
@@ -14,6 +15,7 @@ from graphexec.executor.table import EXCEPTION_TOOL, Ready, limit_reached
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import metered, node, rename
 from graphexec.messages.observations import format_observation
+from graphexec.messages.stored import TypedValues
 from graphexec.nodes.output.kind import OutputKind, UnreadableOutputError, make_output_kind
 
 
@@ -85,4 +87,5 @@ def read_output(finish: AgentFinish, kind: OutputKind) -> AgentFinish | InvalidO
     except UnreadableOutputError as error:
         return InvalidOutput(finish.run, finish.log or format_observation(finish.answer), str(error))
     kept: Mapping[str, Any] = values if only in values else {}
-    return dataclasses.replace(finish, return_values={**kept, only: instance})
+    dump = partial(kind.dump, source=finish.answer)
+    return dataclasses.replace(finish, return_values=TypedValues({**kept, only: instance}, only, dump=dump))

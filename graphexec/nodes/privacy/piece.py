@@ -13,6 +13,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Observed, Ready
 from graphexec.kernel.node import Node, node, rename
 from graphexec.messages import ChatRequest, ModelRequest
+from graphexec.messages.stored import TypedValues
 from graphexec.nodes.privacy.patterns import PATTERNS
 from graphexec.nodes.privacy.search import AnyPattern, Matcher, to_finders
 from graphexec.nodes.privacy.values import (
@@ -127,6 +128,8 @@ def _map_ending(ending: E, change: Change, run: Run) -> E:
     if isinstance(ending, StoppedResponse):
         return dataclasses.replace(ending, output=str(change(ending.output)), run=run)
     values = map_values(dict(ending.return_values), change)
+    if isinstance(ending.return_values, TypedValues):
+        values = ending.return_values.with_values(values)
     log, unread = str(change(ending.log)), str(change(ending.unread))
     return dataclasses.replace(ending, return_values=values, log=log, unread=unread, run=run)
 

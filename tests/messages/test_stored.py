@@ -1,0 +1,112 @@
+"""Inputs, answers and the state of pieces are read back as they were, with the types that JSON lacks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Self
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, model_validator
+
+import graphexec as gx
+from graphexec.actions import Aside, Run, Steps
+from graphexec.errors import SnapshotError
+from graphexec.executor import AGENT_EXECUTOR, Ready
+from graphexec.messages import AssistantMessage, Image, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+CAT = Image("https://example.com/cat.png")
+MESSAGES = (
+    SystemMessage("Be brief."),
+    UserMessage("Hello\ud800", (CAT,)),
+    AssistantMessage("", (ToolCall("1", "look", "{}"),), (Reasoning("hm", '{"a": 1}', "anthropic"),)),
+    ToolMessage("1", "a cat", (CAT,)),
+)
+SCALARS = st.one_of(
+    st.sampled_from([None, True, 1, -0.0, 1.5, float("inf"), "", "#0", "\ud800", 10**700, b"abc", CAT, *MESSAGES]),
+    st.sampled_from([date(2026, 1, 1), datetime(2026, 1, 1), timedelta(1), Decimal("1.50"), UUID(int=5)]),
+)
+KEYS = st.sampled_from(["kind", "type", "data", "text", "url", "a"])
+KINDS = st.sampled_from([f"graphexec.{kind}" for kind in ("image", "data", "value", "answer")])
+VALUES = st.recursive(
+    SCALARS | KINDS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(KEYS, inner, max_size=3),
+        st.dictionaries(st.integers(0, 3) | st.dates() | st.none(), inner, max_size=2),
+        st.sets(st.integers(0, 5), max_size=2),
+        st.frozensets(st.integers(0, 5), max_size=2),
+    ),
+    max_leaves=8,
+)
+
+
+def stored(run: Run) -> Run:
+    snapshot = gx.Snapshot("plan", Ready(run))
+    text = snapshot.to_json()
+    read: Any = gx.Snapshot.from_json(text, AGENT_EXECUTOR)
+    assert read.to_json() == text
+    found: Run = read.value.run
+    return found
+
+
+@given(VALUES)
+def test_values_of_a_run_are_read_back(value: Any) -> None:
+    run = Run({"input": value}, aside=Aside(state={"mine": value}))
+    read = stored(run)
+    assert repr(read) == repr(run)
+    assert read == run
+    finish = gx.AgentFinish({"output": value, "kind": "graphexec.answer"}, run=run)
+    held: Mapping[str, Any] = gx.AgentFinish(finish.return_values, run=stored(run)).return_values
+    assert repr(held) == repr(finish.return_values)
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+
+
+def test_value_of_another_type_is_refused_with_its_place() -> None:
+    for value in (Point(1), [Point(1)], {"a": Point(1)}):
+        with pytest.raises(SnapshotError, match=r"Ready\.run\.inputs\['input'\].* is a Point, and would be read back"):
+            stored(Run({"input": value}))
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(SnapshotError, match="nested more than"):
+        stored(Run({"input": endless}))
+
+
+class Counted(BaseModel):
+    run: Run
+    count: int
+
+    @model_validator(mode="after")
+    def check(self) -> Self:
+        if len(self.run.steps) != self.count:
+            raise ValueError("a step is missing")
+        return self
+
+
+def test_validator_may_need_steps_that_were_compared() -> None:
+    run = Run({}, Steps([gx.AgentStep(gx.AgentAction("pay", {}), "paid")] * 2))
+    texts = {gx.Snapshot("plan", Counted(run=run, count=2)).to_json() for _ in range(3)}
+    assert len(texts) == 1
+    assert run.steps.compared == 2
+
+
+def test_action_with_other_arguments_than_json_is_refused() -> None:
+    steps = Steps([gx.AgentStep(gx.AgentAction("pay", {"when": date(2026, 1, 1)}), "paid")])
+    with pytest.raises(SnapshotError, match=r"run\.steps\[0\]\.action\.tool_input\['when'\] is a date"):
+        stored(Run({}, steps))
+    paid = gx.AgentStep(gx.AgentAction("pay", {"amount": 1}), (1, date(2026, 1, 1)))
+    run = Run({}, Steps([paid]))
+    # What a tool returned is stored as what has the same text.
+    assert stored(run).steps[0].observation == [1, "2026-01-01"]
+    assert (run.steps.compared, run.steps.extended([paid]).compared) == (1, 1)
+    longer = run.with_steps([gx.AgentStep(gx.AgentAction("pay", {"amount": (1,)}), "paid")])
+    with pytest.raises(SnapshotError, match=r"steps\[1\]\.action\.tool_input\['amount'\] is a tuple"):
+        stored(longer)
