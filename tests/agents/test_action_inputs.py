@@ -105,7 +105,8 @@ TABLE: dict[str, list[tuple[AnyTool, Called]]] = {
         (an_object, {"options": {"a": 1}}),
         (number, "count"),
     ],
-    "{'query': 'cats', 'top_k': None}": [(one_required, "top_k")],
+    # An argument that is null is omitted, if it may be.
+    "{'query': 'cats', 'top_k': None}": [(one_required, {"query": "cats"}), (two_required, "top_k")],
 }
 for nothing in ("", "None", "null", "{}"):
     TABLE[nothing] += [(one_optional, {}), (two_optional, {})]
