@@ -65,6 +65,14 @@ FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 
+# Any: a value of JSON.
+def read_finish(reason: Any) -> FinishReason | None:
+    """Return the reason for the end of a reply: `None` if it is not told, "other" if it is of another type."""
+    if reason is None or reason == "":
+        return None
+    return FINISH_REASONS.get(reason.lower(), "other") if isinstance(reason, str) else "other"
+
+
 @dataclass(slots=True, eq=False)
 class Block:
     """A part of a reply that is still being received: a text, reasoning or a call.

@@ -34,7 +34,7 @@ from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.histories import HistoryForm, distinct_calls, returned_reasoning
-from graphexec.models.providers.openai_repairs import REPAIRS, take_turns
+from graphexec.models.providers.openai_repairs import MISTRAL_IDS, REPAIRS, take_turns
 from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream
 from graphexec.models.providers.schemas import plain_schema
 
@@ -80,7 +80,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
 # OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
 _LONGEST_ID = 40
 _FORMS = {
-    "mistral": HistoryForm(9, "", exact=True),
+    "mistral": MISTRAL_IDS,
     # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
     "gemini": HistoryForm(_LONGEST_ID, marker="__thought__"),
     # Kimi reads its own ids in the history.

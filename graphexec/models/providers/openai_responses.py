@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphexec._mistakes import explain_class
@@ -33,7 +34,7 @@ from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
-from graphexec.models.providers.openai_repairs import STRICT_SCHEMA
+from graphexec.models.providers.openai_repairs import FORMAT, STRICT_SCHEMA
 from graphexec.models.providers.responses_reply import ResponsesStream
 
 
@@ -148,7 +149,7 @@ RESPONSES = Dialect(
         "max_output_tokens": "pass max_tokens",
         "reasoning.effort": "pass reasoning_effort",
     },
-    repairs=(STRICT_SCHEMA,),
+    repairs=(STRICT_SCHEMA, replace(FORMAT, part="text.format")),
     absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
 )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import ReplyDelta, ToolCall
-from graphexec.models.http.dialect import Block, Draft, Kind
+from graphexec.models.http.dialect import Block, Draft, Kind, read_finish
 from graphexec.models.http.json_values import (
     JSON,
     best_arguments,
@@ -129,8 +129,7 @@ class ResponsesStream(Draft):
         if status in {"completed", "done"}:
             self.finish = "tool_calls" if called else "stop"
         else:
-            # Without a reason it is as good as cut.
-            self.finish = "length" if status == "incomplete" and reason in {"", "max_output_tokens"} else "other"
+            self.finish = "length" if read_finish(reason) == "length" else "other"
         if not called and all(map(_is_refusal, texts)) and (texts or FILTERED.search(reason)):
             self.refusal = "".join(map(self.text_of, texts)) or reason
         yield from self.end_blocks()
