@@ -84,7 +84,7 @@ class AnthropicStream(Draft):
             case "content_block_stop":
                 yield from self._end(index, self.objects(event.get("content_block"), "content_block"))
             case "message_delta":
-                self._stopped = True
+                self._stopped = self._stopped or "stop_reason" in delta
                 self._count(to_object(event.get("usage")))
                 yield from self._finish(delta)
             case "message_stop":

@@ -62,13 +62,11 @@ def _changes(name: str, change: Callable[[list[JSON]], Iterable[JSON]]) -> Calla
     return change_items
 
 
-def _without_system(body: JSON) -> bool:
+def _without_system(messages: list[JSON]) -> list[JSON]:
     """Write the instructions before the first message of the user."""
-    messages = _items(body, "messages")
     if not messages or messages[0]["role"] != "system":
-        return False
-    body["messages"] = take_turns([{**messages[0], "role": "user"}, *messages[1:]])
-    return True
+        return messages
+    return take_turns([{**messages[0], "role": "user"}, *messages[1:]])
 
 
 # The member with the schema of the answer, its member within that, and the one with the instructions, of each protocol.
@@ -87,9 +85,8 @@ def _without_format(body: JSON) -> bool:
             continue
         asked = f"Answer with JSON alone, which follows this schema: {to_json(form[inner]['schema'])}"
         # What else the protocol has there, such as an effort, stays.
-        body[name] = {member: one for member, one in form.items() if member not in {inner, "type"}}
-        if not body[name]:
-            del body[name]
+        rest = {member: one for member, one in body.pop(name).items() if member not in {inner, "type"}}
+        body |= {name: rest} if rest else {}
         if place == "messages":
             messages = _items(body, "messages")
             system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
@@ -154,8 +151,7 @@ REASONING = Repair(
     "calls without reasoning",
     "calls with empty reasoning",
     re.compile(
-        r"(?:reasoning_content|\bthinking\b).{0,40}(?:missing|must be passed back)|missing reasoning_content",
-        re.IGNORECASE,
+        r"(?:reasoning_content|thinking)\b.{0,40}(?:missing|must be passed)|missing reasoning_content", re.IGNORECASE
     ),
     _changes("messages", partial(map, _with_reasoning)),
 )
@@ -180,7 +176,7 @@ REPAIRS = (
         "a system message",
         "a message of the user",
         re.compile(r"system (?:role|message|prompt)s?\b.{0,20}(?:not|un)\W?supported|no system", re.IGNORECASE),
-        _without_system,
+        _changes("messages", _without_system),
     ),
     Repair(
         "the order of messages",

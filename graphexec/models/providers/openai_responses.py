@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -71,7 +70,8 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
             request, sampling.model, lambda name: {"type": "function", "name": name}
         )
         if request.schema is not None:
-            body["text"] = _text_format(request.schema)
+            # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
+            body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
     return merge_bodies(body, sampling.extra_body or {})
 
 
@@ -121,12 +121,6 @@ def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
     # `strict` is sent, because the default of this API is True.
     functions = ({"name": one.name, "description": one.description, "parameters": one.parameters} for one in tools)
     return [{"type": "function"} | function | {"strict": False} for function in functions]
-
-
-# Any: a schema's values are arbitrary JSON.
-def _text_format(schema: Mapping[str, Any]) -> JSON:
-    # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
-    return {"format": {"type": "json_schema", "name": "reply", "schema": schema}}
 
 
 RESPONSES = Dialect(
