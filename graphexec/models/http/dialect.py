@@ -65,9 +65,8 @@ FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 
-# Any: a value of JSON.
-def read_finish(reason: Any) -> FinishReason | None:
-    """Return the reason for the end of a reply: `None` if it is not told, "other" if it is of another type."""
+def read_finish(reason: object) -> FinishReason | None:
+    """Return why a reply ends: `None` if the server does not say, "other" if its reason is unknown or no string."""
     if reason is None or reason == "":
         return None
     return FINISH_REASONS.get(reason.lower(), "other") if isinstance(reason, str) else "other"

@@ -229,9 +229,8 @@ def is_event_stream(beginning: bytes, content_type: str, *, ended: bool) -> bool
 class EventReader:
     """Reads the data of server-sent events from the bytes of a stream (WHATWG HTML, 9.2.6), by pieces of any size.
 
-    Comments and the names, ids and retries of events are ignored, and so is an event that the stream's end cuts; one
-    that only lacks the blank line behind it is read. The data of an event named `error` become the member `error` of an
-    object, unless they have it.
+    Comments and the names, ids and retries of events are ignored, and so is an event whose data the stream's end cuts.
+    But the data of an event named `error` become the member `error` of an object, unless they have it.
 
     The decoders of httpx-sse split the lines and collect the events. They hold a line or an event of any length, so
     the bytes since the last event are bounded here; its `EventSource` would read the response without a bound.
