@@ -163,7 +163,7 @@ REPAIRS = (
     Repair(
         "the ids of calls",
         "ids of nine letters and digits",
-        re.compile(r"tool call ids?\b.{0,60}\blength (?:of )?9\b", re.IGNORECASE),
+        re.compile(r"tool call ids?\b.{0,120}\blength (?:of )?9\b", re.IGNORECASE),
         _changes("messages", partial(map, _with_short_ids)),
     ),
     Repair(
