@@ -246,7 +246,14 @@ def test_code_in_a_body_tells_the_class(code: object, kind: type[errors.ModelErr
         ({}, b'{"error": {"message": "x", "details": ["y", {"retryDelay": "27.5s"}]}}', 27.5),
         ({}, b'{"error": {"message": "Please try again in 120ms."}}', 0.12),
         ({}, b'{"error": {"message": "Please retry in 1m2.5s, or later."}}', 62.5),
+        # MoneyPrinterTurbo#339.
+        ({}, b'{"error": {"message": "please try again after 1 seconds"}}', 1.0),
+        ({}, b'{"error": {"message": "Please retry after 26 seconds."}}', 26.0),
+        ({}, b'{"error": {"message": "Try again in 2 minutes."}}', 120.0),
+        ({}, b'{"error": {"message": "Retry after 1 hour, 2 min and 3 secs"}}', 3723.0),
+        ({}, b'{"error": {"message": "try again in 250 milliseconds"}}', 0.25),
         ({}, b'{"error": {"message": "try again in a while"}}', None),
+        ({}, b'{"error": {"message": "try again in 5 models"}}', None),
     ],
 )
 def test_wait_has_several_forms(headers: dict[str, str], body: bytes, seconds: float | None) -> None:

@@ -15,6 +15,7 @@ from graphexec.models import OptionRefused
 from graphexec.models.http.failures import ErrorReport
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Refusals, find_refused_names
+from graphexec.models.providers.anthropic import MESSAGES as CLAUDE
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import record_reports
@@ -222,6 +223,18 @@ def test_each_refusal_removes_a_parameter(body: JSON, refused: list[str]) -> Non
     again = json.loads(json.dumps(body))
     refusals.apply(again)
     assert again == body
+
+
+def test_learning_a_repair_does_not_change_the_body() -> None:
+    refusals = Refusals(CLAUDE.parameters, CLAUDE.repairs)
+    body: JSON = {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}}}
+    sent = json.dumps(body)
+    report = ErrorReport("output_config.format: Extra inputs are not permitted")
+    assert refusals.learn(body, 400, report) == [OptionRefused("output_config.format", "a schema in the instructions")]
+    assert json.dumps(body) == sent
+    refusals.apply(body)
+    assert body["output_config"] == {"effort": "low"}
+    assert "{}" in body["system"]
 
 
 STOPPED = ChatRequest(HELLO.messages, stop=("STOP",))

@@ -145,7 +145,7 @@ def test_messages_are_sent_in_order(listed: list[Message]) -> None:
         ("completed", None, "stop"),
         ("incomplete", "max_output_tokens", "length"),
         ("incomplete", "content_filter", "other"),
-        ("incomplete", None, "length"),
+        ("incomplete", None, "other"),
         ("cancelled", None, "other"),
     ],
 )

@@ -25,6 +25,8 @@ _CONTENTS = frozenset(
     {"content", "text", "delta", "arguments", "partial_json", "thinking", "reasoning", "refusal", "reasoning_content"}
     | {"signature", "input", "explanation", "encrypted_content", "summary"}
 )
+# Members with the reason for the end: one that cannot be read is "other", and does not cost the answer.
+_REASONS = frozenset({"finish_reason", "stop_reason", "incomplete_details"})
 # Values that no reader takes for an absent one, or for another text.
 _LOUD: tuple[Any, ...] = (1.5, True, [7])
 _OTHERS: tuple[Any, ...] = (None, "x", 1.5, -1, True, [], [7], {}, {"a": 1})
@@ -32,7 +34,10 @@ _OTHERS: tuple[Any, ...] = (None, "x", 1.5, -1, True, [], [7], {}, {"a": 1})
 
 @dataclass(frozen=True)
 class Mutation:
-    """A mutated stream. `lost` are the parts of the reply that may then differ: `usage` and `id`."""
+    """A mutated stream. `lost` are the parts of the reply that may then differ: `usage`, `id`, and `finish`.
+
+    A lost finish reason is "other", so that a reply that was cut never seems to be whole.
+    """
 
     description: str
     events: tuple[str, ...]
@@ -85,6 +90,8 @@ def _retypes(shape: Shape) -> Iterator[Mutation]:
             lost = {"usage"} if "usage" in names or "usage" in json.dumps(value) else set[str]()
             if names & {"id", "call_id", "item_id"}:
                 lost.add("id")
+            if names & _REASONS:
+                lost.add("finish")
             for other in _other_values(path, value):
                 data = copy.deepcopy(_parse(event))
                 _set(data, path, other)
@@ -99,6 +106,8 @@ def _other_values(path: Path, value: Any) -> list[Any]:
     holds = _holds_reply(path, value) or name in _CONTENTS | _STRUCTURE
     # A part of which nobody says what it is may be the answer.
     others = (*_LOUD, None) if name == "type" else _LOUD if holds else _OTHERS
+    if name in _STRUCTURE & _REASONS and value:
+        others += ({},)
     return [other for other in others if type(other) is not type(value)]
 
 

@@ -76,6 +76,10 @@ def _begin_line(words: str, colon: str, case: str = "i") -> str:
     return rf"{_LINE}(?{case}:{words}){_CLOSED}{_NUMBER}{_CLOSED}{colon}"
 
 
+# Characters of a text in which the pattern is found as fast as its words.
+_SHORT = 500
+
+
 @final
 class LabelPattern:
     """The pattern of a label. It is compiled and searched only for texts that have the words of a wording."""
@@ -95,6 +99,8 @@ class LabelPattern:
         return text.casefold().replace("’", "'") if self._any_case else text
 
     def _may_match(self, text: str) -> bool:
+        if len(text) <= _SHORT:
+            return True
         folded = self._fold(text)
         return any(words[0] in folded and all(map(folded.__contains__, words)) for words in self._words)
 

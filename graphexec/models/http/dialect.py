@@ -65,6 +65,13 @@ FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 
+def read_finish(reason: object) -> FinishReason | None:
+    """Return why a reply ends: `None` if the server does not say, "other" if its reason is unknown or no string."""
+    if reason is None or reason == "":
+        return None
+    return FINISH_REASONS.get(reason.lower(), "other") if isinstance(reason, str) else "other"
+
+
 @dataclass(slots=True, eq=False)
 class Block:
     """A part of a reply that is still being received: a text, reasoning or a call.

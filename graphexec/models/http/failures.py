@@ -30,9 +30,11 @@ from graphexec.errors import (
     ServerError,
 )
 from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.json_values import to_number
 from graphexec.models.http.meanings import (
     BROKEN_CALL,
     FILTERED,
+    FILTERED_SENTENCE,
     OVERLOADED,
     PASSING,
     find_sizes,
@@ -206,8 +208,9 @@ def _classify(
         fact = f"refuses the images in the request ({reason}); use a model that accepts such images, or leave them out"
         return CallFailure(BadRequestError(f"{endpoint} {fact}", status=status))
     # OpenRouter refuses a text as if the key were wrong.
-    flagged = meant == HTTPStatus.FORBIDDEN and FILTERED.search(report.message) is not None
-    if meant < HTTPStatus.INTERNAL_SERVER_ERROR and (flagged or any(map(FILTERED.search, report.codes))):
+    words = FILTERED if meant == HTTPStatus.FORBIDDEN else FILTERED_SENTENCE
+    flagged = any([words.search(report.message), *map(FILTERED.search, report.codes)])
+    if flagged and meant < HTTPStatus.INTERNAL_SERVER_ERROR:
         return CallFailure(refusal_error(endpoint, reason, status=status))
     if any(map(BROKEN_CALL.search, (report.code, report.message))):
         return CallFailure(invalid_call_error(endpoint, reason, status=status), transient=True, advised=advised)
@@ -329,8 +332,8 @@ def overflow_error(endpoint: Endpoint, report: ErrorReport, *, status: int) -> C
     if not (has_numbers or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_overflow(text)):
         return None
     prompt, context = find_sizes(report.message)
-    prompt = _tokens(report.members.get("n_prompt_tokens")) or prompt
-    context = _tokens(report.members.get("n_ctx")) or context
+    prompt = to_number(report.members.get("n_prompt_tokens")) or prompt
+    context = to_number(report.members.get("n_ctx")) or context
     sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
     return ContextOverflowError(
         f"{endpoint} cannot accept a prompt of this length: {sizes}; shorten it, or use a model with a longer context",
@@ -413,7 +416,3 @@ def _is_blank(value: object) -> bool:
 def _word(value: object) -> str:
     """Return a code as a string; servers send strings and numbers."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-
-
-def _tokens(value: object) -> int | None:
-    return value if isinstance(value, int) else None

@@ -10,7 +10,7 @@ from http import HTTPStatus
 _SIZE = r"context[ _]?(?:length|window|size|limit)"
 _BOUND = (
     rf"{_SIZE}|model (?:length|token limit)|(?:prompt|input) (?:token )?(?:length|limit)"
-    r"|token limit|max(?:imum)? (?:prompt |input )?length"
+    r"|token limit|max(?:imum)? (?:(?:prompt |input )?length|(?:prompt|input|message|context) tokens)"
 )
 _OVERFLOW = re.compile(
     rf"{_SIZE}[ _]?(?:was |is |has been )?exceed|exceed_context|(?:request|prompt)_too_(?:large|long)"
@@ -26,14 +26,14 @@ _OVERFLOW = re.compile(
 _LIMITED = re.compile(r"rate[ _-]?limit|too many requests|throttl|per[ -](?:min|hour|day)|please wait", re.IGNORECASE)
 _NUMBER = r"(\d[\d,]{0,14}+)"
 _CONTEXT = re.compile(
-    rf"(?:{_BOUND})(?: is| of| should be|:)?(?: only)? (?:\(|\[1, )?{_NUMBER}(?! ?\+| exceed)"
+    rf"(?:{_BOUND})(?: is| of| should be|:)?(?: only)? (?:\(|\[1, )?{_NUMBER}(?!\)? ?\+|\)? exceed)"
     rf"|> {_NUMBER}|tokens allowed \({_NUMBER}|(?:up to|model with|<=|less than|limit (?:is|of)) {_NUMBER}",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
-    r"(?:resulted in|requested:?|contains|has|passed|given:|too long:|current length is|total of|first|count (?:of|is)"
-    rf"|context limit:|input length) (?:at least |about |a total of )?{_NUMBER}"
-    rf"|(?:request|input|prompt|count|tokens) \((?:length )?{_NUMBER}",
+    r"(?:(?:(?:resulted in|requested:?|contains|has|passed|given:|too long:|current length is|total of|first"
+    r"|count (?:of|is)|context limit:|input length) (?:at least |about |a total of )?"
+    rf"|(?:request|input|prompt|count|tokens) (?:length )?\((?:length )?){_NUMBER})(?! (?:output|completion) tokens)",
     re.IGNORECASE,
 )
 
@@ -70,15 +70,14 @@ _SENTENCES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     )
 )
 # Numbers that are codes in a body with status 200: statuses, and those of MiniMax.
-_LONGEST = 4
-_STATUSES = {400, 401, 402, 403, 404, 408, 409, 413, 422, 425, 429, *range(500, 600)}
 _NUMBERED = {
-    **dict.fromkeys((1000, 1013, 1024, 1033), 500),
-    **dict.fromkeys((1002, 1039, 1041, 2045, 2056), 429),
-    **dict.fromkeys((1004, 2049), 401),
-    1001: 408,
-    1008: 402,
-    2013: 400,
+    **{str(one): one for one in (400, 401, 402, 403, 404, 408, 409, 413, 422, 425, 429, *range(500, 600))},
+    **dict.fromkeys(("1000", "1013", "1024", "1033"), 500),
+    **dict.fromkeys(("1002", "1039", "1041", "2045", "2056"), 429),
+    **dict.fromkeys(("1004", "2049"), 401),
+    "1001": 408,
+    "1008": 402,
+    "2013": 400,
 }
 # The codes for a text that the model refuses, or that a filter does not let pass: of OpenAI, Azure, Qwen, Gemini,
 # MiniMax, Zhipu, Anthropic and Bedrock.
@@ -87,15 +86,25 @@ FILTERED = re.compile(
     r"|recitation|guardrail|^spii$|^(?:102[67]|1301)$",
     re.IGNORECASE,
 )
-# A call of the model that its provider cannot read: Groq.
+# The same in a sentence, where a single word may be the user's: of Qwen, MiniMax, OpenAI, Azure and Anthropic.
+FILTERED_SENTENCE = re.compile(
+    r"data_?inspection_?failed|\b(?:in|out)put (?:new_)?sensitive|inappropriate content"
+    r"|(?:blocked|filtered|flagged|rejected)\b[^.]{0,80}\b(?:safety|(?:usage|content [a-z ]{0,20}) ?polic(?:y|ies))",
+    re.IGNORECASE,
+)
+# A call of the model that its provider cannot read, or does not know: Groq.
 BROKEN_CALL = re.compile(
-    r"tool_use_failed|malformed_function_call|unexpected_tool_call|failed to (?:call a function|parse tool call)",
+    r"tool_use_failed|malformed_function_call|unexpected_tool_call|failed to (?:call a function|parse tool call)"
+    r"|requested tool does not exist",
     re.IGNORECASE,
 )
 # The template of a model refuses a conversation, which some servers report as a failure of their own.
 _TEMPLATE = re.compile(r"\bjinja\b|chat template|system message must be|roles must alternate", re.IGNORECASE)
 _WAIT = re.compile(
-    r"(?:try again|retry) (?:in|after) (?:(\d{1,4})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)(ms|s)\b)?", re.IGNORECASE
+    r"(?:try again|retry) (?:in|after) (?:(\d{1,4}) ?h(?:ours?|rs?)?(?![a-z]),? ?(?:and )?)?"
+    r"(?:(\d{1,4}) ?m(?:in(?:ute)?s?)?(?![a-z]),? ?(?:and )?)?"
+    r"(?:(\d{1,6}(?:\.\d{1,9})?) ?(ms|milli|s)(?:ec(?:ond)?s?|seconds?)?(?![a-z]))?",
+    re.IGNORECASE,
 )
 
 
@@ -107,9 +116,7 @@ def find_status(status: int, codes: Sequence[str], message: str, *, waits: bool)
     words = next((meant for pattern, meant in _CODES if any(map(pattern.search, codes))), 0)
     sentences = [meant for pattern, meant in _SENTENCES if pattern.search(message)]
     if status == HTTPStatus.OK:
-        numbers = [int(code) for code in codes if code.isdecimal() and len(code) <= _LONGEST]
-        known = (number if number in _STATUSES else _NUMBERED.get(number, 0) for number in numbers)
-        return next(filter(None, (*known, words, *sentences)), status)
+        return next(filter(None, (*map(_NUMBERED.get, codes), words, *sentences)), status)
     if status < HTTPStatus.BAD_REQUEST:
         return status
     if _TEMPLATE.search(message):
@@ -131,9 +138,10 @@ def find_status(status: int, codes: Sequence[str], message: str, *, waits: bool)
 def find_wait(message: str) -> float | None:
     """Return the seconds after which a sentence asks to try again."""
     found = _WAIT.search(message)
-    if found is None or not (found[1] or found[2]):
+    if found is None or not any(found.groups()):
         return None
-    return 60.0 * int(found[1] or 0) + float(found[2] or 0) / (1000 if found[3] == "ms" else 1)
+    hours, minutes, seconds = (float(one or 0) for one in found.groups()[:3])
+    return 3600 * hours + 60 * minutes + seconds / (1000 if found[4] and found[4] not in "sS" else 1)
 
 
 def is_overflow(text: str) -> bool:

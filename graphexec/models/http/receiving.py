@@ -229,8 +229,8 @@ def is_event_stream(beginning: bytes, content_type: str, *, ended: bool) -> bool
 class EventReader:
     """Reads the data of server-sent events from the bytes of a stream (WHATWG HTML, 9.2.6), by pieces of any size.
 
-    Comments and the names, ids and retries of events are ignored, and so is an event that the stream's end cuts. But
-    the data of an event named `error` become the member `error` of an object, unless they have it.
+    Comments and the names, ids and retries of events are ignored, and so is an event whose data the stream's end cuts.
+    But the data of an event named `error` become the member `error` of an object, unless they have it.
 
     The decoders of httpx-sse split the lines and collect the events. They hold a line or an event of any length, so
     the bytes since the last event are bounded here; its `EventSource` would read the response without a bound.
@@ -257,8 +257,17 @@ class EventReader:
             raise reply_limit_error(self._owner, self._limits, "bytes", self._held)
 
     def end(self) -> Iterator[str]:
-        """Yield the data of an event that ends in a carriage return, after the last piece."""
+        """Yield the data of an event that ends in a carriage return, or of a whole one without an end."""
         yield from self._read(self._lines.flush())
+        yield from filter(self._is_whole, self._read([""]))
+
+    def _is_whole(self, data: str) -> bool:
+        try:
+            if data.strip() == "[DONE]" or find_excess(data.encode(), self._limits) is not None:
+                return True
+            return isinstance(json.loads(data), dict)
+        except (ValueError, RecursionError):
+            return False
 
     def _read(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:

@@ -7,6 +7,7 @@ are removed; blank stop strings raise an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -38,6 +39,7 @@ from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import THINKING, AnthropicStream
 from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
+from graphexec.models.providers.openai_repairs import FORMAT, REASONING
 from graphexec.models.providers.schemas import close_schema, has_free_keys
 
 # Not the latest version, 2026-10-21: for these requests it differs only in that it rejects a temperature with 400.
@@ -209,6 +211,7 @@ MESSAGES = Dialect(
         Parameter("output_config.effort"),
         TOOL_CHOICE,
     ),
+    repairs=(replace(FORMAT, part="output_config.format"), REASONING),
     reserved={
         **dict.fromkeys(("messages", "stop_sequences", "stream", "output_config.format"), REQUEST_WRITES_IT),
         "tool_choice": CHOOSE_TOOL,

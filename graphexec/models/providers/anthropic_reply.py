@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from graphexec.messages import ReplyDelta, ToolCall, Usage
-from graphexec.models.http.dialect import FINISH_REASONS, Block, Draft, Kind
+from graphexec.models.http.dialect import Block, Draft, Kind, read_finish
 from graphexec.models.http.json_values import (
     JSON,
     best_arguments,
@@ -84,7 +84,7 @@ class AnthropicStream(Draft):
             case "content_block_stop":
                 yield from self._end(index, self.objects(event.get("content_block"), "content_block"))
             case "message_delta":
-                self._stopped = True
+                self._stopped = self._stopped or "stop_reason" in delta
                 self._count(to_object(event.get("usage")))
                 yield from self._finish(delta)
             case "message_stop":
@@ -171,9 +171,8 @@ class AnthropicStream(Draft):
 
     def _finish(self, end: JSON) -> Iterator[ReplyDelta]:
         """Read the stop reason and its details."""
-        reason = self.string(end.get("stop_reason"), "stop_reason")
-        if reason:
-            self.finish = FINISH_REASONS.get(reason, "other")
+        reason = to_word(end.get("stop_reason"))
+        self.finish = read_finish(end.get("stop_reason")) or self.finish
         if FILTERED.search(reason):
             self.refusal = to_word(to_object(end.get("stop_details")).get("explanation"))
         if self.complete:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -34,7 +33,7 @@ from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.histories import HistoryForm, distinct_calls, returned_reasoning
-from graphexec.models.providers.openai_repairs import REPAIRS, take_turns
+from graphexec.models.providers.openai_repairs import MISTRAL_IDS, REPAIRS, take_turns
 from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream
 from graphexec.models.providers.schemas import plain_schema
 
@@ -68,19 +67,23 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     body["messages"] = in_turns or encode_messages(history, form, _messages)
     body["reasoning_effort"] = sampling.reasoning_effort
     is_gemini = family == "gemini"
-    body["tools"] = (_plain_tools if is_gemini else _tools)(request.tools) or None
+    tools = _tools(request.tools)
+    body["tools"] = (list(map(plain_schema, tools)) if is_gemini else tools) or None
     body["tool_choice"] = encode_tool_choice(
         request, sampling.model, lambda name: {"type": "function", "function": {"name": name}}
     )
     if request.schema is not None:
-        body["response_format"] = _response_format(plain_schema(request.schema) if is_gemini else request.schema)
+        schema = plain_schema(request.schema) if is_gemini else request.schema
+        # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its
+        # rules are followed where a server demands them.
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
     return merge_bodies(body, sampling.extra_body or {})
 
 
 # OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
 _LONGEST_ID = 40
 _FORMS = {
-    "mistral": HistoryForm(9, "", exact=True),
+    "mistral": MISTRAL_IDS,
     # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
     "gemini": HistoryForm(_LONGEST_ID, marker="__thought__"),
     # Kimi reads its own ids in the history.
@@ -164,17 +167,6 @@ def _call(call: ToolCall) -> JSON:
 def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
     functions = ({"name": one.name, "description": one.description, "parameters": one.parameters} for one in tools)
     return [{"type": "function", "function": function} for function in functions]
-
-
-# Any: a schema's values are arbitrary JSON.
-def _response_format(schema: Mapping[str, Any]) -> JSON:
-    # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its rules
-    # are followed where a server demands them.
-    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-
-
-def _plain_tools(tools: Sequence[ToolSpec]) -> list[JSON]:
-    return [plain_schema(tool) for tool in _tools(tools)]
 
 
 CHAT_COMPLETIONS = Dialect(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from graphexec.models.http.json_bodies import Encoded, to_json
-from graphexec.models.http.json_values import JSON
+from graphexec.models.http.json_values import JSON, to_objects
 from graphexec.models.http.refusals import Repair
+from graphexec.models.providers.histories import HistoryForm
 from graphexec.models.providers.schemas import close_schema, plain_schema
 
+# The ids that Mistral's servers take.
+MISTRAL_IDS = HistoryForm(9, "", exact=True)
 # Between results and the user: the models of Mistral are trained on an answer there.
 _ANSWER = "I have read the results."
 
@@ -44,56 +49,80 @@ def _items(body: JSON, name: str) -> list[JSON]:
     return items.decode() if isinstance(items, Encoded) else list(items or ())
 
 
-def _reorder(body: JSON) -> bool:
-    messages = _items(body, "messages")
-    body["messages"] = take_turns(messages)
-    return len(body["messages"]) != len(messages)
+def _changes(name: str, change: Callable[[list[JSON]], Iterable[JSON]]) -> Callable[[JSON], bool]:
+    """Return the change of a body that changes one of its lists."""
+
+    def change_items(body: JSON) -> bool:
+        items = _items(body, name)
+        changed = [*change(items)]
+        if changed != items:
+            body[name] = changed
+        return changed != items
+
+    return change_items
 
 
-def _without_system(body: JSON) -> bool:
+def _without_system(messages: list[JSON]) -> list[JSON]:
     """Write the instructions before the first message of the user."""
-    messages = _items(body, "messages")
     if not messages or messages[0]["role"] != "system":
-        return False
-    body["messages"] = take_turns([{**messages[0], "role": "user"}, *messages[1:]])
-    return True
+        return messages
+    return take_turns([{**messages[0], "role": "user"}, *messages[1:]])
+
+
+# The member with the schema of the answer, its member within that, and the one with the instructions, of each protocol.
+_FORMATS = (
+    ("response_format", "json_schema", "messages"),
+    ("text", "format", "instructions"),
+    ("output_config", "format", "system"),
+)
 
 
 def _without_format(body: JSON) -> bool:
     """Ask for the schema in the instructions instead."""
-    form: JSON | None = body.pop("response_format", None)
-    if form is None:
-        return False
-    asked = f"Answer with JSON alone, which follows this schema: {to_json(form['json_schema']['schema'])}"
-    messages = _items(body, "messages")
-    system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
-    body["messages"] = [{"role": "system", "content": _join(system, asked)}, *messages]
-    return True
+    for name, inner, place in _FORMATS:
+        form: JSON = body.get(name) or {}
+        if inner not in form:
+            continue
+        asked = f"Answer with JSON alone, which follows this schema: {to_json(form[inner]['schema'])}"
+        # What else the protocol has there, such as an effort, stays.
+        rest = {member: one for member, one in body.pop(name).items() if member not in {inner, "type"}}
+        body |= {name: rest} if rest else {}
+        if place == "messages":
+            messages = _items(body, "messages")
+            system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
+            body["messages"] = [{"role": "system", "content": _join(system, asked)}, *messages]
+        else:
+            body[place] = _join(body.get(place), asked)
+        return True
+    return False
 
 
-def _with_reasoning(body: JSON) -> bool:
+def _with_reasoning(message: JSON) -> JSON:
     """Write empty reasoning beside calls without any, as those of another model: DeepSeek and Kimi demand it."""
-    messages = _items(body, "messages")
-    body["messages"] = [{"reasoning_content": "", **one} if "tool_calls" in one else one for one in messages]
-    return bool(body["messages"] != messages)
+    if "tool_calls" in message:
+        return {"reasoning_content": "", **message}
+    types = {block.get("type") for block in to_objects(message.get("content"))}
+    if "tool_use" in types and "thinking" not in types:
+        return {**message, "content": [{"type": "thinking", "thinking": ""}, *message["content"]]}
+    return message
+
+
+def _with_short_ids(message: JSON) -> JSON:
+    if "tool_call_id" in message:
+        return {**message, "tool_call_id": MISTRAL_IDS.fit_id(message["tool_call_id"])}
+    calls = [{**call, "id": MISTRAL_IDS.fit_id(call["id"])} for call in message.get("tool_calls", ())]
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def _strict_format(body: JSON) -> bool:
     """Write the schema of the answer by the rules of OpenAI's strict mode, in the body of either API."""
-    for name, inner in (("response_format", "json_schema"), ("text", "format")):
+    for name, inner, _ in _FORMATS:
         form: JSON = body.get(name) or {}
         if inner in form:
             schema = close_schema(form[inner]["schema"], strict=True)
             body[name] = {**form, inner: {**form[inner], "schema": schema}}
             return bool(schema != form[inner]["schema"])
     return False
-
-
-def _plain_tools(body: JSON) -> bool:
-    tools = _items(body, "tools")
-    if tools:
-        body["tools"] = list(map(plain_schema, tools))
-    return bool(tools) and body["tools"] != tools
 
 
 STRICT_SCHEMA = Repair(
@@ -106,38 +135,48 @@ STRICT_SCHEMA = Repair(
     ),
     _strict_format,
 )
-REPAIRS = (
-    Repair(
-        "calls without reasoning",
-        "calls with empty reasoning",
-        re.compile(r"reasoning_content.{0,40}(?:missing|must be passed back)|missing reasoning_content", re.IGNORECASE),
-        _with_reasoning,
+FORMAT = Repair(
+    "response_format",
+    "a schema in the instructions",
+    re.compile(
+        r"(?:response|output)[ _]?(?:config|format|schema|mime)|text\.format|json[ _]?(?:schema|mode|object)"
+        r"|structured[ _]outputs?|guided[ _]|grammar"
+        # Of a request without tools, it can be about nothing else.
+        r"|\A(?!.*\b(?:tools?|functions?)\b).*\bschema\b",
+        re.IGNORECASE | re.DOTALL,
     ),
+    _without_format,
+)
+REASONING = Repair(
+    "calls without reasoning",
+    "calls with empty reasoning",
+    re.compile(
+        r"(?:reasoning_content|thinking)\b.{0,40}(?:missing|must be passed)|missing reasoning_content", re.IGNORECASE
+    ),
+    _changes("messages", partial(map, _with_reasoning)),
+)
+REPAIRS = (
+    REASONING,
     # Before the one that sends no schema at all.
     STRICT_SCHEMA,
+    FORMAT,
     Repair(
-        "response_format",
-        "a schema in the instructions",
-        re.compile(
-            r"response[ _]?(?:format|schema|mime)|json[ _]?(?:schema|mode|object)|structured[ _]outputs?"
-            r"|guided[ _]|grammar"
-            # Of a request without tools, it can be about nothing else.
-            r"|\A(?!.*\b(?:tools?|functions?)\b).*\bschema\b",
-            re.IGNORECASE | re.DOTALL,
-        ),
-        _without_format,
+        "the ids of calls",
+        "ids of nine letters and digits",
+        re.compile(r"tool call ids?\b.{0,120}\blength (?:of )?9\b", re.IGNORECASE),
+        _changes("messages", partial(map, _with_short_ids)),
     ),
     Repair(
         "the keywords of a schema",
         "a schema without them",
         re.compile(r"\$(?:ref|defs)|additionalProperties|\bschema\b|function_declarations|unknown name", re.IGNORECASE),
-        _plain_tools,
+        _changes("tools", partial(map, plain_schema)),
     ),
     Repair(
         "a system message",
         "a message of the user",
         re.compile(r"system (?:role|message|prompt)s?\b.{0,20}(?:not|un)\W?supported|no system", re.IGNORECASE),
-        _without_system,
+        _changes("messages", _without_system),
     ),
     Repair(
         "the order of messages",
@@ -147,6 +186,6 @@ REPAIRS = (
             r"|must alternate|(?:consecutive|same) role|jinja",
             re.IGNORECASE,
         ),
-        _reorder,
+        _changes("messages", take_turns),
     ),
 )

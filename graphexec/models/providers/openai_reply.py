@@ -15,7 +15,7 @@ from typing import Any
 
 from graphexec.errors import OverloadedError, ServerError
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
-from graphexec.models.http.dialect import FINISH_REASONS, Block, Draft
+from graphexec.models.http.dialect import Block, Draft, read_finish
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import invalid_call_error, refusal_error
 from graphexec.models.http.json_values import (
@@ -60,6 +60,8 @@ class ChatStream(Draft):
     # The text of a refusal, the server's own reasons, and those of Gemini, OpenRouter and others beside them.
     _refusals: list[str] = field(default_factory=list[str], init=False)
     _reasons: list[str] = field(default_factory=list[str], init=False)
+    # Whether the last reason is of another type, so that it ends the reply only if no more follows.
+    _is_odd: bool = field(default=False, init=False)
     # The last call at each index of a choice, and the first one with each id.
     _places: dict[tuple[int, int], Block] = field(default_factory=dict[tuple[int, int], Block], init=False)
     _ids: dict[str, Block] = field(default_factory=dict[str, Block], init=False)
@@ -89,7 +91,7 @@ class ChatStream(Draft):
         self.ended = True
         if self.finish is None and (self.written or self.calls):
             # Some servers send no reason.
-            self.finish = "tool_calls" if self.calls else "stop"
+            self.finish = "other" if self._is_odd else "tool_calls" if self.calls else "stop"
         yield from self.end_text()
 
     def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
@@ -127,8 +129,11 @@ class ChatStream(Draft):
                 yield from self._take_message(number, choice, message)
             else:
                 yield from self._take_piece(number, choice, message)
-            if reason := choice.get("finish_reason"):
-                self._finish(self.string(reason, "finish_reason"), choice.get("native_finish_reason"))
+            reason = choice.get("finish_reason")
+            if reason and isinstance(reason, str):
+                self._finish(reason, choice.get("native_finish_reason"))
+            else:
+                self._is_odd = read_finish(reason) is not None or (self._is_odd and not message)
 
     def _is_last(self, body: JSON, choice: JSON, message: JSON) -> bool:
         """Return whether an event of a stream has the whole message, as the last one of MiniMax."""
@@ -144,7 +149,7 @@ class ChatStream(Draft):
         if failed := _FAILED.get(reason.lower()):
             fact = f"failed within its reply (finish_reason {reason}); try again later"
             raise failed(f"{self.endpoint} {fact}", status=200)
-        meant = FINISH_REASONS.get(reason.lower(), "other")
+        meant = read_finish(reason)
         # Of several choices, the one with the calls may not be the last.
         if meant != "stop" or self.finish in {None, "other"}:
             self.finish = meant
@@ -332,7 +337,8 @@ class ChatStream(Draft):
     @property
     def answered(self) -> bool:
         """True after the finish reason: some servers send nothing behind it."""
-        return self.finish is not None or (self.ended and bool(self.written or self.calls or self._refusals))
+        said = bool(self.written or self.calls or self._refusals)
+        return self.finish is not None or (said and (self.ended or self._is_odd))
 
     def reply(self) -> ModelReply:
         """Return the whole reply. Raises as `Draft.reply` does, also for what a filter or a broken call left empty."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -33,7 +33,7 @@ from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
-from graphexec.models.providers.openai_repairs import STRICT_SCHEMA
+from graphexec.models.providers.openai_repairs import FORMAT, STRICT_SCHEMA
 from graphexec.models.providers.responses_reply import ResponsesStream
 
 
@@ -70,7 +70,8 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
             request, sampling.model, lambda name: {"type": "function", "name": name}
         )
         if request.schema is not None:
-            body["text"] = _text_format(request.schema)
+            # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
+            body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
     return merge_bodies(body, sampling.extra_body or {})
 
 
@@ -122,12 +123,6 @@ def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
     return [{"type": "function"} | function | {"strict": False} for function in functions]
 
 
-# Any: a schema's values are arbitrary JSON.
-def _text_format(schema: Mapping[str, Any]) -> JSON:
-    # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
-    return {"format": {"type": "json_schema", "name": "reply", "schema": schema}}
-
-
 RESPONSES = Dialect(
     OPENAI,
     route,
@@ -148,7 +143,7 @@ RESPONSES = Dialect(
         "max_output_tokens": "pass max_tokens",
         "reasoning.effort": "pass reasoning_effort",
     },
-    repairs=(STRICT_SCHEMA,),
+    repairs=(STRICT_SCHEMA, replace(FORMAT, part="text.format")),
     absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
 )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import ReplyDelta, ToolCall
-from graphexec.models.http.dialect import Block, Draft, Kind
+from graphexec.models.http.dialect import Block, Draft, Kind, read_finish
 from graphexec.models.http.json_values import (
     JSON,
     best_arguments,
@@ -105,14 +105,17 @@ class ResponsesStream(Draft):
             block = left.take(item, self._kind_of(item), self._known.get(index))
             final.append(block or self.begin_block(self._kind_of(item), {}))
             self._merge_item(final[-1], item, f"output.{index}")
-        # What the final response leaves out stays behind the block before it.
+        # What the final response leaves out stays behind the block before it, but for pieces of one that it has: a
+        # gateway changed their ids and indexes.
         behind: dict[Block | None, list[Block]] = {}
         last: Block | None = None
+        said: dict[Kind, str] = {}
         for block in begun:
-            if block in left.blocks:
+            text = self.text_of(block) if block.kind in {"text", "reasoning"} else ""
+            if block not in left.blocks:
+                last, said[block.kind] = block, text
+            elif not text or text not in {(known := said.get(block.kind, ""))[: len(text)], known[-len(text) :]}:
                 behind.setdefault(last, []).append(block)
-            else:
-                last = block
         self.blocks = [*behind.get(None, ()), *(one for block in final for one in (block, *behind.get(block, ())))]
         if not any(map(self.text_of, self.of_kind("text"))) and (text := to_word(response.get("output_text"))):
             self.begin_block("text", {"content": [{"type": "output_text", "text": text}]})
@@ -129,8 +132,7 @@ class ResponsesStream(Draft):
         if status in {"completed", "done"}:
             self.finish = "tool_calls" if called else "stop"
         else:
-            # Without a reason it is as good as cut.
-            self.finish = "length" if status == "incomplete" and reason in {"", "max_output_tokens"} else "other"
+            self.finish = "length" if read_finish(reason) == "length" else "other"
         if not called and all(map(_is_refusal, texts)) and (texts or FILTERED.search(reason)):
             self.refusal = "".join(map(self.text_of, texts)) or reason
         yield from self.end_blocks()
