@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Original, Run, Steps
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.messages.images import dump_observation, restore_images
 from graphexec.messages.observations import format_observation
+from graphexec.messages.original import Original
 
 
 class Runnable(Protocol):

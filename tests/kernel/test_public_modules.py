@@ -13,10 +13,11 @@ import pytest
 
 import graphexec
 import graphexec.messages
-from graphexec import actions, messages
+from graphexec import messages
 from graphexec.kernel.node import Edge
 from graphexec.kernel.serialization import public_module
 from graphexec.messages.images import ImageMarks
+from graphexec.messages.original import Original
 from tests.parameters import cases
 
 
@@ -72,14 +73,14 @@ def module_of_outer(exported: object, names: tuple[str, ...], monkeypatch: pytes
 
 
 def test_stored_class_names_its_public_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert actions.Original(messages.AssistantMessage("hi")).dump()["class"] == "graphexec.messages:AssistantMessage"
+    assert Original(messages.AssistantMessage("hi")).dump()["class"] == "graphexec.messages:AssistantMessage"
     assert module_of_outer(Outer, ("Outer",), monkeypatch)[0] == "tests.kernel"
-    assert actions.Original(Outer()).dump()["class"] == f"{__name__}:Outer"
+    assert Original(Outer()).dump()["class"] == f"{__name__}:Outer"
 
 
 @cases("module", ["graphexec.messages", "graphexec.messages.conversation"])
 def test_stored_message_is_restored_by_each_name(module: str) -> None:
-    stored = actions.Original(messages.AssistantMessage("hi")).dump()
+    stored = Original(messages.AssistantMessage("hi")).dump()
     named = {**stored, "class": f"{module}:AssistantMessage"}
-    restored = actions.Original(data=named).value
+    restored = Original(data=named).value
     assert (type(restored), restored.content) == (messages.AssistantMessage, "hi")

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -39,7 +39,7 @@ class Reply(BaseModel):
     data: Any
 
 
-def yielding(items: list[Any], end: Any = None) -> Iterator[Any]:
+def yielding(items: list[Any], end: Any = None) -> Generator[Any, None, Any]:
     yield from items
     return end
 
