@@ -11,7 +11,6 @@ from graphexec._arguments import Constraint, validate
 from graphexec.errors import InputError, InvalidReplyError, format_value
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-from graphexec.runtime.own_loop import run_on_own_loop
 
 # A function, `def` or `async def`, from a request to the reply, or to its text. Any: all agents but those with a
 # completion protocol send a ChatRequest, so functions may be annotated with that class.
@@ -74,7 +73,11 @@ class FunctionModel:
 
     def _call(self, request: ModelRequest) -> Any:
         reply: Any = self._function(request)
-        return run_on_own_loop(lambda: reply) if inspect.isawaitable(reply) else reply
+        if not inspect.isawaitable(reply):
+            return reply
+        from graphexec.runtime.tasks import run_on_own_loop
+
+        return run_on_own_loop(lambda: reply)
 
 
 def _require_one_argument(name: str, function: ModelFunction) -> None:

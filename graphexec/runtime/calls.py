@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context, Token
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
+from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
 from graphexec.errors import AbandonedError, ExhaustedError, InputError, NestedRunError
@@ -22,9 +22,6 @@ from graphexec.kernel.events import ChargedReply
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted, add_counts
 from graphexec.kernel.stepping import EngineCode, current
-
-if TYPE_CHECKING:
-    from graphexec.runtime.own_loop import OwnLoop
 
 R = TypeVar("R")
 
@@ -75,8 +72,8 @@ class Scope:
         # When the run began, for records, since its own clock may be another one.
         self.date = time.time()
         self._execution: Execution | None = None
-        # Of a sync run that has called an async function.
-        self.loop: OwnLoop | None = None
+        # Any: an `OwnLoop`, of a sync run that has called an async function; its class is above this module.
+        self.loop: Any = None
 
     @property
     def execution(self) -> Execution:

@@ -26,7 +26,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.calls import adopt
-from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.runtime.threads import (
     CallUpdate,
     NotDone,
@@ -223,6 +222,9 @@ class _BlockingIO:
         return function(*args, **kwargs)
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        # Importing asyncio takes half of the import time, and a sync run may never need it.
+        from graphexec.runtime.tasks import run_on_own_loop
+
         return run_on_own_loop(partial(function, *args, **kwargs))
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:

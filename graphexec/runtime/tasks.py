@@ -8,22 +8,24 @@ import inspect
 import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.errors import EventLoopError
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.calls import adopt
+from graphexec.runtime.calls import adopt, run_of_call
 from graphexec.runtime.threads import (
     MOST_REPORTS,
     NOT_DONE,
     CallUpdate,
     NotDone,
+    current_cancel_scope,
     make_room,
     open_cancel_scope,
     run_in_thread,
+    wait_for,
 )
 
 T = TypeVar("T")
@@ -312,3 +314,74 @@ async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:
 def _keep(task: asyncio.Task[Any]) -> None:
     _abandoned.add(task)
     task.add_done_callback(_abandoned.discard)
+
+
+@final
+class OwnLoop:
+    """An event loop that runs one async function after another, each in the thread of its call.
+
+    A function that begins while another one runs has a loop of its own.
+    """
+
+    def __init__(self) -> None:
+        # The loop, unless a call has it.
+        self._free: asyncio.Runner | None = None
+        self._closed = False
+        self._lock = threading.RLock()
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what the function returns; context variables that it sets are set here."""
+        with self._lock:
+            runner, self._free = self._free or asyncio.Runner(), None
+        context = copy_context()
+        try:
+            result: T = runner.run(main(), context=context)
+            return result
+        finally:
+            adopt(context)
+            with self._lock:
+                keeps = self._free is None and not self._closed
+                self._free = runner if keeps else self._free
+            if not keeps:
+                runner.close()
+
+    def close(self) -> None:
+        """Cancel what still runs on the loop, and close it, in a thread, since this one may have a loop."""
+        with self._lock:
+            runner, self._free, self._closed = self._free, None, True
+        if runner is not None:
+            wait_for(runner.close, None)
+
+
+def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
+    """Run an async function in a sync run: in a separate thread, on the event loop of the run, or on another one.
+
+    It is cancelled with its caller. Raises `EventLoopError` if another thread, such as that of another loop, sets what
+    it awaits.
+    """
+    from graphexec._mistakes.event_loops import guard_loop
+
+    async def main() -> T:
+        loop, task, scope = asyncio.get_running_loop(), asyncio.current_task(), current_cancel_scope()
+        assert task is not None, "a loop runs tasks"
+        assert scope is not None, "a call in a thread has one"
+
+        def cancel() -> None:
+            # The loop may have been closed meanwhile.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+
+        with scope.on_cancel(cancel):
+            return await guard_loop(loop, task, call)
+
+    run = run_of_call()
+    own: OwnLoop = OwnLoop() if run is None or run.loop is None else run.loop
+    if run is not None:
+        run.loop = own
+    try:
+        result = wait_for(lambda: own.run(main), None)
+    finally:
+        if run is None:
+            own.close()
+    assert not isinstance(result, NotDone), "it has no limit"
+    return result

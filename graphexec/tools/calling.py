@@ -18,7 +18,6 @@ from graphexec.kernel.program import unfrozen
 from graphexec.messages.observations import WHOLE, Excerpt
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone
@@ -221,9 +220,14 @@ def _call(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Coroutine[Any, 
 
 def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
     try:
-        returned: Any = (
-            run_on_own_loop(partial(_begin, tool, arguments)) if tool.is_async else tool.function(**arguments)
-        )
+        returned: Any
+        if tool.is_async:
+            # Loads asyncio, which most sync runs never need.
+            from graphexec.runtime.tasks import run_on_own_loop
+
+            returned = run_on_own_loop(partial(_begin, tool, arguments))
+        else:
+            returned = tool.function(**arguments)
         return _make_result(tool, returned if type(returned) in PLAIN else settle(returned, tool.max_observation))
     except BaseException as error:
         from asyncio import CancelledError

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 from graphexec._arguments import NAME, Constraint, is_executor, validate
 from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.runtime.calls import current_call
+from graphexec.kernel.effects import CallContext
 from graphexec.tools.json_schema import tool_from_schema
 from graphexec.tools.options import ReportedError
 from graphexec.tools.tool import AnyTool, Tool, tool
@@ -151,14 +151,13 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
         schema = getattr(runnable, "tool_call_schema", schema)
         whole = runnable.get_input_schema() if whole is None else whole
     direct = getattr(runnable, "return_direct", False) is True
-
     injected = {*getattr(whole, "model_fields", ())} - {*getattr(schema, "model_fields", ())}
 
-    def call(**arguments: Any) -> Any:
-        return _result(runnable.invoke(_to_input(runnable, arguments, injected)))
+    def call(*, graphexec_call: CallContext[Any] | None = None, **arguments: Any) -> Any:
+        return _result(runnable.invoke(_to_input(runnable, arguments, injected, graphexec_call)))
 
-    async def acall(**arguments: Any) -> Any:
-        return _result(await runnable.ainvoke(_to_input(runnable, arguments, injected)))
+    async def acall(*, graphexec_call: CallContext[Any] | None = None, **arguments: Any) -> Any:
+        return _result(await runnable.ainvoke(_to_input(runnable, arguments, injected, graphexec_call)))
 
     awaited = acall if hasattr(runnable, "ainvoke") else None
     if isinstance(schema, type) and not hasattr(schema, "model_json_schema") and hasattr(schema, "schema"):
@@ -187,7 +186,9 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
     return Tool(runnable.name, ask, runnable.description, coroutine=second, return_direct=direct)
 
 
-def _to_input(runnable: Any, arguments: dict[str, Any], injected: Collection[str]) -> dict[str, Any]:
+def _to_input(
+    runnable: Any, arguments: dict[str, Any], injected: Collection[str], call: CallContext[Any] | None
+) -> dict[str, Any]:
     """Return the arguments without those that the tool injects, in a whole call where it needs one.
 
     That is to get the call's id, or to say that it failed.
@@ -197,9 +198,8 @@ def _to_input(runnable: Any, arguments: dict[str, Any], injected: Collection[str
     reports = hasattr(runnable, "tool_call_schema") and any(getattr(runnable, name, False) for name in handlers)
     if not injected and not reports:
         return own
-    call = current_call()
-    call_id = None if call is None else call.provider_id or str(call.id)
-    return {"type": "tool_call", "id": call_id or runnable.name, "name": runnable.name, "args": own}
+    call_id = "" if call is None else call.provider_id or str(call.id)
+    return {"type": "tool_call", "id": call_id, "name": runnable.name, "args": own}
 
 
 def _result(returned: Any) -> Any:

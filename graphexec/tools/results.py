@@ -23,7 +23,6 @@ from typing import Any
 
 from graphexec.errors import InputError
 from graphexec.runtime.io import IO
-from graphexec.runtime.own_loop import run_on_own_loop
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 
 # What nobody can change.
@@ -124,6 +123,8 @@ def _read(lazy: Any, most: int | None) -> Any:
     if isinstance(lazy, _VIEWS):
         return [*lazy]
     if isinstance(lazy, _ASYNC):
+        from graphexec.runtime.tasks import run_on_own_loop
+
         check_before_awaiting(lazy)
         return run_on_own_loop(partial(read_async, lazy, most))
     scope, found = current_cancel_scope(), list[Any]()

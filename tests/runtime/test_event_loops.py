@@ -16,7 +16,7 @@ import pytest
 from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
 from graphexec.errors import EventLoopError
 from graphexec.memory import BufferMemory, FileHistory
-from graphexec.runtime.own_loop import run_on_own_loop
+from graphexec.runtime.tasks import run_on_own_loop
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
 from tests.runtime.actors import in_thread

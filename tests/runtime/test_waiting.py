@@ -23,8 +23,7 @@ from graphexec.messages import ModelReply, ModelRequest, Usage
 from graphexec.runtime import RunContext, arun, make_run_context
 from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.loop import TURN
-from graphexec.runtime.own_loop import run_on_own_loop
-from graphexec.runtime.tasks import await_all, await_for, call_in_thread
+from graphexec.runtime.tasks import await_all, await_for, call_in_thread, run_on_own_loop
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for, wait_for_all
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m

@@ -23,7 +23,7 @@ from graphexec.models.http.failures import (
     timeout_error,
 )
 from graphexec.runtime.io import IO
-from graphexec.runtime.retry import RetryPolicy
+from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
 
 # Seconds. A running server accepts a connection quickly, even if its reply takes long.
