@@ -9,108 +9,63 @@ from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
 # The only tool of a self-ask agent has this name, so all have it.
 NAME = "Intermediate Answer"
 
 
-@tool(name=NAME)
 def none() -> str:
     """Take nothing."""
     return ""
 
 
-@tool(name=NAME)
 def text(query: str) -> str:
     """Take a string."""
     return query
 
 
-@tool(name=NAME)
 def number(count: int) -> str:
     """Take a number."""
     return str(count)
 
 
-@tool(name=NAME)
 def one_required(query: str, top_k: int = 3) -> str:
     """Take a string and perhaps a number."""
     return f"{query}{top_k}"
 
 
-@tool(name=NAME)
 def two_required(query: str, top_k: int) -> str:
     """Take a string and a number."""
     return f"{query}{top_k}"
 
 
-@tool(name=NAME)
 def one_optional(unit: str = "C") -> str:
     """Take perhaps a string."""
     return unit
 
 
-@tool(name=NAME)
 def two_optional(query: str = "", top_k: int = 3) -> str:
     """Take perhaps a string and perhaps a number."""
     return f"{query}{top_k}"
 
 
-@tool(name=NAME)
 def several(items: list[str]) -> str:
     """Take a list."""
     return str(items)
 
 
-@tool(name=NAME)
 def an_object(options: dict[str, int], top_k: int = 3) -> str:
     """Take an object and perhaps a number."""
     return f"{options}{top_k}"
 
 
-# The arguments of the call, or the name of the argument that the error is about; an empty string if it is about none.
+# Any: their signatures differ.
+EACH: list[Any] = [none, text, number, one_required, two_required, one_optional, two_optional, several, an_object]
+TOOLS: Mapping[str, AnyTool] = {one.__name__: tool(name=NAME)(one) for one in EACH}
+# The arguments of the call, or the name of the argument that the error is about.
 Called: TypeAlias = Mapping[str, Any] | str
-TABLE: dict[str, list[tuple[AnyTool, Called]]] = {
-    "": [(none, {}), (text, {"query": ""}), (number, "count"), (one_required, {"query": ""})],
-    "None": [(none, {}), (text, {"query": "None"}), (one_required, {"query": "None"}), (an_object, "options")],
-    "null": [(none, {}), (text, {"query": "null"}), (one_required, {"query": "null"}), (number, "count")],
-    "{}": [(none, {}), (text, "query"), (one_required, "query"), (two_required, "query"), (an_object, {"options": {}})],
-    "5": [
-        (none, {}),
-        (text, {"query": "5"}),
-        (number, {"count": 5}),
-        (one_optional, {"unit": "5"}),
-        (several, "items"),
-    ],
-    "cats": [(none, {}), (text, {"query": "cats"}), (number, "count"), (one_required, {"query": "cats"})],
-    '["a", "b"]': [(text, {"query": '["a", "b"]'}), (several, {"items": ["a", "b"]}), (an_object, "options")],
-    '{"query": "cats"}': [
-        *((one, {"query": "cats"}) for one in (text, one_required, two_optional)),
-        *((two_required, "top_k"), (none, "query"), (an_object, "options")),
-    ],
-    '{"query": "cats", "top_k": 5}': [
-        *((one, {"query": "cats", "top_k": 5}) for one in (one_required, two_required, two_optional)),
-        (text, "top_k"),
-    ],
-    '{"top_k": 5}': [
-        *((one_required, "query"), (two_required, "query"), (two_optional, {"top_k": 5}), (an_object, "options")),
-        # A tool with one argument may take JSON as its text.
-        (text, {"query": '{"top_k": 5}'}),
-    ],
-    '{"a": 1}': [
-        (one_optional, {"unit": '{"a": 1}'}),
-        (one_required, "query"),
-        (two_optional, "a"),
-        (an_object, {"options": {"a": 1}}),
-        (number, "count"),
-    ],
-    # An argument that is null is omitted, if it may be.
-    "{'query': 'cats', 'top_k': None}": [(one_required, {"query": "cats"}), (two_required, "top_k")],
-}
-for nothing in ("", "None", "null", "{}"):
-    TABLE[nothing] += [(one_optional, {}), (two_optional, {})]
-
+TABLES = read_tables(__file__)
 Write: TypeAlias = Callable[[str], str]
 
 
@@ -144,30 +99,19 @@ def call(make: Callable[..., Agent], reply: str, called: AnyTool) -> Called:
 
 
 @cases("agent", TEXTUAL)
-@cases("given", TABLE)
+@cases("given", TABLES["texts"])
 def test_input_is_read_by_the_signature(agent: str, given: str) -> None:
     make, write = TEXTUAL[agent]
     if agent == "self_ask" and not given:
         # Without a question, there is no action.
         return
-    for called, wanted in TABLE[given]:
-        found = call(make, write(given), called)
-        assert found == wanted, called.signature
-
-
-VALUES: dict[str, list[tuple[AnyTool, Called]]] = {
-    "null": [(none, {}), (text, "query"), (one_optional, {}), (two_optional, {}), (one_required, "query")],
-    '{"query": "cats"}': [(text, {"query": "cats"}), (one_required, {"query": "cats"}), (two_required, "top_k")],
-    '{"top_k": 5}': [(one_required, "query"), (two_optional, {"top_k": 5}), (an_object, "options")],
-    '["a"]': [(several, {"items": ["a"]}), (text, {"query": '["a"]'})],
-    "5": [(number, {"count": 5}), (text, {"query": "5"})],
-}
-VALUES["{}"] = VALUES["null"]
+    for name, wanted in TABLES["texts"][given].items():
+        assert call(make, write(given), TOOLS[name]) == wanted, name
 
 
 @cases("agent", [name for name, (_, write) in TEXTUAL.items() if write is as_json])
-@cases("given", VALUES)
+@cases("given", TABLES["values"])
 def test_input_may_be_a_value_of_json(agent: str, given: str) -> None:
-    for called, wanted in VALUES[given]:
-        found = call(TEXTUAL[agent][0], f'{{"action": "{NAME}", "action_input": {given}}}', called)
-        assert found == wanted, called.signature
+    for name, wanted in TABLES["values"][given].items():
+        reply = f'{{"action": "{NAME}", "action_input": {given}}}'
+        assert call(TEXTUAL[agent][0], reply, TOOLS[name]) == wanted, name

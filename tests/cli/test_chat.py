@@ -33,7 +33,9 @@ from graphexec.models import ScriptedModel
 from tests.cli.conversations import answer_text, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Terminal, command, refused
 from tests.cli.traced import double
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
+
+PROGRAMS = read_tables(__file__)
 
 
 class Pieces(Terminal):
@@ -518,23 +520,10 @@ def test_piped_lines_are_turns_with_the_options_of_run(monkeypatch: pytest.Monke
     assert len(inputs_in(file)) == 1
 
 
-MINE = """
-from graphexec import AgentExecutor, create_agent, create_tool_calling_agent
-from graphexec.memory import BufferMemory
-from graphexec.models import ScriptedModel
-
-model = ScriptedModel(["Hello, Ada.", "Your name is Ada."])
-memory = BufferMemory(as_messages=True)
-bare = create_agent(model, [], kind="tool_calling")
-own = create_agent(model, [], kind="tool_calling", memory=memory)
-formal = AgentExecutor(agent=create_tool_calling_agent(model, [], prompt="In {tongue}: {input}"), tools=[])
-"""
-
-
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
     file = tmp_path / "mine.py"
-    file.write_text(MINE, encoding="utf-8")
+    file.write_text(PROGRAMS["mine"], encoding="utf-8")
     return file
 
 

@@ -17,7 +17,7 @@ from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command, environment, refused
 from tests.cli.test_advice import OPTION, options_of
 from tests.cli.test_locales import LEAVES
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -25,6 +25,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, capture_output=True, check=False, text=True, env=environment(), timeout=60)
 
 
+TABLES = read_tables(__file__)
 TABLE = "graphexec.executor.table"
 
 
@@ -139,37 +140,7 @@ def test_missing_extra_is_one_line(package: str) -> None:
     assert 'pip install "graphexec-agents[cli]"' in ended.stderr
 
 
-# The arguments of a beginner, and a part of the error.
-BEGINNERS = [
-    (["What is 2+2?"], "No such command 'What is 2+2?'; to ask a question, write graphexec run \"What is 37 * 48?\""),
-    (["darw"], "darw"),
-    (["darw"], "graphexec --help"),
-    (["nodes", "limit_tol"], "there is no piece limit_tol; did you mean limit_tool"),
-    (["ask"], 'to ask a question, write graphexec run "What is 37 * 48?"'),
-    (["trace", "trace.jsonl"], "No such command 'trace'; did you mean view?; see graphexec --help"),
-    (["help"], "No such command 'help'; see graphexec --help"),
-    (["-V"], "No such option: -V; write --version; see graphexec --help"),
-    (["-x", "q"], "No such option: -x; see graphexec --help"),
-    (["export", "a:b"], "Missing option '--format'. Choose from: promela, tla; see graphexec export --help"),
-    (["run", "What", "is", "2+2?"], "(is 2+2?); write the question in quotes"),
-    (["--model", "gpt-5", "q"], "; write options after the command, as in graphexec run --model ... "),
-    (["run", "q", "-m", "gpt-5"], "No such option: -m; write --model; see graphexec run --help"),
-    (["run", "q", "--provider", "openai"], "write it before the model, as in --model openai:gpt-5-mini"),
-    (["run", "q", "--api-key", "sk-1"], "set the variable of the provider, such as OPENAI_API_KEY"),
-    (["run", "q", "--temperature", "hot"], "Invalid value for '--temperature': "),
-    (["run", "q", "--instructions", "Be concise."], "No such option: --instructions; write --system; see"),
-    (["models", "download"], "No such command 'download'; did you mean pull?; see graphexec models --help"),
-    (["models", "nothing"], "No such command 'nothing'; see graphexec models --help"),
-    (["run", "q", "--tool", "a:b"], "; write --tools; see"),
-    (["run", "q", "--max-steps", "3"], "; write --max-iterations; see"),
-    (["run", "q", "--nonsense"], "No such option: --nonsense; see graphexec run --help"),
-    (["run", "q", "--model"], "Option '--model' requires an argument; see graphexec"),
-    (["run"], "Missing argument 'QUESTION'; write it in quotes, or - to read it from standard input; see"),
-    (["models", "pul"], "No such command 'pul'. Did you mean 'pull'?; see graphexec models --help"),
-]
-
-
-@cases(("arguments", "expected"), BEGINNERS)
+@cases(("arguments", "expected"), TABLES["beginners"])
 def test_beginners_mistake_gets_the_remedy(arguments: list[str], expected: str) -> None:
     assert expected in refused(*arguments)
 
@@ -234,29 +205,6 @@ def test_tasks_and_options_of_the_built_in_agent_are_described(monkeypatch: pyte
 # ---- nodes
 
 
-MODULE = '''
-from graphexec.executor import Acted
-from graphexec.kernel import node
-from graphexec.nodes import Piece
-
-
-@node
-def check_words(acted: Acted) -> Acted:
-    return acted
-
-
-def polite(times: int = 2) -> Piece:
-    """Ask politely.
-
-    More about it.
-    """
-    return Piece("polite", (check_words,))
-
-
-def patient(waits: complex) -> Piece:
-    """Wait for an answer."""
-    return Piece("patient", (check_words,))
-'''
 ENTRY_POINTS = """[graphexec.nodes]
 polite = manners:polite
 patient = manners:patient
@@ -266,7 +214,7 @@ rude = manners:missing
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "manners.py").write_text(MODULE)
+    (tmp_path / "manners.py").write_text(TABLES["manners"])
     info = tmp_path / "manners-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: manners\nVersion: 1.0\n")

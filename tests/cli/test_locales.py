@@ -18,34 +18,10 @@ from graphexec.cli.startup import enter
 from graphexec.cli.terminal import encodable, make_writable
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
-MINE = '''
-from graphexec import END, AgentExecutor, AgentFinish, edges, graph, node, on
-from typing import final
+MINE: str = read_tables(__file__)["mine"]
 
-@final
-class Größe(str): pass
-
-@final
-class 完了(str): pass
-
-@node
-def wähle(text: str) -> Größe:
-    """Wähle → die Größe “…” ≤ 5."""
-    return Größe(text)
-
-@node
-def 完成(text: Größe) -> 完了:
-    """完成 ✓."""
-    return 完了(text)
-
-def antworte(steps, inputs):
-    return AgentFinish({"output": f"37 °C → {inputs['input']} 完了 \\ud800"})
-
-executor = AgentExecutor(agent=antworte, tools=[])
-maschine = graph(edges(wähle, on(Größe, 完成)) | edges(完成, on(完了, END)), start=wähle)
-'''
 
 ENCODINGS = ["ascii", "latin-1", "cp1252"]
 # Programs read these formats, in UTF-8.

@@ -15,37 +15,13 @@ from tests.cli.conversations import Conversation, Reply, Silence, native_tool_ca
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.live.readers import credentials
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 from tests.traces import read_trace
+
+MINE: str = read_tables(__file__)["mine"]
 
 QUESTION = "What is 37 * 48?"
 SOLVED: list[Reply] = [native_tool_call("calculator", expression="37 * 48"), "It is 1776."]
-
-MINE = """
-from graphexec import AgentExecutor, create_tool_calling_agent, tool
-from graphexec.messages import ToolCall
-from graphexec.models import ScriptedModel
-
-@tool
-def look_up(word: str) -> str:
-    "Look up a word."
-    if word == "bad":
-        raise ValueError("no such word")
-    return f"{word} is a word"
-
-def make(*replies, **options):
-    agent = create_tool_calling_agent(ScriptedModel(replies), [look_up])
-    return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, tool_concurrency=1, **options)
-
-def calls(*words):
-    return [ToolCall(word, "look_up", '{"word": "%s"}' % word) for word in words]
-
-executor = make(calls("a", "b"), "both are words")
-going_on = make("something else")
-failing = make(calls("bad"), handle_tool_errors="raise")
-stopped = make(calls("a"), calls("b"), calls("c"), max_iterations=2)
-stopped_going_on = make(calls("c"), "three words", max_iterations=2)
-"""
 
 
 @pytest.fixture(autouse=True)

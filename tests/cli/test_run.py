@@ -12,63 +12,13 @@ import pytest
 from tests.cli.conversations import Conversation, Reply, Silence, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program, refused
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
+
+TOOLS: str = read_tables(__file__)["tools"]
 
 QUESTION = "What is 37 * 48?"
 SOLVED: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), answer_text("37 * 48 is 1776.")]
 DONE = answer_text("done")
-
-TOOLS = """
-import threading
-from graphexec import tool
-
-@tool
-def wait() -> str:
-    "Wait without end."
-    print("the tool waits", flush=True)
-    threading.Event().wait()
-    return ""
-
-@tool
-def shout() -> str:
-    "Print something."
-    print("a tool prints")
-    return "[bold]x[/bold] \\x1b[31mred\\x1b[0m \\x1b]0;title\\x07\\u202ebackwards"
-
-@tool
-def pages() -> str:
-    "Return a lot."
-    return "line\\n" * 1000
-
-@tool
-def nothing() -> float:
-    "Return not a number."
-    return float("nan")
-
-@tool(return_direct=True)
-def direct() -> str:
-    "Answer."
-    return "directly"
-
-@tool(on_error="raise")
-def fail() -> str:
-    "Raise."
-    raise RuntimeError("the disk\\nis on fire")
-
-@tool(retries=1)
-def shaky() -> str:
-    "Fail the first time."
-    if not failures:
-        failures.append(1)
-        raise OSError("try again")
-    return "done"
-
-failures = []
-several = [wait, shout]
-plain = len
-numbers = [1, 2]
-none = []
-"""
 
 
 @pytest.fixture

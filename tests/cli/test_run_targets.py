@@ -13,56 +13,14 @@ from tests.cli.conversations import serving
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import Terminal, command, refused
 from tests.kernel.machines import error_message
-from tests.parameters import cases
-
-MINE = """
-from graphexec import AgentExecutor, AgentFinish, tool
-from graphexec.agents import create_react_agent
-from graphexec.executor import AGENT_EXECUTOR
-from graphexec.models import ScriptedModel
-
-print("a module prints")
-
-def shout(steps, inputs):
-    return AgentFinish({"output": inputs["input"].upper()})
-
-def think() -> str:
-    "Think."
-    return "hm"
-
-executor = AgentExecutor(agent=shout, tools=[])
-thinking = create_react_agent(ScriptedModel(["Action: think\\nAction Input: {}"] * 20), [tool(think)])
-looping = AgentExecutor(agent=thinking, tools=[tool(think)], max_iterations=9)
-prompt = "{tools} {tool_names} {agent_scratchpad} {topic}"
-react = create_react_agent(ScriptedModel(["Final Answer: about {topic}"] * 3), [], prompt=prompt)
-topical = AgentExecutor(agent=react, tools=[])
-both = create_react_agent(ScriptedModel(["Final Answer: both"] * 3), [], prompt=prompt + " {style}")
-styled = AgentExecutor(agent=both, tools=[])
-machine = AGENT_EXECUTOR
-number = 5
-Class = AgentExecutor
-
-def make():
-    print("a factory prints")
-    return executor
-
-def fails():
-    raise RuntimeError("no key")
-
-def needs(model): return executor
-def makes_graph(): return machine
-async def later(): return executor
-"""
-
-ALONE = "from mine import *\n\nonly = AgentExecutor(agent=shout, tools=[])\n"
+from tests.parameters import cases, read_tables
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "package_of_mine").mkdir()
     (tmp_path / "package_of_mine" / "__init__.py").touch()
-    modules = {"package_of_mine/agents": "from mine import executor\n", "mine": MINE, "alone": ALONE}
-    lay_out(tmp_path, monkeypatch, {**modules, **FILES})
+    lay_out(tmp_path, monkeypatch, read_tables(__file__))
     for name in ("package_of_mine", "package_of_mine.agents"):
         monkeypatch.setitem(sys.modules, name, sys)
         monkeypatch.delitem(sys.modules, name)
@@ -224,66 +182,6 @@ def test_invalid_standard_input_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, 
 
 
 # ---- references to tools
-
-
-FILES = {
-    "plain_functions": """
-from graphexec import create_agent
-
-def _helper(text: str) -> str:
-    return text
-
-def weather(city: str) -> str:
-    "Return the weather in a city."
-    return f"It rains in {city}."
-
-def untyped(city):
-    "Return nothing."
-
-def silent(city: str) -> str:
-    return city
-
-class Shop:
-    def price(self, item: str) -> int:
-        "Return the price of an item."
-        return 3
-
-price = Shop().price
-several = [weather, price]
-number = 3
-none = ()
-executor = create_agent(lambda request: "", [weather])
-""",
-    "shop_of_mine": """
-from graphexec import tool
-from other_tools import wait
-
-class Shop:
-    @tool
-    def price(self, item: str) -> int:
-        "Return the price of an item."
-        return 3
-
-@tool
-def weather(city: str) -> str:
-    "Return the weather in a city."
-    return f"It rains in {city}."
-
-shop = Shop()
-""",
-    "other_tools": """
-from graphexec import tool
-
-@tool
-def wait() -> str:
-    "Wait."
-    return ""
-""",
-    "only_imports": "from other_tools import wait",
-    "no_functions": "from plain_functions import weather",
-    "unusable": "def add(a, b):\n    'Add two numbers.'\n    return a + b\n\ndef silent(a: int) -> int:\n    return a",
-    "second_usable": "def add(a, b):\n    'Add.'\n\ndef half(a: int) -> float:\n    'Halve.'\n    return a / 2",
-}
 
 
 FOUND = {

@@ -21,36 +21,10 @@ from graphexec.cli.runs.termination import terminable, uninterrupted
 from tests.cli.conversations import Reply, Silence, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.cli.test_run import SOLVED, TOOLS, asking, run
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 from tests.traces import read_trace
 
-# Besides those of `graphexec run`, such as `wait`, which waits for a lock.
-MORE_TOOLS = """
-import subprocess, sys, time
-
-@tool
-def sleep() -> str:
-    "Sleep in a system call."
-    print("the tool waits", flush=True)
-    time.sleep(1000)
-
-@tool
-def child() -> str:
-    "Wait for a child."
-    print("the tool waits", flush=True)
-    subprocess.run([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    threading.Event().wait()
-
-@tool
-def stubborn() -> str:
-    "Catch every exception."
-    print("the tool waits", flush=True)
-    while True:
-        try:
-            time.sleep(1000)
-        except BaseException:
-            pass
-"""
+MORE_TOOLS: str = read_tables(__file__)["more_tools"]
 
 
 @pytest.fixture(autouse=True)
