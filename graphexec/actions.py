@@ -15,8 +15,7 @@ from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Observation
 from graphexec.messages.observations import WHOLE, Excerpt, format_observation
-from graphexec.messages.original import Original
-from graphexec.messages.stored import ReturnValues, Value
+from graphexec.messages.stored import Original, ReturnValues, Value
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from graphexec.kernel.effects import CallContext
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.messages.images import dump_observation, restore_images
 from graphexec.messages.observations import format_observation
-from graphexec.messages.original import Original
+from graphexec.messages.stored import Original
 
 
 class Runnable(Protocol):

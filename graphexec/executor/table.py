@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias, final
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
 from graphexec.agents import Agent, Decision
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.reading.ahead import READ_AHEAD, read_reply
+from graphexec.agents.reading.answers import READ_AHEAD, read_reply
 from graphexec.agents.reading.text_parsing import reject_empty
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import InputError, ParseError, format_value

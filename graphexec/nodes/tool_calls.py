@@ -12,7 +12,7 @@ from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import CallRules
-from graphexec.executor.rules.turns import Turn, last_turns
+from graphexec.executor.rules.calls import Turn, last_turns
 from graphexec.executor.table import Acted, LimitReached, Ready
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import Exhausted

@@ -22,7 +22,7 @@ from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ReportedError, ToolRaisedError
-from graphexec.tools.results import PLAIN, read_async, settle, settle_async
+from graphexec.tools.reading import PLAIN
 from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
 
 # A set, because a type checker that narrows to the class would not know its type arguments.
@@ -228,7 +228,11 @@ def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
             returned = run_on_own_loop(partial(_begin, tool, arguments))
         else:
             returned = tool.function(**arguments)
-        return _make_result(tool, returned if type(returned) in PLAIN else settle(returned, tool.max_observation))
+        if type(returned) not in PLAIN:
+            from graphexec.tools.results import settle
+
+            returned = settle(returned, tool.max_observation)
+        return _make_result(tool, returned)
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -239,6 +243,8 @@ def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
 
 
 async def _begin(tool: _Prepared, arguments: dict[str, Any]) -> Any:
+    from graphexec.tools.results import read_async
+
     # Called here, so that a cancelled call leaves no coroutine that nobody awaits.
     return await read_async(tool.function(**arguments), tool.max_observation)
 
@@ -255,8 +261,11 @@ async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Att
         if type(returned) in _COROUTINES:
             # Written out, as it is what most async tools return.
             returned = await returned
-        settled = returned if type(returned) in PLAIN else await settle_async(returned, tool.max_observation, io)
-        return _make_result(tool, settled)
+        if type(returned) not in PLAIN:
+            from graphexec.tools.results import settle_async
+
+            returned = await settle_async(returned, tool.max_observation, io)
+        return _make_result(tool, returned)
     except BaseException as error:
         from asyncio import CancelledError, current_task
 

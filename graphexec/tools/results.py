@@ -24,9 +24,8 @@ from typing import Any
 from graphexec.errors import InputError
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
+from graphexec.tools.reading import PLAIN
 
-# What nobody can change.
-PLAIN = frozenset[type]({str, int, float, bool, type(None), bytes, complex})
 # The most items that are read of an iterator, if its tool has no `max_observation`.
 MOST_ITEMS = 100_000
 

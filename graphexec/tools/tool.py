@@ -29,9 +29,8 @@ from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
-from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
-from graphexec.tools.reading import is_simple, mend, validate_json
+from graphexec.tools.reading import FEW, has_few_characters, is_simple, measure_json, mend, validate_json
 from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import AgentFinish, ParseError, effects, models
-from graphexec.agents.reading.ahead import READ_AHEAD, read_ahead, read_reply
+from graphexec.agents.reading.answers import READ_AHEAD, read_ahead, read_reply
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall
 from graphexec.messages.replies import LONG, VERY_LONG
 from tests.executor.actors import snapshot_in

@@ -17,7 +17,7 @@ from graphexec import messages
 from graphexec.kernel.node import Edge
 from graphexec.kernel.serialization import public_module
 from graphexec.messages.images import ImageMarks
-from graphexec.messages.original import Original
+from graphexec.messages.stored import Original
 from tests.parameters import cases
 
 

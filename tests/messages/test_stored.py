@@ -1,5 +1,6 @@
 """Inputs, answers and the state of pieces are read back as they were, with the types that JSON lacks."""
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -10,13 +11,15 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, TypeAdapter, model_validator
 
 import graphexec as gx
 from graphexec.actions import Aside, Run, Steps
 from graphexec.errors import SnapshotError
 from graphexec.executor import AGENT_EXECUTOR, Ready
+from graphexec.kernel.serialization import to_json_data
 from graphexec.messages import AssistantMessage, Image, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphexec.messages.stored import Original, ReturnValues, TypedValues
 
 CAT = Image("https://example.com/cat.png")
 MESSAGES = (
@@ -110,3 +113,20 @@ def test_action_with_other_arguments_than_json_is_refused() -> None:
     longer = run.with_steps([gx.AgentStep(gx.AgentAction("pay", {"amount": (1,)}), "paid")])
     with pytest.raises(SnapshotError, match=r"steps\[1\]\.action\.tool_input\['amount'\] is a tuple"):
         stored(longer)
+
+
+def test_values_without_json_are_kept_and_others_refused() -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(ReturnValues)
+    for values in ({"output": float("inf")}, {"output": Decimal("1.50"), "when": (date(2026, 1, 1),)}):
+        assert adapter.validate_json(adapter.dump_json(values)) == values
+    for data in ('{"output": {"kind": "graphexec.value", "type": "socket", "data": 1}}', "3"):
+        with pytest.raises(ValueError, match=r"unknown type socket|not an object"):
+            adapter.validate_json(data)
+
+
+def test_typed_answer_is_a_dict_beyond_its_run() -> None:
+    typed = TypedValues({"output": 1}, "output", form="data")
+    assert pickle.loads(pickle.dumps(typed)) == {"output": 1}
+    assert typed.with_values({"output": 2}).stored() == {"kind": "graphexec.answer", "data": 2}
+    assert hash(Original(1)) == hash(Original(2))
+    assert to_json_data([AssistantMessage("hi"), (1,)])[1] == [1]

@@ -17,7 +17,7 @@ import graphexec
 from graphexec import AgentExecutor, create_agent, create_react_agent, effects, errors, models, tool, tools
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.everyday import calculator, convert_units
-from graphexec.tools.formatting import FEW, has_few_characters, measure_json
+from graphexec.tools.reading import FEW, has_few_characters, measure_json
 from graphexec.tools.units import UNITS
 from tests.counting import count_calls
 from tests.executor import actors

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import itertools
 import sqlite3
@@ -176,12 +177,23 @@ def test_endless_result_is_an_error_without_a_limit() -> None:
 
 def test_connection_is_read_in_the_thread_of_its_call() -> None:
     """A cursor of SQLite refuses other threads."""
+    with contextlib.closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        threads = [threading.get_ident()]
 
-    def query() -> Any:
-        return sqlite3.connect(":memory:").execute("select 1, 'a' union select 2, 'b'")
+        def rows() -> Iterator[Any]:
+            threads.append(threading.get_ident())
+            yield from connection.execute("select 1, 'a' union select 2, 'b'")
+            threads.append(threading.get_ident())
 
-    executor = make_executor(act("give"), answer(), tools=[tool_of(query, is_async=False)])
-    assert asyncio.run(executor.arun("q")).steps[0].observation == [(1, "a"), (2, "b")]
+        def query() -> Any:
+            threads.append(threading.get_ident())
+            return rows()
+
+        executor = make_executor(act("give"), answer(), tools=[tool_of(query, is_async=False)])
+        assert asyncio.run(executor.arun("q")).steps[0].observation == [(1, "a"), (2, "b")]
+    here, *there = threads
+    assert len({*there}) == 1
+    assert here not in there
 
 
 def test_generator_is_closed_at_its_bound() -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from graphexec._parsing.reasoning import ReasoningSplitter
-from graphexec.agents.reading.ahead import Read, read_ahead
+from graphexec.agents.reading.answers import Read, read_ahead
 from graphexec.effects import AttemptModel, CallModel, ModelEffect, ModelFailure
 from graphexec.errors import InvalidCallError, MissingAPIKeyError, ModelError, TurnTimeoutError
 from graphexec.kernel.effects import CallContext, Effect

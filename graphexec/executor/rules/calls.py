@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
@@ -18,11 +18,33 @@ from graphexec.agents.known_values import KnownText, fold, may_be_known
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.tool_choice import find_subjects
 from graphexec.effects import ToolResult
-from graphexec.executor.rules.turns import last_turns
 from graphexec.messages.observations import split_observation
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import Lookup, describe_unknown
 from graphexec.tools.tool import InvalidArgumentsError
+
+# The steps of one reply.
+Turn: TypeAlias = Sequence[AgentStep]
+
+
+def last_turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
+    """Return the last turns, at most `most` of them, in order."""
+    turns: list[Turn] = []
+    end = len(steps)
+    while end and len(turns) < most:
+        start = end - 1
+        message, calls = steps[start].action.message, {steps[start].action.call_id}
+        # An equal message with a call id seen before belongs to another reply.
+        while message is not None and start:
+            before = steps[start - 1].action
+            if before.message != message or before.call_id in calls:
+                break
+            calls.add(before.call_id)
+            start -= 1
+        turns.append(steps[start:end])
+        end = start
+    return turns[::-1]
+
 
 _COPIED = (
     "{tool} was not called: {argument}={value} is in neither the question nor an observation. "

@@ -1,0 +1,64 @@
+"""LangChain's own tools: what they inject is theirs, and so are the errors that they report."""
+
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import pytest
+
+from graphexec.tools.collecting import to_tools
+from tests.executor.actors import Running, act, answer, make_executor
+from tests.parameters import cases
+from tests.tools.actors import HOW, call_tool
+
+if find_spec("langchain_core") is None:
+    pytest.skip("needs the extra dev", allow_module_level=True)
+
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
+from langchain_core.tools import tool as langchain_tool
+
+
+@langchain_tool
+def note(text: str, user_id: Annotated[str, InjectedToolArg] = "nobody") -> str:
+    """Note it."""
+    return f"{text} by {user_id}"
+
+
+@langchain_tool
+def identified(text: str, call_id: Annotated[str, InjectedToolCallId]) -> str:
+    """Note it."""
+    return f"{text} {bool(call_id)}"
+
+
+class Noting(BaseTool):
+    name: str = "noting"
+    description: str = "Note it."
+
+    def _run(self, text: str, user_id: Annotated[str, InjectedToolArg] = "nobody") -> str:
+        return f"{text} by {user_id}"
+
+
+@cases(
+    ("given", "written", "observed"),
+    [
+        (note, {"text": "hi"}, "hi by nobody"),
+        (note, {"text": "hi", "user_id": "root"}, "hi by nobody"),
+        (Noting(), {"text": "hi", "user_id": "root"}, "hi by nobody"),
+        (identified, {"text": "hi"}, "hi True"),
+        (identified, {"text": "hi", "call_id": "mine"}, "hi True"),
+    ],
+)
+def test_injected_argument_is_neither_offered_nor_taken(given: Any, written: Any, observed: str) -> None:
+    (one,) = to_tools([given])
+    assert one.names == ("text",)
+    assert call_tool(one, written).observation == observed
+
+
+@HOW
+def test_error_that_a_tool_of_langchain_reports_is_one(run: Running) -> None:
+    def closed(x: int) -> str:
+        """Try it."""
+        raise ToolException("it is closed")
+
+    given: Any = StructuredTool.from_function(closed, handle_tool_error=True)
+    (step,) = run(make_executor(act("closed", x=1), answer(), tools=to_tools([given]))).steps
+    assert (step.status, step.observation) == ("error", "it is closed")
