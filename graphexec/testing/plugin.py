@@ -10,7 +10,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping
-from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import pytest
@@ -109,11 +108,25 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
         # A function, as checked above.
         test: Any = _test(cast("Any", obj), check, options, failed)
         if isinstance(collector, pytest.Class):
-            # Each test has an instance of its own, as with pytest's methods.
-            test = MethodType(test, cast("Any", collector).newinstance())
+            test = _bind(test, cast("Any", collector).newinstance())
         items.append(function.from_parent(collector, name=f"{name}[{check}]", callobj=test))
         items[-1].stash[_made] = True
     return items
+
+
+# Any: of a user's class.
+def _bind(test: Any, instance: Any) -> Any:
+    """Return a test with an instance of its own. Of a method, pytest before version 9 would leave out a fixture."""
+
+    @functools.wraps(test)
+    def bound(*args: Any, **kwargs: Any) -> None:
+        __tracebackhide__ = True
+        test(instance, *args, **kwargs)
+
+    # The verdict is there.
+    bound.__dict__ = test.__dict__
+    bound.__self__ = instance  # type: ignore[attr-defined]
+    return bound
 
 
 # Any: users write marks, also on what is no function.

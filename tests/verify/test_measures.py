@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 import graphexec as gx
 from graphexec import effects, kernel
 from graphexec.kernel.meters import is_measure
+from graphexec.kernel.node import END
 from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.certificate import Bound, Certificate
@@ -235,3 +236,17 @@ def test_reserved_calls_of_a_measured_loop_have_no_number() -> None:
 def test_trace_with_measures_conforms() -> None:
     trace = recorded(WORKING, Plan(("a", "b")), NO_LIMIT)
     assert facts_of(trace, certificate_of(WORKING, NO_LIMIT)) == []
+
+
+def test_a_crash_repeats_the_visit_that_charges_most() -> None:
+    """One visit charges 1 and another one up to the fan-out, of which a crash repeats one, and not their sum."""
+    flow = flow_with(
+        way("plan", "act", "iterations", **calling(models=1)),
+        *(gate("plan", "iterations"), within("plan", "model_calls", END.name, "iterations", **calling(models=1))),
+        way("act", "plan", **calling(models=None)),
+        within("act", "fan_out model_calls", **calling(models=None)),
+    )
+    certificate, _ = prove_flow(flow, gx.Limits(iterations=1, fan_out=2, restarts=1))
+    assert certificate is not None
+    check_certificate(certificate)
+    assert certificate.bounds.model_calls.number == 1 + 2 + 2

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from graphexec.kernel.effects import NestedRuns
@@ -38,6 +38,7 @@ from graphexec.verify.proof.potential import (
     charged_again,
     is_bounded,
     most_charged,
+    most_of,
     to_numbers,
     weigh_once,
 )
@@ -235,7 +236,7 @@ class _Prover:
         form, value = self._form(weight, extra, number if close else None)
         if more is not None:
             nodes = {*potential.lines} or {node for node, _, _ in potential.states}
-            number += more(one for one in self._transitions if one.source in nodes).at(self._caps)
+            number += most_of(more, (one for one in self._transitions if one.source in nodes), self._caps)
         return Bound(form, number, exact, value, potential=potential)
 
     def _measured_bound(self, weight: Weight, more: More | None) -> Bound:
@@ -247,7 +248,7 @@ class _Prover:
             return _ZERO if one in errors else weight(one)
 
         extra = _ZERO if more is None else more(self._always or self._transitions)
-        again = _ZERO if more is None else more(self._transitions)
+        again = _ZERO if more is None else polynomial.number(most_of(more, self._transitions, self._caps))
         typical = {**self._caps, **dict.fromkeys(self._measures, 10)}
         forms = [] if self._always is None else [*self._forms(counts, extra, self._always)]
         best = Bound(None, None)
@@ -261,7 +262,7 @@ class _Prover:
             if not all(part.is_number for line in reached for part in (line.base, *line.slopes.values())):
                 # A loop resets the measure, so that the bound is no linear function of it.
                 continue
-            proved = lines[self.flow.start].at(caps) + polynomial.number(again.at(self._caps))
+            proved = lines[self.flow.start].at(caps) + again
             covering = [one for one in forms if polynomial.covers(one, self._caps, proved)]
             form = min(covering, key=lambda one: (one.at(typical), len(str(one))), default=None)
             number = proved.at({}) if proved.is_number else None
@@ -435,14 +436,14 @@ class _Prover:
         reserved = [one for one in self._transitions if one.reserved]
         if self._measures and any(one.calls(name) != 0 for one in reserved):
             return None
-        more = charged_again(name, reserved, self.limits)
-        for other, factor in called:
-            more = polynomial.number(factor) * polynomial.name(other) + more
+        again = partial(charged_again, name, limits=self.limits)
+        within = sum((polynomial.number(factor) * polynomial.name(other) for other, factor in called), _ZERO)
 
         def weight(one: Transition) -> Polynomial:
             return most_charged(one, name) if one.reserved else _ZERO
 
         number, potential = self._number(weight)
-        form, value = self._form(weight, more)
+        form, value = self._form(weight, within + again(reserved))
         limited = dataclasses.replace(potential, limits=called)
-        return Bound(form, number + more.at(self._caps), value=value, potential=limited)
+        number += within.at(self._caps) + most_of(again, reserved, self._caps)
+        return Bound(form, number, value=value, potential=limited)

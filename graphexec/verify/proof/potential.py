@@ -269,6 +269,13 @@ def most_charged(one: Transition, name: str) -> Polynomial:
     return polynomial.number(one.largest(name)) * effects
 
 
+def most_of(
+    count: Callable[[Iterable[Transition]], Polynomial], transitions: Iterable[Transition], caps: Mapping[str, int]
+) -> int:
+    """Return the most that one of the transitions counts; the count of several is a form that covers all of them."""
+    return max((count((one,)).at(caps) for one in transitions), default=0)
+
+
 def charged_again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
     """Return the most that visits with a bounded number of effects charge again after crashes."""
     if not limits.restarts:
