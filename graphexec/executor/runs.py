@@ -29,7 +29,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.kernel.validation import reachable
+from graphexec.kernel.tables import reachable
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions, World

@@ -17,8 +17,7 @@ from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_m
 from graphexec.kernel.effects import O, reserves_of
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, Quota, require_node
-from graphexec.kernel.subgraphs import inline_subgraphs
-from graphexec.kernel.validation import faults_of
+from graphexec.kernel.tables import faults_of, inline_subgraphs
 
 if TYPE_CHECKING:
     from pathlib import Path

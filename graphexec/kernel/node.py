@@ -39,7 +39,7 @@ from graphexec.kernel.signatures import (
 )
 
 if TYPE_CHECKING:
-    from graphexec.kernel.subgraphs import Subgraph
+    from graphexec.kernel.tables import Subgraph
 
 
 @final

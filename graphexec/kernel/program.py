@@ -28,7 +28,7 @@ from graphexec.kernel.effects import All, Effect, Perform, Request, reserves_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
-from graphexec.kernel.subgraphs import measured
+from graphexec.kernel.tables import measured
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ from graphexec.kernel.graph import Graph, Table, check_bound_nodes, check_table,
 from graphexec.kernel.meters import Budget, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Edge, I, Node, metered, rename
 from graphexec.kernel.node import node as as_node
-from graphexec.kernel.subgraphs import Subgraph, add_frame
-from graphexec.kernel.validation import reachable
+from graphexec.kernel.tables import Subgraph, add_frame, reachable
 
 S = TypeVar("S")
 F = TypeVar("F")

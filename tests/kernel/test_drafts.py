@@ -9,7 +9,7 @@ from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, nod
 from graphexec.errors import Fault, NodeError, UnhandledOutcomeError
 from graphexec.kernel import Edge, bind
 from graphexec.kernel.surgery import unbind
-from graphexec.kernel.validation import faults_of
+from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
 from tests.kernel import machines as m
 

@@ -14,7 +14,7 @@ from graphexec.actions import Run
 from graphexec.executor import Acted, Observed, Ready, limit_reached
 from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Asked
-from graphexec.kernel.validation import reachable
+from graphexec.kernel.tables import reachable
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, approve_tools

@@ -19,7 +19,7 @@ from graphexec.executor.table import LimitReached, Ready, Refused
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.graph import Graph, Route, Routes, Table, check_table
 from graphexec.kernel.node import END, Edge, Node
-from graphexec.kernel.validation import reachable
+from graphexec.kernel.tables import reachable
 
 F = TypeVar("F")
 

@@ -14,7 +14,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import is_count, is_measure
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Ranks
-from graphexec.kernel.validation import faults_of
+from graphexec.kernel.tables import faults_of
 from graphexec.verify.checker.numbers import unproved_end, unproved_numbers
 from graphexec.verify.checker.potentials import is_possible
 from graphexec.verify.proof.certificate import Certificate

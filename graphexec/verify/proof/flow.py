@@ -22,8 +22,7 @@ from graphexec.kernel.effects import Effect, NestedRuns, answers_cut, reserves_o
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Budget, FrozenMapping, Limits, is_measure
 from graphexec.kernel.node import END, Edge, Node
-from graphexec.kernel.subgraphs import measured
-from graphexec.kernel.validation import reachable
+from graphexec.kernel.tables import measured, reachable
 
 # `move`: the node returned this outcome. `gate`: the node was not entered, because a budget that its entry spends was
 # used up. `within`: a limit stopped the visit after its entry was charged.
