@@ -30,23 +30,6 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"{provider}_API_KEY", raising=False)
 
 
-# A name, and the repr of its model.
-NAMED = {
-    "openai:gpt-5-mini": "OpenAICompatible('gpt-5-mini', base_url='https://api.openai.com/v1')",
-    "openai-responses:gpt-5": "OpenAIResponses('gpt-5', base_url='https://api.openai.com/v1')",
-    "anthropic:claude-sonnet-4-5": "Anthropic('claude-sonnet-4-5', base_url='https://api.anthropic.com')",
-    "groq:openai/gpt-oss-20b": "OpenAICompatible('openai/gpt-oss-20b', base_url='https://api.groq.com/openai/v1')",
-    "ollama:qwen3:0.6b": "OpenAICompatible('qwen3:0.6b', base_url='http://127.0.0.1:11434/v1')",
-    "LM Studio: qwen3": "OpenAICompatible('qwen3', base_url='http://127.0.0.1:1234/v1')",
-    "llama.cpp:any": "OpenAICompatible('any', base_url='http://127.0.0.1:8080/v1')",
-    "mistralai:mistral-small-latest": "OpenAICompatible('mistral-small-latest', base_url='https://api.mistral.ai/v1')",
-    "local": "LocalModel(model='smollm2-135m-instruct')",
-    " local: ": "LocalModel(model='smollm2-135m-instruct')",
-    "local:smollm2-135m-instruct": "LocalModel(model='smollm2-135m-instruct')",
-    "local:here/my.gguf": "LocalModel('here/my.gguf')",
-}
-
-
 @cases("provider", PROVIDERS)
 def test_model_of_every_provider_has_its_name(provider: str) -> None:
     model: Any = create_model(f"{provider}:{'x.gguf' if provider == 'local' else 'a:b/c'}")
@@ -58,7 +41,7 @@ def test_model_of_every_provider_has_its_name(provider: str) -> None:
     assert not set(ADDRESS_REMEDIES) & set(PROVIDERS)
 
 
-@cases(("name", "shown"), NAMED.items())
+@cases(("name", "shown"), TEXTS["named"].items())
 def test_name_makes_a_model_without_a_socket(monkeypatch: pytest.MonkeyPatch, name: str, shown: str) -> None:
     refuse: Callable[..., Any] = lambda *_: pytest.fail("a model was asked")  # noqa: E731
     monkeypatch.setattr(socket, "socket", refuse)
