@@ -7,24 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.parameters import read_tables
+
 TOP = Path(__file__).parents[1]
-
-LOOPS = """
-from hypothesis import given
-from hypothesis import strategies as st
-
-def test_loop():
-    while True:
-        pass
-
-@given(st.integers())
-def test_property(number):
-    while True:
-        pass
-
-def test_next():
-    pass
-"""
 
 
 @pytest.mark.slow
@@ -40,7 +25,7 @@ def test_every_process_collects_the_same_tests() -> None:
 @pytest.mark.slow
 def test_a_test_that_loops_fails_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((TOP / "tests" / "conftest.py").read_text(encoding="utf-8"))
-    (tmp_path / "test_loops.py").write_text(LOOPS)
+    (tmp_path / "test_loops.py").write_text(read_tables(__file__)["loops"])
     command = [sys.executable, "-m", "pytest", "--timeout=1", "-p", "no:cacheprovider", "-p", "no:randomly"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert "2 failed, 1 passed" in ended.stdout

@@ -33,7 +33,9 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import caller_of, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
+
+PROGRAMS = read_tables(__file__)
 
 
 @gx.tool
@@ -292,24 +294,11 @@ def contents(request: ChatRequest) -> list[str]:
     return [message.content for message in request.messages]
 
 
-RESUMED = """
-import sys
-from graphexec import AgentExecutor, Snapshot, create_tool_calling_agent
-from graphexec.messages import images_of
-from graphexec.models import ScriptedModel
-
-model = ScriptedModel(["done"])
-executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
-executor.run(Snapshot.from_json(sys.stdin.read(), executor.graph))
-print(*(image.url for image in images_of(model.requests[0])))
-"""
-
-
 @pytest.mark.medium
 def test_another_process_resumes_a_run_with_images() -> None:
     made, _ = executor("tool calling", CALL, ModelError("it is down"))
     text = snapshot_at_error(made, {"input": "Which?", "images": CAT}).to_json()
-    command = [sys.executable, "-c", RESUMED]
+    command = [sys.executable, "-c", PROGRAMS["resumed"]]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == [CAT.url, DOG.url, ADDRESS.url]
 

@@ -22,9 +22,13 @@ from tests.agents.mutations.labelled import spell_labels_otherwise
 from tests.agents.mutations.tagged import leave_open
 from tests.agents.test_mutated_replies import REPLIES, SEEDS, apply
 from tests.executor.actors import echo
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
 Read: TypeAlias = Callable[..., Decision]
+
+TABLES = read_tables(__file__)
+MODULES = (react_module, conversational, mrkl, self_ask, structured_chat, xml)
+READERS: dict[str, Read] = {module.__name__.rpartition(".")[2]: module.read for module in MODULES}
 
 
 def prose(chance: Random) -> tuple[Meaning, str]:
@@ -98,31 +102,13 @@ STREAMED: dict[Read, Callable[[], AnswerReader]] = {
             for read, label in [(react, "Final Answer"), (mrkl.read, "final answer"), (conversational.read, "AI")]
             for turn in ("Question", "Human", "Observation")
         ),
-        (react, "Final Answer: 42\nThought: I know\nFinal Answer: 4", ("42",), "Thought: I know\nFinal Answer: 4"),
-        (react, "最终答案：42\n问题：还有吗", ("42",), "问题：还有吗"),
-        (react, "Final Answer: 42</s>\nQuestion: y", ("42",), "Question: y"),
-        (react, "Final Answer: 42</s>\nThought: y", ("42",), "Thought: y"),
-        (react, "```\nFinal Answer: 42\n```\nObservation", ("42",), "Observation"),
-        (mrkl.read, "Action: f\nAction Input: 今天上海的天气\nObservation", ("f", "今天上海的天气"), "Observation"),
-        (react, "Action: f\nAction Input: apple\n\tObserv", ("f", "apple"), "\tObserv"),
-        (react, "Action: f\nAction Input: x\nQuestion: y\nAction: g\nAction Input: z", ("f", "x"), None),
-        (react, "Action: f\nAction Input: x\nHuman: y\nFinal Answer: z", ("f", "x"), "Human: y\nFinal Answer: z"),
-        # The first line of a value, a spelling that is looser than that of its label, and a fence are the model's.
-        (react, "Final Answer:\nQuestion: why?\nIt is.", ("Question: why?\nIt is.",), ""),
-        (react, "Final Answer: x\nquestion: y\nthought: z", ("x\nquestion: y\nthought: z",), ""),
-        (react, "Final Answer: x\n```\nHuman: y\n```\nz", ("x\n```\nHuman: y\n```\nz",), ""),
-        (structured_chat.read, "Question: 2+1?\nThought: easy", ("Question: 2+1?\nThought: easy",), ""),
-        (xml.read, "<final_answer>x\nQuestion: y\n</final_answer>", ("x\nQuestion: y",), ""),
-        (xml.read, "<final_answer>x\nQuestion: y", ("x",), "Question: y"),
-        (xml.read, "<final_answer>x<observation>y", ("x",), "<observation>y"),
-        (xml.read, "<final_answer>```\n</final_answer>\n<tool>f</tool>\n```\nx</final_answer>y", None, ""),
-        (self_ask.read, "So the final answer is: 42\nAre follow up questions needed here: No.", ("42",), None),
+        *((READERS[one[0]], one[1], tuple(one[2]), one[3] if one[3:] else None) for one in TABLES["unread"]),
     ],
 )
-def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning | None, unread: str | None) -> None:
+def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning, unread: str | None) -> None:
     decision = read(ModelReply(reply))
     one = decision if isinstance(decision, AgentFinish) else decision[0]
-    assert meaning_of(decision) == (meaning or ("```\n</final_answer>\n<tool>f</tool>\n```\nx",))
+    assert meaning_of(decision) == meaning
     assert unread is None or one.unread == unread
     assert one.log in reply
     # While it streams, the answer ends there, too; the end of its last line may come later.
@@ -130,18 +116,7 @@ def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning | No
     assert (decision.output if isinstance(decision, AgentFinish) else "").startswith(streamed)
 
 
-@cases(
-    ("read", "reply"),
-    [
-        (react, "Action: f\nAction Input: x\nThought: I know\nFinal Answer: 4"),
-        (react, "Final Answer: 42\nThought: wait\nAction: f\nAction Input: x"),
-        (conversational.read, "AI: Hello\nThought: wait\nAction: f\nAction Input: x"),
-        (structured_chat.read, '{"action": "f"}\nThought: and\n{"action": "g"}'),
-        (structured_chat.read, 'It is 3.\n\nQuestion: and 4?\nAction: {"action": "f"}'),
-        (self_ask.read, "Follow up: A?\nThought: I know\nSo the final answer is: 4"),
-        (xml.read, "<final_answer>4</final_answer>\nThought: wait\n<tool>f</tool><tool_input>x</tool_input>"),
-    ],
-)
+@cases(("read", "reply"), [(READERS[name], reply) for name, reply in TABLES["refused"]])
 def test_second_decision_in_a_thought_is_refused(read: Read, reply: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(reply))

@@ -12,7 +12,9 @@ from tests.draw.browser import Page, Pages, box_of, page_of, press, resize, sigh
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, two_agents
 from tests.draw.machines import ring
 from tests.draw.plugged import MANY, plugged
-from tests.parameters import mark_except
+from tests.parameters import mark_except, read_tables
+
+SCRIPTS = read_tables(__file__)
 
 SIZES = [(1440, 900), (1280, 720), (1024, 768), (390, 844), (3840, 2160)]
 
@@ -33,42 +35,14 @@ def page_text(name: str) -> str:
 
 def smallest_text(page: Page) -> float:
     """Return the height of the smallest text of the drawing: its font size on the screen."""
-    size: float = page.evaluate(
-        """() => {
-            const svg = document.querySelector(".view > svg");
-            const scale = svg.getScreenCTM().a;
-            return Math.min(...[...svg.querySelectorAll("text")].map(one => one.getAttribute("font-size") * scale));
-        }"""
-    )
+    size: float = page.evaluate(SCRIPTS["smallest"])
     return size
 
 
 # Whether all of an element is visible in the drawing, and under none of its buttons.
-IN_SIGHT = """selector => {
-    const view = document.querySelector(".view > svg").getBoundingClientRect();
-    const box = document.querySelector(selector).getBoundingClientRect();
-    const over = [...document.querySelectorAll(".zoom, .fold, #minimap")]
-        .map(one => one.getBoundingClientRect())
-        .some(one => box.left < one.right && one.left < box.right
-            && box.top < one.bottom && one.top < box.bottom);
-    return !over && box.left >= view.left - 1 && box.right <= view.right + 1
-        && box.top >= view.top - 1 && box.bottom <= view.bottom + 1;
-}"""
+IN_SIGHT: str = SCRIPTS["in_sight"]
 # The last of so many positions from the start, and those at which an element is not in sight.
-UNSEEN = f"""async ([selector, count]) => {{
-    const isInSight = {IN_SIGHT};
-    const position = () => document.querySelector("#position").textContent;
-    const press = key => document.body.dispatchEvent(new KeyboardEvent("keydown", {{key, bubbles: true}}));
-    const unseen = [];
-    press("Home");
-    for (let step = 0; step < count; step += 1) {{
-        press("ArrowRight");
-        // The size of the drawing is observed at the end of a frame.
-        await new Promise(requestAnimationFrame);
-        if (!isInSight(selector)) unseen.push(position());
-    }}
-    return [position(), unseen];
-}}"""
+UNSEEN: str = SCRIPTS["unseen"].replace("IN_SIGHT", IN_SIGHT)
 
 
 def is_in_sight(page: Page, selector: str) -> bool:
@@ -231,19 +205,7 @@ def test_arrow_keys_follow_the_named_parts(pages: Pages) -> None:
 
 
 # Steps along the arrow keys from the focused part; returns the labels of the parts that were never reached.
-REACH = """() => {
-    const svg = document.querySelector(".view > svg");
-    const parts = [...svg.querySelectorAll("[tabindex]")].filter(one => !one.closest(".hidden"));
-    const reached = new Set([parts[0]]);
-    const press = (part, key) => {
-        part.focus();
-        part.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
-        return document.activeElement;
-    };
-    for (const part of reached)
-        for (const key of ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]) reached.add(press(part, key));
-    return parts.filter(one => !reached.has(one)).map(one => one.getAttribute("aria-label"));
-}"""
+REACH: str = SCRIPTS["reach"]
 
 
 @pytest.mark.parametrize("name", mark_except(PAGES, "pieces", mark=pytest.mark.full))

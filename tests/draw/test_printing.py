@@ -9,24 +9,15 @@ import pytest
 from graphexec.draw import Recording
 from tests.draw.browser import Page, Pages, shown
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps
+from tests.parameters import read_tables
+
+SCRIPTS = read_tables(__file__)
 
 # A4 paper without its margins, in pixels.
 PAPER = (688, 1020)
 
 
 Print = Callable[..., AbstractContextManager[Page]]
-
-
-# The part of the drawing that is shown, once the page has fitted it.
-VIEW = """new Promise(done => {
-    let last = null
-    const look = () => {
-        const now = document.querySelector("#drawing svg").getAttribute("viewBox")
-        if (now === last) done(now)
-        else { last = now; setTimeout(() => requestAnimationFrame(look), 200) }
-    }
-    look()
-})"""
 
 
 @pytest.fixture
@@ -36,7 +27,7 @@ def printed(pages: Pages) -> Print:
     @contextmanager
     def open_printed(recording: Recording, address: str = "") -> Generator[Page]:
         page = pages.run(recording, address, size=PAPER, scheme="dark")
-        view = page.evaluate(VIEW)
+        view = page.evaluate(SCRIPTS["view"])
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
         yield page
@@ -44,7 +35,7 @@ def printed(pages: Pages) -> Print:
         page.emulate_media(media="screen")
         assert page.locator("#printed").count() == 0
         assert page.locator("html").get_attribute("data-theme") == "dark"
-        assert page.evaluate(VIEW) == view
+        assert page.evaluate(SCRIPTS["view"]) == view
 
     return open_printed
 

@@ -13,7 +13,7 @@ from graphexec.draw.runs.labels import format_effect, format_reply
 from graphexec.effects import CallTool, ToolResult
 from tests.draw import recorded
 from tests.draw.readers import Message, read_sequence
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
 
 def key_of(record: Record) -> tuple[int, int]:
@@ -45,33 +45,7 @@ def test_each_call_and_reply_appears_once_in_order(recording: draw.Recording, re
 
 
 def test_a_conversation_as_mermaid() -> None:
-    assert (
-        draw.sequence_mermaid(recorded.sample_conversation())
-        == """\
-sequenceDiagram
-    autonumber
-    actor p0 as User
-    participant p1 as Agent<br/>tool_calling
-    participant p2 as Model<br/>a-model
-    participant p3 as calculator<br/>tool
-    p0->>+p1: What is 37 * 48, and 1 / 0?
-    Note over p0,p3: iteration 1
-    p1->>+p2: What is 37 * 48, and 1 / 0?
-    p2-->>-p1: calculator(expression="37 *…), calculator(expression="1 /…)<br/>735 + 25 tokens, 3.92 s
-    par 2 at once, 80 ms
-        p1->>+p3: calculator(expression="37 * 48")
-        p3-->>-p1: 1776<br/>20 ms
-    and
-        p1->>+p3: calculator(expression="1 / 0")
-        p3--x-p1: division by zero<br/>error, 80 ms
-    end
-    Note over p0,p3: iteration 2
-    p1->>+p2: the same prompt again
-    Note over p2: tried again in 1 s: busy
-    p2-->>-p1: 1776#59; the other has no value.<br/>765 + 15 tokens, 4.00 s
-    p1-->>-p0: 1776#59; the other has no value.<br/>2 model calls, 1,540 tokens, 8.00 s
-"""
-    )
+    assert draw.sequence_mermaid(recorded.sample_conversation()) == read_tables(__file__)["conversation"]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from graphexec.verify import verify
 from tests.draw import machines
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
-from tests.parameters import cases, thorough
+from tests.parameters import cases, read_tables, thorough
 from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -96,7 +96,7 @@ TEXTS = st.text() | st.sampled_from(HOSTILE)
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
     """Return a random machine, optionally with embedded graphs, marks and a run."""
-    graph = draw(graphs() | testing.strategies.graphs())
+    graph = draw(graphs() | testing.graphs())
     picture = picture_of(graph)
     assert arrows_of(picture) == edges_of(graph)
     around = draw(st.dictionaries(st.sampled_from(list(graph.nodes)), st.sampled_from(["a.", "a.b.", "c."])))
@@ -258,24 +258,7 @@ def test_markdown_describes_line_styles_in_words() -> None:
 
 
 def test_terminal_draws_the_standard_machine() -> None:
-    assert terminal(picture_of(AGENT_EXECUTOR)).startswith(
-        """\
- ●
- ▼
-╭─────────────────────────────────────╮
-│ plan                                │
-│ asks the model · costs an iteration │
-╰┬────────────────────────────────────╯
- ├─ Replied ──────▶ parse ▼
- ╰┄ LimitReached ┄▶ stopped_response ▼
-┌───────┐
-│ parse │
-└┬──────┘
- ├─ Acted ───────▶ dispatch_tools ▼
- ├─ Ready ───────▶ plan ▲
- ╰─ AgentFinish ─▶ ◎ END
-"""
-    )
+    assert terminal(picture_of(AGENT_EXECUTOR)).startswith(read_tables(__file__)["standard"])
     # A frame fits its text.
     drawn = terminal(ring(("plan",), ("\N{CJK UNIFIED IDEOGRAPH-4E2D}", "e\N{COMBINING ACUTE ACCENT}")))
     assert "│ \N{CJK UNIFIED IDEOGRAPH-4E2D}             │" in drawn

@@ -19,7 +19,7 @@ from tests.draw import recorded
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import asked_and_answered, asked_together, record_events, sample_conversation
 from tests.kernel.machines import Landed, Left, Stopped, countdown
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
 widths = st.integers(40, 160)
 # The number of an iteration, its start, and its waiting time.
@@ -120,24 +120,7 @@ def echoed(result: str = "b", status: Any = "ok", **options: Any) -> list[Any]:
 
 
 def test_conversation_on_120_and_on_50_columns() -> None:
-    assert (
-        timeline(sample_conversation(), width=120)
-        == """\
-    #   began  waited                    node → outcome
-    1  0.00 s  3.92 s  ███████▉          plan → Replied               calculator(expression="37 * 48"), calculator(expr…
-       3.92 s                            parse → Acted
-       3.92 s  0.08 s         ▏          dispatch_tools → Observed    2 calls at once
-       3.92 s  0.02 s         ▏            calculator                 calculator(expression="37 * 48") → 1776
-       3.92 s  0.08 s         ▏            calculator                 calculator(expression="1 / 0") → error: division…
-       4.00 s                            check_return_direct → Ready
-    2  4.00 s  4.00 s          ████████  plan → Replied               [tried again in 1 s: busy]; 1776; the other has n…
-       8.00 s                            parse → AgentFinish
-
-answered: 1776; the other has no value.
-2 iterations, 2 model calls, 2 tool calls, 1,540 tokens (1,500 + 40), 8.00 s
-time: model 99%, tools 1%, machine 0%
-"""
-    )
+    assert timeline(sample_conversation(), width=120) == read_tables(__file__)["wide"]
     # On 50 columns, in ASCII.
     lines = timeline(sample_conversation(), width=50, ascii_only=True).splitlines()
     assert lines[:3] == [

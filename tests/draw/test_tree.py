@@ -7,6 +7,7 @@ from tests.draw import debugged
 from tests.draw.browser import Locator, Page, Pages, box_of, classes, press, shown, where
 from tests.draw.debugged import answering, calling, record
 from tests.draw.test_timeline import three_entries
+from tests.parameters import read_tables
 
 
 def iterations(page: Page) -> Locator:
@@ -167,18 +168,7 @@ def test_ten_thousand_steps_make_few_rows(pages: Pages) -> None:
     width = page.locator("#moment").evaluate("element => element.clientWidth")
     # Models, tools and tokens.
     assert page.locator("#lanes .call, #lanes .used").count() <= 3 * (width + 1)
-    moved: float = page.evaluate(
-        """() => {
-          let least = Infinity;
-          for (let time = 0; time < 3; time += 1) {
-            const began = performance.now();
-            for (let at = 0; at < 10; at += 1)
-              document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
-            least = Math.min(least, performance.now() - began);
-          }
-          return least;
-        }"""
-    )
+    moved: float = page.evaluate(read_tables(__file__)["moved"])
     assert where(page) == "9,973 / 10,002"
     # A tenth of this, but for a busy machine.
     assert moved < 3000

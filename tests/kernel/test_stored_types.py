@@ -37,24 +37,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypedDict
 
-from graphexec import (
-    END,
-    Asks,
-    Effect,
-    Exhausted,
-    Graph,
-    Limits,
-    Snapshot,
-    advance,
-    ask,
-    ask_all,
-    begin,
-    charged,
-    edges,
-    graph,
-    node,
-    on,
-)
+import graphexec as gx
 from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel import PendingEffect
 from tests.kernel import machines as m
@@ -366,7 +349,7 @@ class Out:
 @m.value
 class Stopped:
     of: object
-    limit: Exhausted
+    limit: gx.Exhausted
 
 
 @m.value
@@ -375,7 +358,7 @@ class Start:
 
 
 @cache
-def holder(number: int) -> tuple[Any, Graph[Any, Any]]:
+def holder(number: int) -> tuple[Any, gx.Graph[Any, Any]]:
     """Return a class with a field of the type, and a machine that starts with it."""
     kind = TYPES[number][0]
     held: Any = final(make_dataclass("Held", [("x", kind)], frozen=True, eq=False))
@@ -384,43 +367,45 @@ def holder(number: int) -> tuple[Any, Graph[Any, Any]]:
         return Out(held.x)
 
     take.__annotations__ = {"held": held, "return": Out}
-    machine = node(take)
-    return held, graph(edges(machine, on(Out, END)), start=machine)
+    machine = gx.node(take)
+    return held, gx.graph(gx.edges(machine, gx.on(Out, gx.END)), start=machine)
 
 
 @cache
-def asker(number: int) -> Graph[Any, Any]:
+def asker(number: int) -> gx.Graph[Any, Any]:
     """Return a machine that asks twice for a reply of the type."""
     kind = TYPES[number][0]
-    effect, make = cast("Any", Effect), cast("Any", dataclass(frozen=True))
+    effect, make = cast("Any", gx.Effect), cast("Any", dataclass(frozen=True))
     asked: Any = make(new_class("Asked", (effect[kind],)))
 
     def put(start: Start) -> Generator[Any, Any, Out]:
-        first = yield from ask(asked())
-        yield from ask(asked())
+        first = yield from gx.ask(asked())
+        yield from gx.ask(asked())
         return Out(first)
 
-    put.__annotations__ = {"start": Start, "return": Asks[asked, Out]}
-    machine: Any = charged(when_spent=Stopped, asks=2)(node(put))
-    return graph(edges(machine, on(Out, END) | on(Stopped, END)), start=machine)
+    put.__annotations__ = {"start": Start, "return": gx.Asks[asked, Out]}
+    machine: Any = gx.charged(when_spent=Stopped, asks=2)(gx.node(put))
+    return gx.graph(gx.edges(machine, gx.on(Out, gx.END) | gx.on(Stopped, gx.END)), start=machine)
 
 
 def stored_in_a_field(number: int, value: object) -> object:
     held, machine = holder(number)
-    read: Any = Snapshot.from_json(Snapshot("take", held(value)).to_json(), machine).value
+    read: Any = gx.Snapshot.from_json(gx.Snapshot("take", held(value)).to_json(), machine).value
     return read.x
 
 
 def stored_as_a_reply(number: int, value: object) -> object:
     machine = asker(number)
 
-    def pending(snapshot: Snapshot) -> PendingEffect:
-        state = advance(machine, snapshot, Limits())
+    def pending(snapshot: gx.Snapshot) -> PendingEffect:
+        state = gx.advance(machine, snapshot, gx.Limits())
         assert isinstance(state, PendingEffect)
         return state
 
-    snapshot = pending(begin(machine, Start())).reply(value)
-    done: Any = advance(machine, pending(Snapshot.from_json(snapshot.to_json(), machine)).reply(value), Limits())
+    snapshot = pending(gx.begin(machine, Start())).reply(value)
+    done: Any = gx.advance(
+        machine, pending(gx.Snapshot.from_json(snapshot.to_json(), machine)).reply(value), gx.Limits()
+    )
     return done.outcome.first
 
 
@@ -478,32 +463,32 @@ def test_start_of_a_subclass_is_refused() -> None:
         pass
 
     with pytest.raises(SnapshotError, match="the value is a Later, a subclass of the final Start"):
-        begin(asker(0), Later()).to_json()
+        gx.begin(asker(0), Later()).to_json()
 
 
 def test_replies_of_any_type_stay_what_they_are() -> None:
     """In JSON, the replies to a batch are a list, and so is a tuple."""
 
     @dataclass(frozen=True)
-    class Both(Effect[Any]):
+    class Both(gx.Effect[Any]):
         pass
 
-    @charged(when_spent=Stopped, asks=3)
-    @node
-    def put(start: Start) -> Asks[Both, Out | Stopped]:
-        one = yield from ask(Both())
-        several = yield from ask_all([Both(), Both()])
+    @gx.charged(when_spent=Stopped, asks=3)
+    @gx.node
+    def put(start: Start) -> gx.Asks[Both, Out | Stopped]:
+        one = yield from gx.ask(Both())
+        several = yield from gx.ask_all([Both(), Both()])
         return Out((one, several))
 
-    machine: Any = graph(edges(put, on(Out, END) | on(Stopped, END)), start=put)
-    snapshot = begin(machine, Start())
+    machine: Any = gx.graph(gx.edges(put, gx.on(Out, gx.END) | gx.on(Stopped, gx.END)), start=put)
+    snapshot = gx.begin(machine, Start())
     replies = ((1, "a"), ([2], {"b": None}))
     for reply in replies:
-        pending: Any = advance(machine, snapshot, Limits())
-        snapshot = Snapshot.from_json(pending.reply(reply).to_json(), machine)
-    done: Any = advance(machine, snapshot, Limits())
+        pending: Any = gx.advance(machine, snapshot, gx.Limits())
+        snapshot = gx.Snapshot.from_json(pending.reply(reply).to_json(), machine)
+    done: Any = gx.advance(machine, snapshot, gx.Limits())
     assert done.outcome == Out(replies)
-    asked: Any = advance(machine, begin(machine, Start()), Limits())
+    asked: Any = gx.advance(machine, gx.begin(machine, Start()), gx.Limits())
     with pytest.raises(SnapshotError, match=r"reply 1\[1\] is a tuple, and would be read back as a list"):
         asked.reply((1, (2,))).to_json()
 
@@ -522,12 +507,7 @@ def message(kind: Any, value: object) -> str:
         (list[Zoo], [Zoo(animal=Dog())], "Held.x[0].animal is a Dog, and would be read back as an Animal", "annotate"),
         (Any, {"a": [(1,)]}, "Held.x['a'][0] is a tuple, and would be read back as a list", "annotate"),
         (Any, {1: 2}, "Held.x has the key 1, which is an int", "annotate"),
-        (
-            dict[str, TwoAliases],
-            {"a": TWO_ALIASES},
-            "Held.x['a'].n cannot be read",
-            "one alias",
-        ),
+        (dict[str, TwoAliases], {"a": TWO_ALIASES}, "Held.x['a'].n cannot be read", "one alias"),
         (Private, Private.of(5), "Held.x._hidden", "field_serializer"),
         (dict[tuple[int, int], int], {(1, 2): 3}, "Held.x cannot be read back", "use a type that JSON keeps"),
         (Any, [b"\xff"], "Held.x[0] cannot be written", "context"),

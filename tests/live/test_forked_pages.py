@@ -19,23 +19,9 @@ from tests.draw.forked import requests_of
 from tests.draw.test_forks import make
 from tests.live.readers import PATIENCE
 from tests.live.test_forks import recorder_of_run, write_trace
+from tests.parameters import read_tables
 
 pytestmark = pytest.mark.browser
-
-# A page of another server on this computer, to which the browser sends the cookie, too.
-ATTACK = """async ([address, kind]) => {
-    const headers = { "Content-Type": kind };
-    const body = '{"step": 3}';
-    try {
-        await fetch(address, { method: "POST", mode: "no-cors", credentials: "include", headers, body });
-    } catch {}
-    const form = document.createElement("form");
-    form.method = "post";
-    form.enctype = "text/plain";
-    form.action = address;
-    document.body.append(form);
-    form.submit();
-}"""
 
 
 @pytest.fixture
@@ -62,7 +48,7 @@ def test_page_of_another_port_cannot_fork(browser: Browser, trace: Path, tmp_pat
             )
             page.goto(f"http://127.0.0.1:{other.server_address[1]}/")
             with page.expect_navigation():
-                page.evaluate(ATTACK, [address, "text/plain"])
+                page.evaluate(read_tables(__file__)["attack"], [address, "text/plain"])
             assert "does not come from this page" in page.inner_text("body")
             assert 201 not in statuses
             context.close()

@@ -22,7 +22,7 @@ from graphexec.memory import FileHistory, History, SQLiteHistory, Turn
 from graphexec.runtime import files
 from tests.memory.stores import turn, turns
 from tests.models.pictures import CAT
-from tests.parameters import cases, examples
+from tests.parameters import cases, examples, read_tables
 
 LINE = b'{"input": "in1", "output": "out1"}\n'
 # What stands at the end of a file after a crash: a part of a line, zeros, and blocks of other files.
@@ -223,37 +223,19 @@ def test_damaged_database_raises_our_errors(data: st.DataObject, tmp_path_factor
 # ---- kills
 
 
-WRITER = """
-import os, random, signal, sys
-from graphexec.memory import FileHistory, SQLiteHistory, Turn
-
-kind, folder, rounds, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-chance = random.Random(seed)
-for number in range(rounds):
-    # A file for ten rounds, so that a killed write is followed by others.
-    path = os.path.join(folder, f"{number // 10}")
-    history = FileHistory(path) if kind == "file" else SQLiteHistory(path, conversation="me")
-    sizes = [int(100 * 40_000 ** chance.random()) for _ in range(40)]
-    moment = chance.uniform(0.0005, 0.06)
-    child = os.fork()
-    if child == 0:
-        # The signal has no handler, so that the kernel ends the process wherever it is, as SIGKILL does.
-        if number % 2:
-            # However slow the machine is, half of the writers acknowledge a turn.
-            history.add(Turn(f"{number} first", "x"))
-            os.write(1, f"{number} first\\n".encode())
-        signal.setitimer(signal.ITIMER_REAL, moment)
-        for count, size in enumerate(sizes):
-            history.add(Turn(f"{number} {count}", "x" * size))
-            os.write(1, f"{number} {count}\\n".encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
-
-
 def turns_after_kills(kind: str, folder: Path, rounds: int, seed: int) -> tuple[int, set[str]]:
     """Kill a writer in each round; return how many turns it acknowledged, and which are lost."""
-    arguments = [sys.executable, "-W", "ignore", "-c", WRITER, kind, str(folder), str(rounds), str(seed)]
+    arguments = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        read_tables(__file__)["writer"],
+        kind,
+        str(folder),
+        str(rounds),
+        str(seed),
+    ]
     acknowledged = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     found: list[Turn] = []
     for path in folder.iterdir():

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from graphexec.errors import InputError
 from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
 from tests.memory.stores import stores, texts, turn, turns_with_images
-from tests.parameters import cases, examples
+from tests.parameters import cases, examples, read_tables
+
+WRITE: str = read_tables(__file__)["writer"]
 
 KINDS = ["memory", "file", "sqlite"]
 
@@ -79,19 +81,6 @@ def test_concurrent_threads_lose_no_turn(kind: str, directory: Path) -> None:
     assert len(kept) == 32
     for name in range(4):
         assert [each.output for each in kept if each.input == f"{name}"] == [f"{n}" * 5000 for n in range(8)]
-
-
-WRITE = """
-import sys
-from graphexec.memory import FileHistory, SQLiteHistory, Turn
-lines, database, name = sys.argv[1:]
-histories = [FileHistory(lines), SQLiteHistory(database, conversation="shared")]
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(10):
-    for history in histories:
-        history.add(Turn(name, f"{number} " * 3000))
-"""
 
 
 @pytest.mark.medium

@@ -20,7 +20,11 @@ from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 from tests.models.call_modes import MODES, Ask, call_blocking, record_reports, stream_blocking
 from tests.models.pictures import CAT
-from tests.parameters import cases, some
+from tests.parameters import cases, read_tables, some
+
+TEXTS = read_tables(__file__)
+# The weights' own template does not support tools.
+WITH_TOOLS: str = TEXTS["with_tools"]
 
 pytestmark = pytest.mark.local_model
 
@@ -31,27 +35,6 @@ NO_TOOLS = "chat template of smollm2-135m-instruct does not support tools, .*; u
 INTEGER = {"type": "integer"}
 PARAMETERS = {"type": "object", "properties": {"a": INTEGER, "b": INTEGER}, "required": ["a", "b"]}
 ADD = messages.ToolSpec("add", "Add two numbers.", PARAMETERS)
-
-# The weights' own template does not support tools.
-WITH_TOOLS = """\
-{%- if tools %}<|im_start|>system
-You have tools:
-{%- for tool in tools %}
-{{ tool | tojson }}
-{%- endfor %}
-Call one as <tool_call>
-{"name": ..., "arguments": ...}
-</tool_call><|im_end|>
-{% endif %}
-{%- for message in messages %}<|im_start|>{{ message.role }}
-{{ message.content or "" }}
-{%- for call in message.tool_calls or [] %}<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>
-{%- endfor %}<|im_end|>
-{% endfor %}
-{%- if add_generation_prompt %}<|im_start|>assistant
-{% endif %}"""
 
 
 def worked_example(number: int, a: int, b: int) -> list[messages.Message]:
@@ -305,20 +288,8 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.full
 @cases("listening", [True, False])
 def test_program_can_end_at_any_time_silently(listening: bool) -> None:
-    program = """
-import atexit, threading, time
-
-# Hooks run in reverse order, so a thread has time to notice that its connection has been closed.
-atexit.register(time.sleep, 0.3)
-from graphexec.messages import CompletionRequest
-from graphexec.models import LocalModel
-
-model = LocalModel()
-pieces = model.stream(CompletionRequest("Once upon a time"))
-next(pieces)
-"""
     listen = "threading.Thread(target=list, args=(pieces,), daemon=True).start()"
-    ended = run(program + listen if listening else program)
+    ended = run(TEXTS["ending"] + listen if listening else TEXTS["ending"])
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
@@ -332,15 +303,7 @@ def test_stream_keeps_its_model_running() -> None:
 
 @pytest.mark.full
 def test_server_ends_with_a_killed_program() -> None:
-    ended = run("""
-import os, signal
-from graphexec.models import Secret, pull
-from graphexec.models.local.llama_process import LlamaProcess, Settings
-
-process = LlamaProcess(Settings(str(pull()), "tiny", 256, 1, None, Secret("the-key")))
-print(process.url, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-""")
+    ended = run(TEXTS["killed"])
     host, port = ended.stdout.strip().removeprefix("http://").split(":")
     # The server notices the closed pipe after some milliseconds.
     for _ in range(100_000):

@@ -17,7 +17,9 @@ from graphexec.models.naming import has_native_tool_calls, has_provider, split_n
 from graphexec.models.provider_names import ADDRESS_REMEDIES, PROVIDERS, SERVERS
 from tests.cli.conversations import serving
 from tests.models.actors import HELLO
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
+
+TEXTS = read_tables(__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -26,23 +28,6 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
     for provider in ("GROQ", "OPENAI"):
         monkeypatch.delenv(f"{provider}_API_KEY", raising=False)
-
-
-# A name, and the repr of its model.
-NAMED = {
-    "openai:gpt-5-mini": "OpenAICompatible('gpt-5-mini', base_url='https://api.openai.com/v1')",
-    "openai-responses:gpt-5": "OpenAIResponses('gpt-5', base_url='https://api.openai.com/v1')",
-    "anthropic:claude-sonnet-4-5": "Anthropic('claude-sonnet-4-5', base_url='https://api.anthropic.com')",
-    "groq:openai/gpt-oss-20b": "OpenAICompatible('openai/gpt-oss-20b', base_url='https://api.groq.com/openai/v1')",
-    "ollama:qwen3:0.6b": "OpenAICompatible('qwen3:0.6b', base_url='http://127.0.0.1:11434/v1')",
-    "LM Studio: qwen3": "OpenAICompatible('qwen3', base_url='http://127.0.0.1:1234/v1')",
-    "llama.cpp:any": "OpenAICompatible('any', base_url='http://127.0.0.1:8080/v1')",
-    "mistralai:mistral-small-latest": "OpenAICompatible('mistral-small-latest', base_url='https://api.mistral.ai/v1')",
-    "local": "LocalModel(model='smollm2-135m-instruct')",
-    " local: ": "LocalModel(model='smollm2-135m-instruct')",
-    "local:smollm2-135m-instruct": "LocalModel(model='smollm2-135m-instruct')",
-    "local:here/my.gguf": "LocalModel('here/my.gguf')",
-}
 
 
 @cases("provider", PROVIDERS)
@@ -56,7 +41,7 @@ def test_model_of_every_provider_has_its_name(provider: str) -> None:
     assert not set(ADDRESS_REMEDIES) & set(PROVIDERS)
 
 
-@cases(("name", "shown"), NAMED.items())
+@cases(("name", "shown"), TEXTS["named"].items())
 def test_name_makes_a_model_without_a_socket(monkeypatch: pytest.MonkeyPatch, name: str, shown: str) -> None:
     refuse: Callable[..., Any] = lambda *_: pytest.fail("a model was asked")  # noqa: E731
     monkeypatch.setattr(socket, "socket", refuse)
@@ -133,32 +118,7 @@ def test_name_of_a_model_is_kept(provider: str, model: str) -> None:
     assert [name for name in names if has_provider(name)] == ["local", "azure:x"]
 
 
-NATIVE = """
-openai gpt-5-mini | openai gpt-4o-2024-08-06 | openai gpt-3.5-turbo | openai o3 | openai gpt-10
-openai ft:gpt-4o-mini:org | openai-responses gpt-5 | azure.ai.openai gpt-4o
-anthropic claude-sonnet-4-5 | anthropic claude-3-haiku-20240307
-gemini gemini-2.5-flash | gcp.gemini gemini-3-pro | mistral mistral-large-latest | mistral_ai ministral-8b-latest
-deepseek deepseek-chat | xai grok-4 | x_ai grok-4 | cohere command-a-03-2025 | moonshot kimi-k2
-moonshot kimi-k2
-ollama qwen3 | ollama qwen3:14b | ollama llama3.1 | ollama gpt-oss:20b | 127.0.0.1:11434 qwen3 | localhost:11434 qwen3
-groq llama-3.3-70b-versatile | groq openai/gpt-oss-20b | api.together.xyz meta-llama/Llama-4-Scout-17B
-openrouter anthropic/claude-sonnet-4.5 | openrouter openai/gpt-5 | lmstudio qwen2.5-7b-instruct
-openai-chat gpt-5 | azure-openai-chat gpt-4o | chat-google-generative-ai gemini-2.5-flash | mistralai-chat ministral-8b
-anthropic-chat claude-opus-4-5 | vertexai claude-sonnet-4-5@20250929 | google-cloud gemini-2.5-pro | chat-ollama qwen3
-amazon_bedrock_converse_chat us.anthropic.claude-sonnet-4-5-v1:0 | bedrock amazon.nova-pro-v1:0
-"""
-NOT_NATIVE = """
-openai gpt-3.5-turbo-instruct | openai o1-mini | openai gpt-4o-realtime-preview | openai my-own | openai whisper-1
-anthropic claude-2.1 | anthropic claude-instant-1.2 | gemini gemini-2.5-flash-image | gemini gemma-3
-mistral mistral-embed
-ollama qwen3:0.6b | ollama qwen2.5:1.5b | ollama llama3.2 | ollama llama3 | ollama gemma3 | ollama smollm2
-vllm Qwen/Qwen3-8B | llamacpp qwen3 | huggingface Qwen/Qwen3-4B | openrouter someone/claude-like
-perplexity sonar | api.example.com gpt-5 | 127.0.0.1:8080 gpt-5 | llama.cpp smollm2-135m-instruct | function reply
-bedrock anthropic.claude-v2:1 | bedrock amazon.titan-text-lite-v1 | vertexai gemini-1.0-pro
-"""
-
-
-@cases(("table", "native"), [(NATIVE, True), (NOT_NATIVE, False)])
+@cases(("table", "native"), [(TEXTS["native"], True), (TEXTS["not_native"], False)])
 def test_known_models_call_tools(table: str, native: bool) -> None:
     rows = [tuple(one.split()) for one in table.strip().replace("\n", " | ").split(" | ")]
     assert [(provider, name) for provider, name in rows if has_native_tool_calls(provider, name) is not native] == []

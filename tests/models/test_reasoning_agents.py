@@ -12,31 +12,15 @@ from graphexec.executor.result import RunResult, make_result
 from graphexec.models.http.remote import RemoteModel
 from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
+
+TEXTS = read_tables(__file__)
 
 
 @tool(name="Intermediate Answer")
 def search(text: str) -> str:
     """Look it up."""
     return text
-
-
-# Reasoning in which every reader would find an answer or an action.
-MISLEADING = """
-Thought: Do I need to use a tool? No
-Action: echo
-Action Input: wrong
-Observation: wrong
-Follow up: wrong
-<tool>echo</tool><tool_input>wrong</tool_input>
-{"action": "echo", "text": "wrong", "action_input": {"text": "wrong"}}
-Final Answer: wrong
-AI: wrong
-So the final answer is: wrong
-<final_answer>wrong</final_answer>
-{"action": "final_answer", "answer": "wrong"}
-{"action": "Final Answer", "action_input": "wrong"}
-"""
 
 
 @dataclass(frozen=True)
@@ -131,7 +115,7 @@ REFUSED: dict[Protocol, tuple[str, ...]] = {
 @cases("protocol", REFUSED)
 @cases("kind", KINDS.values())
 def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol, mode: Mode) -> None:
-    server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
+    server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=TEXTS["misleading"])
     options = {"seed": 3} if protocol == "chat" else {}
     result = check_answer(kind, server.model(temperature=0.0, max_tokens=99, top_p=0.5, **options), mode)
     # Each parameter is refused once, and only the answers are charged.
@@ -148,7 +132,7 @@ def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol
 def test_reasoning_in_the_content_misleads_no_agent(
     kind: Kind, protocol: Protocol, mode: Mode, tags: tuple[str, str]
 ) -> None:
-    server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=MISLEADING, tags=tags)
+    server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=TEXTS["misleading"], tags=tags)
     check_answer(kind, server.model(), mode)
 
 
@@ -156,7 +140,7 @@ def test_reasoning_in_the_content_misleads_no_agent(
 @cases("protocol", REFUSED)
 @cases("kind", KINDS.values())
 def test_streamed_answer_has_no_reasoning(kind: Kind, protocol: Protocol) -> None:
-    server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
+    server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=TEXTS["misleading"])
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [kind.tool]), tools=[kind.tool])
     assert "".join(executor.stream_answer(dict(kind.inputs))) == "done"
 

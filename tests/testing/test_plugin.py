@@ -4,7 +4,6 @@ import importlib.metadata
 import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,9 @@ from graphexec import AgentExecutor, testing
 from graphexec.kernel.execution import Execution
 from graphexec.testing.edge_coverage import EdgeCoverage
 from tests.executor.actors import act, answer, echo, scripted
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
+
+PROGRAMS = read_tables(__file__)
 
 pytest_plugins = ["pytester"]
 
@@ -22,37 +23,7 @@ pytest_plugins = ["pytester"]
 INSTALLED = any(one.name == "graphexec" for one in importlib.metadata.entry_points(group="pytest11"))
 LOADED = [] if INSTALLED else ["-p", "graphexec.testing.plugin"]
 
-MACHINES = """
-    import pytest
-    from graphexec import *
-    from graphexec.effects import CallModel, CallTool
-    from graphexec.executor import *
-    from graphexec.testing import ScriptedModel
 
-    @tool
-    def echo(text: str) -> str:
-        "Say it again."
-        return text
-
-    class Fetch(Effect[str]):
-        pass
-
-    @charged(when_spent=limit_reached)
-    @node
-    def look_up(acted: Acted) -> Asks[Fetch, Acted | AgentFinish]:
-        page = yield from ask(Fetch())
-        return acted if page else AgentFinish({"output": page})
-
-    def executor(**settings) -> AgentExecutor:
-        agent = create_tool_calling_agent(ScriptedModel(["done"]), [echo])
-        return AgentExecutor(agent=agent, tools=[echo], max_iterations=3, max_tool_calls=12, **settings)
-"""
-
-AGENT = """
-    @pytest.mark.graphexec(examples=5)
-    def agent_executor():
-        return executor(handle_parsing_errors=True)
-"""
 FINISHING = "def test_mine():\n    assert executor().run('q').output == 'done'\n"
 
 
@@ -63,7 +34,7 @@ def result_of(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 def run(pytester: pytest.Pytester, *parts: str, options: str = "", lines: Sequence[str] = (), **outcomes: int) -> str:
     """Run a file of these parts; it has these outcomes and lines. Return the output."""
-    pytester.makepyfile(test_mine="\n".join(textwrap.dedent(part) for part in (MACHINES, *parts)))
+    pytester.makepyfile(test_mine="\n".join([PROGRAMS["machines"], *parts]))
     result = result_of(pytester, *options.split())
     if outcomes:
         result.assert_outcomes(**outcomes)
@@ -88,9 +59,9 @@ PROVED = "agent_executor PROVED: at most 14 transitions = 4?iterations + 2; 3 mo
 
 @pytest.mark.medium
 def test_marked_function_becomes_tests(pytester: pytest.Pytester) -> None:
-    output = run(pytester, AGENT, options="-v", passed=4)
+    output = run(pytester, PROGRAMS["agent"], options="-v", passed=4)
     assert re.findall(r"::(\S+) PASSED", output) == [f"agent_executor[{check}]" for check in CHECKS]
-    run(pytester, AGENT, options="--strict-markers -k proof", lines=[PROVED], **ONE_CHECK)
+    run(pytester, PROGRAMS["agent"], options="--strict-markers -k proof", lines=[PROVED], **ONE_CHECK)
     assert not re.search("= graphexec =", run(pytester, FINISHING, passed=1))
     before = Execution.run
     for sign, options in (("==", ""), ("!=", "--graphexec-cov")):
@@ -100,45 +71,17 @@ def test_marked_function_becomes_tests(pytester: pytest.Pytester) -> None:
     assert Execution.run is before
 
 
-CLOCK = """
-    from tests.kernel.machines import Tick, Tock
-
-    @node
-    def tick(at: Tick) -> Tick | Tock:
-        return at
-
-    @pytest.mark.graphexec(start=Tick())
-    def clock():
-        return graph(edges(tick, on(Tick, tick) | on(Tock, END)), start=tick)
-"""
-LOOKING_UP = """
-    @pytest.mark.graphexec(replies={Fetch: ["", "a page"]}, limits=Limits(iterations=2), examples=5)
-    def looking_up():
-        routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
-        made = executor()
-        return made.with_graph(splice(made.graph, edges(look_up, routes), after=parse, on=Acted))
-"""
-WITH_FIXTURE = """
-    @pytest.fixture
-    def iterations():
-        return 2
-
-    @pytest.mark.graphexec(examples=5)
-    def test_agent(iterations):
-        return executor().with_limits(Limits(iterations=iterations))
-"""
-
-
 MARK = "@pytest.mark.graphexec"
 UNKNOWN = f"{MARK}(3, limit=Limits())\ndef agent():\n    return executor()\n"
 OPTIONS = "its options are start, limits, replies, raises, examples, *, ignore; did you mean limits?"
 ASYNC = "marks an async function; write def agent that returns an executor or a graph"
 POSITIONAL = f"agent: {MARK} takes keyword arguments only, not 3"
+LOOP = "clock REFUTED: GX010 at tick: the table alone does not end this loop: tick --Tick-*"
 # A file, options, lines of the report, and the outcomes.
 REPORTS: list[tuple[str, str, list[str], dict[str, int]]] = [
-    (CLOCK, "", ["clock REFUTED: GX010 at tick: the table alone does not end this loop: tick --Tick-*"], {"failed": 4}),
-    (LOOKING_UP, "", ["looking_up PROVED: at most 12 transitions*"], {"passed": 4}),
-    (WITH_FIXTURE, "-k proof", ["test_agent PROVED: at most 10 transitions*2,000 tool calls*"], ONE_CHECK),
+    (PROGRAMS["tick"] + PROGRAMS["clock"], "", [LOOP], {"failed": 4}),
+    (PROGRAMS["looking_up"], "", ["looking_up PROVED: at most 12 transitions*"], {"passed": 4}),
+    (PROGRAMS["with_fixture"], "-k proof", ["test_agent PROVED: at most 10 transitions*2,000 tool calls*"], ONE_CHECK),
     # Mistakes are reported once, in the user's terms.
     (UNKNOWN, "", [POSITIONAL, f"agent: {MARK} has no option limit; {OPTIONS}"], {"errors": 1}),
     (f"{MARK}\nasync def agent():\n    return executor()\n", "", [f"agent: {MARK} {ASYNC}"], {"errors": 1}),
@@ -162,22 +105,9 @@ def test_non_machine_is_reported_once(pytester: pytest.Pytester, returned: str, 
     assert lines.count("agent does not return a machine: see agent[proof]") == 3
 
 
-LOOPING = """
-    @node
-    def doubt(finish: AgentFinish) -> AgentFinish | Replied:
-        return finish
-
-    @pytest.mark.graphexec
-    def agent():
-        made = executor()
-        rows = edges(doubt, on(AgentFinish, END) | on(Replied, parse))
-        return made.with_graph(splice(made.graph, rows, after=parse, on=AgentFinish))
-"""
-
-
 @pytest.mark.slow
 def test_build_error_is_reported_once_with_its_line(pytester: pytest.Pytester) -> None:
-    lines = run(pytester, LOOPING, options="-r N", failed=4).splitlines()
+    lines = run(pytester, PROGRAMS["looping"], options="-r N", failed=4).splitlines()
     assert sum("GraphError: the table alone does not end this loop" in line for line in lines) == 1
     assert lines.count("agent raises GraphError: see agent[proof]") == 3
     assert ">       return made.with_graph(splice(made.graph, rows, after=parse, on=AgentFinish))" in lines
@@ -185,27 +115,12 @@ def test_build_error_is_reported_once_with_its_line(pytester: pytest.Pytester) -
     assert not [line for line in lines if "surgery.py" in line or "plugin.py" in line or "def splice" in line]
 
 
-CRASHING = """
-    @charged(when_spent=limit_reached, asks=1)
-    @node
-    def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
-        answer = yield from ask(AskHuman("?"))
-        return {}["bug"] if answer == "no" else acted
-
-    @pytest.mark.graphexec
-    def agent():
-        made = executor()
-        routes = on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response)
-        return made.with_graph(splice(made.graph, edges(approve, routes), after=parse, on=Acted))
-"""
-
-
 @pytest.mark.medium
 def test_raising_node_fails_without_traceback(pytester: pytest.Pytester) -> None:
     path = "plan --Replied--> parse, parse --Acted--> approve; the world replies calls *, replies no"
     remedy = "raised at *test_mine.py:*; let no node raise it, or pass raises=(KeyError,)"
     line = f"approve raises KeyError('bug'): {path}; {remedy}"
-    output = run(pytester, CRASHING, options="-k exhaustive -r N", lines=[line], failed=1, deselected=3)
+    output = run(pytester, PROGRAMS["crashing"], options="-k exhaustive -r N", lines=[line], failed=1, deselected=3)
     assert "properties.py" not in output
     assert output.count("approve raises") == 1
 
@@ -259,32 +174,16 @@ def test_imports_are_few() -> None:
     program = "import sys, pytest, graphexec; before = {*sys.modules}; import graphexec.testing.plugin; "
     loaded = output_of(f"{program}print(*sorted({{*sys.modules}} - before))")
     assert loaded == ["graphexec.testing graphexec.testing.plugin"]
-    *names, error = output_of(WITHOUT_HYPOTHESIS)
+    *names, error = output_of(PROGRAMS["without_hypothesis"])
     assert names == ["agent_scripts", "drawn_graphs", "executor_machine", "graphs", "limits", "time_limits"]
     assert error == "module graphexec.testing has no attribute nothing"
-
-
-WITHOUT_HYPOTHESIS = """
-import sys
-sys.modules["hypothesis"] = None
-import graphexec.testing as testing
-for name in testing.__all__:
-    try:
-        getattr(testing, name)
-    except ImportError:
-        print(name)
-try:
-    testing.nothing
-except AttributeError as error:
-    print(error)
-"""
 
 
 @pytest.mark.slow
 def test_spin_gives_the_same_verdict(pytester: pytest.Pytester) -> None:
     if not testing.spin_checker.is_installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")
-    run(pytester, AGENT, options="-k spin", passed=1, deselected=4)
+    run(pytester, PROGRAMS["agent"], options="-k spin", passed=1, deselected=4)
 
 
 # ---- observers
@@ -310,27 +209,9 @@ def test_observers_hear_the_same_beside_coverage() -> None:
 
 @pytest.mark.medium
 def test_marked_method_becomes_tests(pytester: pytest.Pytester) -> None:
-    methods = """
-        class TestMachines:
-            def setup_method(self):
-                self.settings = {"handle_parsing_errors": True}
-
-            @pytest.fixture
-            def own(self):
-                return self.settings
-
-            @pytest.mark.graphexec(examples=5)
-            def agent_executor(self, own):
-                assert own is self.settings
-                return executor(**own)
-    """
-    output = run(pytester, methods, options="-v", passed=4)
+    output = run(pytester, PROGRAMS["methods"], options="-v", passed=4)
     assert re.findall(r"::(\S+) PASSED", output) == [f"TestMachines::agent_executor[{check}]" for check in CHECKS]
-    refuted = CLOCK.replace("    @pytest", "    class TestClock:\n     @pytest").replace(
-        "def clock()", " def clock(self)"
-    )
-    refuted = refuted.replace("            return graph", "             return graph")
-    run(pytester, refuted, failed=4, lines=["*GX010 at tick*"])
+    run(pytester, PROGRAMS["tick"], PROGRAMS["clock_method"], failed=4, lines=["*GX010 at tick*"])
 
 
 IN_CLASSES = {

@@ -21,58 +21,6 @@ pytest_plugins = ["pytester"]
 PATIENCE = 0.4
 LONG_PATIENCE = 30
 
-PROGRAM = """
-import asyncio, dataclasses, itertools, json, threading, time
-
-import pytest
-from graphexec import *
-from graphexec.actions import AgentStep, Run
-from graphexec.effects import CallModel, CallTool
-from graphexec.executor import *
-from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, ModelReply, UserMessage
-from graphexec.testing import ScriptedModel
-from tests.executor.actors import echo
-from tests.kernel.machines import Halted, machine_of, value
-from tests.testing.test_properties import Draft, Printed
-
-def executor(*tools, agent=None, nodes=(), **settings):
-    tools = tools or (echo,)
-    agent = agent or create_tool_calling_agent(ScriptedModel([]), tools)
-    settings = {"max_iterations": 15, "max_tool_calls": 30, "handle_parsing_errors": True, **settings}
-    made = AgentExecutor(agent=agent, tools=tools, **settings)
-    for one in nodes:
-        returned = set(one.outcomes)
-        routes = on(Acted, dispatch_tools)
-        for kind, target in ((AgentFinish, END), (LimitReached, stopped_response), (Ready, plan)):
-            if kind in returned:
-                routes = routes | on(kind, target)
-        made = made.with_graph(splice(made.graph, edges(one, routes), after=parse, on=Acted))
-    return made
-
-# Machines without an agent; a function that makes one also sets the options of the marker.
-class Lock(Effect[None]):
-    pass
-
-class Unlock(Effect[None]):
-    pass
-
-OPTIONS = {}
-
-def say(text):
-    return CallModel(ChatRequest((UserMessage(text),)))
-
-def replying(*texts, locks=False):
-    return {"replies": {CallModel: list(map(ModelReply, texts)), **({Lock: [None], Unlock: [None]} if locks else {})}}
-
-def looped(first, *others, **options):
-    return started(first, Draft("so"), *others, **options)
-
-def started(first, value, *others, **options):
-    OPTIONS.update(options, start=value)
-    return machine_of(first, *others)
-"""
-
 BUG = re.compile(r"### (.+)\n\n```python\n#: (.+)\n#> (.+)\n((?:.*\n)+?)```\n")
 
 
@@ -81,8 +29,10 @@ def read_bugs(programs: str) -> dict[str, tuple[str, str, str]]:
     return {name: (code, machine, report) for name, machine, report, code in BUG.findall(programs)}
 
 
+_, HEAD, *KINDS = Path(__file__).with_name("user_bugs.md").read_text(encoding="utf-8").split("\n## ")
+PROGRAM = HEAD.partition("```python\n")[2].removesuffix("```\n")
 # The first have other options; `OPTIONS` are those of the others.
-BUGS, SIXTEEN = map(read_bugs, Path(__file__).with_name("user_bugs.md").read_text(encoding="utf-8").split("\n## ")[1:])
+BUGS, SIXTEEN = map(read_bugs, KINDS)
 FORTY = BUGS | SIXTEEN
 
 

@@ -38,15 +38,7 @@ def search(
 
 
 PLAIN: dict[str, Any] = {"values": [1]}
-USUAL: dict[str, Any] = {
-    "values": [1],
-    "text": "",
-    "most": 3,
-    "when": None,
-    "price": 0.0,
-    "by": None,
-    "more": None,
-}
+USUAL: dict[str, Any] = {**PLAIN, "text": "", "most": 3, "when": None, "price": 0.0, "by": None, "more": None}
 
 
 @cases(
@@ -72,9 +64,8 @@ def test_argument_is_what_the_model_means(written: Any, read: Any) -> None:
     before = copy.deepcopy(written)
     result = call_tool(search, written)
     assert (result.status, result.observation) == ("ok", USUAL | read)
-    assert {name: type(one) for name, one in result.observation.items()} == {
-        name: type(one) for name, one in (USUAL | read).items()
-    }
+    types, wanted = ({name: type(one) for name, one in each.items()} for each in (result.observation, USUAL | read))
+    assert types == wanted
     assert written == before
 
 
@@ -92,18 +83,10 @@ def test_what_cannot_be_meant_is_refused(written: Any, fact: str) -> None:
     assert (result.status, fact in result.text) == ("bad_arguments", True)
 
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"ids": {"type": "array"}, "most": {"type": "integer"}},
-    "required": ["ids"],
-}
-
-
 def test_tool_of_a_schema_reads_arguments_in_the_same_way() -> None:
-    def find(**given: Any) -> Any:
-        return given
-
-    one = tool_from_schema("search", "Search.", SCHEMA, find)
+    properties = {"ids": {"type": "array"}, "most": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["ids"]}
+    one = tool_from_schema("search", "Search.", schema, lambda **given: given)
     assert call_tool(one, {"ids": "[1]", "most": None}).observation == {"ids": [1]}
 
 
@@ -165,22 +148,20 @@ def visit(town: str) -> str:
     return town
 
 
+AS_CALL = "receives the run or the call as call"
+
+
 def test_function_with_a_schema_of_its_own_gets_the_call() -> None:
-    assert (
-        call_tool(gx.Tool.from_function(look, args_schema=City, name="look"), {"city": "Oslo"}).text
-        == "Oslo CallContext"
-    )
+    one = gx.Tool.from_function(look, args_schema=City, name="look")
+    assert call_tool(one, {"city": "Oslo"}).text == "Oslo CallContext"
 
 
 @cases(
     ("define", "fact"),
     [
-        (lambda: gx.Tool.from_function(look, args_schema=Clash), "receives the run or the call as call"),
+        (lambda: gx.Tool.from_function(look, args_schema=Clash), AS_CALL),
         (lambda: gx.Tool.from_function(visit, args_schema=City), "does not take city"),
-        (
-            lambda: tool_from_schema("x", "d", {"type": "object", "properties": {"call": {}, "city": {}}}, look),
-            "receives the run or the call as call",
-        ),
+        (lambda: tool_from_schema("x", "d", {"type": "object", "properties": {"call": {}, "city": {}}}, look), AS_CALL),
     ],
 )
 def test_function_that_does_not_fit_its_schema_is_refused(define: Any, fact: str) -> None:

@@ -39,7 +39,7 @@ from graphexec.verify.explorer.temporal import (
     never_without,
 )
 from tests.kernel import machines as kernel
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 from tests.verify import errands
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Form, Kind, answer_with, executor_of, look_up
 from tests.verify.test_temporal import TERMS
@@ -642,29 +642,8 @@ def test_local_definitions_have_bare_names() -> None:
     assert "Local\n" not in source
 
 
-PASTED = """\
-from graphexec import Limits
-from graphexec.messages import ModelReply
-from graphexec.verify.explorer.failure import breaks
-from graphexec.verify.explorer.stepping import Choice
-from graphexec.verify.explorer.temporal import calls_tool, dominates
-from tests.verify.errands import Errand
-from tests.verify.errands import SHORTCUT as machine
-
-
-def test_dominates_approve_calls_tool_delete_file() -> None:
-    # dominates('approve', calls_tool('delete_file')) does not hold: decide --Urgent--> act; the world replies
-    # ModelReply 3; the last event is Asked(node='act', effect=CallTool(name='delete_file', tool_input={}))
-    assertion = dominates('approve', calls_tool('delete_file'))
-    choices = [
-        Choice(kind='replies', name='ModelReply 3', value=ModelReply(content='delete now')),
-    ]
-    assert not breaks(assertion, machine, Limits(iterations=3), Errand(), choices), str(assertion)
-"""
-
-
 def test_failures_are_written_and_replayed() -> None:
-    assert as_test(shortest(SHORTCUT, DOMINATES)) == PASTED
+    assert as_test(shortest(SHORTCUT, DOMINATES)) == read_tables(__file__)["pasted"]
     assert isinstance(shortest(GUARDED, eventually(calls_tool("delete_file"))).events[-1], Done)
     # Choices after the end are ignored.
     assert breaks(never(left("unpack")), errands.PARCEL, Limits(), errands.Parcel(errands.CONTENTS), [REPLIED])
