@@ -122,9 +122,6 @@ def test_values_without_json_are_kept_and_others_refused() -> None:
     for data in ('{"output": {"kind": "graphexec.value", "type": "socket", "data": 1}}', "3"):
         with pytest.raises(ValueError, match=r"unknown type socket|not an object"):
             adapter.validate_json(data)
-
-
-def test_typed_answer_is_a_dict_beyond_its_run() -> None:
     typed = TypedValues({"output": 1}, "output", form="data")
     assert pickle.loads(pickle.dumps(typed)) == {"output": 1}
     assert typed.with_values({"output": 2}).stored() == {"kind": "graphexec.answer", "data": 2}
