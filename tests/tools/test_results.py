@@ -80,7 +80,9 @@ OF_ITEMS: list[tuple[Callable[[list[Any]], Any], Callable[[list[Any]], Any]]] = 
 ]
 # How it may return one value.
 OF_ONE: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
-    *((way, lambda value: value) for way in (returning, Awaitable, lambda value: returning(Awaitable(value)))),
+    (returning, lambda value: value),
+    (Awaitable, lambda value: value),
+    (lambda value: returning(Awaitable(value)), lambda value: value),
     *((kind, kind) for kind in (Row, Page)),
     (lambda value: Reply(data=value), lambda value: Reply(data=value)),
 ]
