@@ -64,8 +64,7 @@ def test_argument_is_what_the_model_means(written: Any, read: Any) -> None:
     before = copy.deepcopy(written)
     result = call_tool(search, written)
     assert (result.status, result.observation) == ("ok", USUAL | read)
-    types, wanted = ({name: type(one) for name, one in each.items()} for each in (result.observation, USUAL | read))
-    assert types == wanted
+    assert list(map(type, result.observation.values())) == list(map(type, (USUAL | read).values()))
     assert written == before
 
 
@@ -86,7 +85,7 @@ def test_what_cannot_be_meant_is_refused(written: Any, fact: str) -> None:
 def test_tool_of_a_schema_reads_arguments_in_the_same_way() -> None:
     properties = {"ids": {"type": "array"}, "most": {"type": "integer"}}
     schema = {"type": "object", "properties": properties, "required": ["ids"]}
-    one = tool_from_schema("search", "Search.", schema, lambda **given: given)
+    one = tool_from_schema("search", "Search.", schema, dict[str, Any])
     assert call_tool(one, {"ids": "[1]", "most": None}).observation == {"ids": [1]}
 
 
