@@ -8,12 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta, tzinfo
-from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import Any, Final, TypeAlias, final
-from uuid import UUID
 
 from graphexec.errors import an
 
@@ -165,10 +162,6 @@ def _field_at(value: Any, alias: int | str) -> int | str:
 Difference: TypeAlias = tuple[str, str]
 
 _PLAIN = frozenset[type]({str, int, bool, types.NoneType})
-# Equal values of one of these classes are the same.
-_SIMPLE = frozenset[type]({*_PLAIN, bytes, date, timedelta, UUID})
-# Of these, values with the same text are the same: 1.0 and 1.00 differ, and so do 0.0 and -0.0.
-_WRITTEN = frozenset[type]({float, complex, Decimal})
 # What such a value is cannot be seen from its attributes.
 _OPAQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 
@@ -206,9 +199,10 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
     kind = class_of(value)
     if kind is not type(restored):
         return "", f"is {_an_instance(value)}, and would be read back as {_an_instance(restored)}; {REMEDY}"
-    if kind in _SIMPLE:
+    simple, written = _simple_and_written()
+    if kind in simple:
         return None if value == restored else _changed(value)
-    if kind in _WRITTEN:
+    if kind in written:
         return None if repr(value) == repr(restored) else _changed(value)
     names = field_names(class_of(value))
     if names is not None:
@@ -222,7 +216,7 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
         if dataclasses.is_dataclass(kind) and not hasattr(kind, "__pydantic_config__"):
             return None
         return _compare_named(extras_of(value), extras_of(restored))
-    return next((compare for kinds, compare in _COMPARED if isinstance(value, kinds)), _compare_objects)(
+    return next((compare for kinds, compare in _compared() if isinstance(value, kinds)), _compare_objects)(
         value, restored
     )
 
@@ -278,7 +272,7 @@ def _compare_sets(value: AbstractSet[Any], restored: AbstractSet[Any]) -> Differ
     return next(((f" has a member which{where}", fact) for where, fact in filter(None, found)), None)
 
 
-def _compare_times(value: datetime | time, restored: datetime | time) -> Difference | None:
+def _compare_times(value: Any, restored: Any) -> Difference | None:
     zone = value.tzinfo
     if zone is not None and restored.tzinfo is not None:
         if not _is_fixed(zone):
@@ -295,7 +289,7 @@ def _compare_times(value: datetime | time, restored: datetime | time) -> Differe
     return None if same else _changed(value)
 
 
-def _is_fixed(zone: tzinfo) -> bool:
+def _is_fixed(zone: Any) -> bool:
     try:
         return zone.utcoffset(None) is not None
     except Exception:  # noqa: BLE001 - a user's time zone may need a date
@@ -319,14 +313,30 @@ def _compare_objects(value: Any, restored: Any) -> Difference | None:
     return None if same else _changed(value)
 
 
-_COMPARED: Sequence[tuple[Any, Callable[[Any, Any], Difference | None]]] = (
-    ((*_OPAQUE, Enum), _compare_opaque),
-    ((datetime, time), _compare_times),
-    ((str, bytes, bytearray, memoryview), _compare_objects),
-    (Mapping, _compare_mappings),
-    (Sequence, _compare_sequences),
-    (AbstractSet, _compare_sets),
-)
+# The modules of these classes are loaded where a value is compared.
+@cache
+def _compared() -> Sequence[tuple[Any, Callable[[Any, Any], Difference | None]]]:
+    from datetime import datetime, time
+
+    return (
+        ((*_OPAQUE, Enum), _compare_opaque),
+        ((datetime, time), _compare_times),
+        ((str, bytes, bytearray, memoryview), _compare_objects),
+        (Mapping, _compare_mappings),
+        (Sequence, _compare_sequences),
+        (AbstractSet, _compare_sets),
+    )
+
+
+# Equal values of a simple class are the same. Of a written one, values with the same text are: 1.0 and 1.00 differ, and
+# so do 0.0 and -0.0.
+@cache
+def _simple_and_written() -> tuple[frozenset[type], frozenset[type]]:
+    from datetime import date, timedelta
+    from decimal import Decimal
+    from uuid import UUID
+
+    return frozenset[type]({*_PLAIN, bytes, date, timedelta, UUID}), frozenset[type]({float, complex, Decimal})
 
 
 def _changed(value: Any) -> Difference:

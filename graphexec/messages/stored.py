@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, final
-from uuid import UUID
 
 from graphexec.kernel.exactness import class_of
 from graphexec.messages.conversation import AssistantMessage, SystemMessage, ToolMessage, UserMessage
@@ -28,20 +25,24 @@ if TYPE_CHECKING:
     from pydantic_core import core_schema
 
 
-# The types of values that JSON lacks, and that are read back from what pydantic makes of them.
-_SCALARS: Mapping[type, str] = {
-    kind: kind.__name__ for kind in (bytes, date, datetime, time, timedelta, float, Decimal, UUID, complex)
-}
-_MESSAGES: Mapping[type, str] = {
-    kind: kind.__name__ for kind in (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
-}
+# Their modules are loaded where a value is stored.
+@cache
+def _named() -> Mapping[type, str]:
+    """Return the types of values that JSON lacks, and that are read back from what pydantic makes of them."""
+    from datetime import date, datetime, time, timedelta
+    from decimal import Decimal
+    from uuid import UUID
+
+    scalars = (bytes, date, datetime, time, timedelta, float, Decimal, UUID, complex)
+    return {kind: kind.__name__ for kind in (*scalars, SystemMessage, UserMessage, AssistantMessage, ToolMessage)}
+
+
 _COLLECTIONS: Mapping[str, Callable[[list[Any]], Any]] = {
     "tuple": tuple,
     "set": set,
     "frozenset": frozenset,
     "dict": dict,
 }
-_KINDS = {name: kind for kind, name in {**_SCALARS, **_MESSAGES}.items()}
 _SAME = frozenset[type]({str, int, bool, type(None)})
 
 
@@ -75,7 +76,7 @@ def dump_kept(value: Any, depth: int = 0) -> Any:
     if kind is float:
         # pydantic writes null.
         data = str(value)
-    elif kind in _SCALARS or kind in _MESSAGES:
+    elif kind in _named():
         data = _adapter(kind).dump_python(value, mode="json")
     elif kind.__name__ in _COLLECTIONS and kind in (tuple, set, frozenset, dict):
         items = [[name, one] for name, one in value.items()] if kind is dict else value
@@ -93,9 +94,10 @@ def restore_kept(data: Any) -> Any:
         case {"kind": "graphexec.value", "type": str(name), "data": stored, **others} if not others:
             if name in _COLLECTIONS:
                 return _COLLECTIONS[name]([restore_kept(one) for one in stored])
-            if name not in _KINDS:
+            kinds = {known: kind for kind, known in _named().items()}
+            if name not in kinds:
                 raise ValueError(f"it has a value of the unknown type {name}")
-            return _adapter(_KINDS[name]).validate_python(stored)
+            return _adapter(kinds[name]).validate_python(stored)
         case {**members}:
             restored = restore_object(members)
             if isinstance(restored, Image):

@@ -6,7 +6,6 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 from graphexec._arguments import NAME, Constraint, validate
@@ -151,7 +150,10 @@ def _check_step(validator: Any, step: Any, value: Any, schema: Any) -> Iterator[
         yield error(f"{format_value(value)} is not a multiple of {format_value(step)}")
 
 
-def _to_fraction(number: Any) -> Fraction:
+# Any: a fraction of Python.
+def _to_fraction(number: Any) -> Any:
+    from fractions import Fraction
+
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
