@@ -7,7 +7,7 @@ from typing import Any
 
 import pydantic
 
-from graphexec.kernel.exactness import find_difference, find_unwritable, is_plain, locate
+from graphexec.kernel.exactness import find_difference, find_unwritable, find_without_schema, is_plain, locate
 from tests.parameters import cases
 
 
@@ -124,5 +124,7 @@ def test_places_of_parts() -> None:
     assert not is_plain({1: "a"})
     assert find_unwritable({"a": [Open(), {object(), 1}]}) == "['a'][1] in a set"
     assert find_unwritable(Plain(1)) == ""
+    assert find_without_schema({"a": 1}) == ""
+    assert find_without_schema([1, Plain(1)]) == "[1]"
     assert locate({"a": [1]}, ["a", 0, "int"]) == "['a'][0]"
     assert locate(Open.model_validate({"more": [1]}), ["more", 0]) == ".more[0]"
