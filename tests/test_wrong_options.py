@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, Budget, Limits, create_tool_calling_agent, messages, testing
+from graphexec import _arguments as arguments
 from graphexec.errors import InputError, LimitsError
 from graphexec.memory import (
     BufferMemory,
@@ -47,7 +48,7 @@ from tests.parameters import cases
 # Any: invalid on purpose, here and below.
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
-A_MODEL = "give a model, such as create_model('openai:gpt-5-mini') or create_model('local'), of graphexec.models"
+A_MODEL = f"give {arguments.MODEL.words}"
 A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a new one"
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"

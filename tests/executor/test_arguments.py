@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import graphexec
 from graphexec import Limits, agents, executor, kernel, memory, messages, models, tools, verify
 from graphexec import _arguments as arguments
-from graphexec._arguments import FLAG, MODEL, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
+from graphexec._arguments import FLAG, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec.errors import InputError, SignatureError, ToolDefinitionError, format_value
-from graphexec.models import ScriptedModel
+from graphexec.models.wrappers.caching import STORE
 from tests.kernel.machines import error_message
 from tests.parameters import cases
 
@@ -72,20 +72,20 @@ def test_all_invalid_arguments_are_reported_at_once() -> None:
     validate("box", wrong[1])
 
 
-class HalfAModel:
-    """A model without `acomplete`."""
+class HalfAStore:
+    """A store without `put`."""
 
-    complete = len
+    get = len
 
     def __repr__(self) -> str:
         return "<half>"
 
 
-def test_missing_method_of_a_model_is_named() -> None:
-    for kind, remedy in ((MODEL, ""), (optional(MODEL), ", or None for none")):
-        text = f"the model is <half>, which has no acomplete; give {MODEL.words}"
-        assert error_message(InputError, validate, "", ("the model", HalfAModel(), kind)) == f"{text}{remedy}"
-    assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
+def test_missing_method_is_named() -> None:
+    for kind, remedy in ((STORE, ""), (optional(STORE), ", or None for none")):
+        text = f"the store is <half>, which has no put; give {STORE.words}"
+        assert error_message(InputError, validate, "", ("the store", HalfAStore(), kind)) == f"{text}{remedy}"
+    assert STORE.lacks(3) == STORE.lacks(models.MemoryCache()) == ()
 
 
 @cases("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])

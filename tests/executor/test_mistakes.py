@@ -40,8 +40,8 @@ ARGUMENTS: list[tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = [
     (lambda model, tools: (ScriptedModel, tools), "the model is ScriptedModel, a class; give a model, such as"),
     (lambda _, tools: ("gpt-4", tools), r"the model is 'gpt-4'; give .* create_model\('openai:gpt-5-mini'\)"),
     (
-        lambda _, tools: (SimpleNamespace(complete=len), tools),
-        r"the model is namespace\(.*\), .* no acomplete; give a m",
+        lambda _, tools: (SimpleNamespace(acomplete=len), tools),
+        r"the model is namespace\(.*\); give .* with complete\(request",
     ),
     (lambda _, tools: (None, tools), "the model is None; give a model, such as"),
     (lambda _, tools: (len, tools), "the model is <built-in function len>; give a model, such as"),
@@ -95,10 +95,13 @@ def test_invalid_options_are_refused(create: Callable[..., gx.Agent]) -> None:
 
 @EACH
 def test_options_have_the_same_order(create: Callable[..., gx.Agent]) -> None:
-    order = ["model", "tools", "system", "prompt", "question", "examples", "tool_response", "ai_prefix"]
+    order = ["model", "tools", "prompt", "system", "question", "examples", "tool_response", "ai_prefix"]
     order += ["stop", "protocol", "history", "max_answer", "tool_choice", "rules"]
-    names = list(inspect.signature(create).parameters)
+    parameters = inspect.signature(create).parameters
+    names = list(parameters)
     assert names == sorted(names, key=order.index)
+    by_position = [name for name, one in parameters.items() if one.kind is not one.KEYWORD_ONLY]
+    assert by_position == ["model", "tools", "prompt"]
 
 
 @EACH

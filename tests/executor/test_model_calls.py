@@ -1,6 +1,7 @@
 """Calls of models: those that may fail, their keys, and their usage."""
 
 import math
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,10 @@ from graphexec.effects import AttemptModel, CallAgent, CallModel, ModelFailure, 
 from graphexec.errors import InputError, MissingAPIKeyError, ModelError, ServerError
 from graphexec.executor import Ready, Replied, limit_reached
 from graphexec.kernel.signatures import reply_classes
-from graphexec.memory import BufferMemory, Turn
+from graphexec.memory import BufferMemory, SummaryMemory, Turn
 from graphexec.messages import CompletionRequest, Model, ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.runtime import make_run_context, run
-from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, snapshot_after
+from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, run_sync, snapshot_after
 from tests.executor.test_streamed_answers import Streaming
 from tests.kernel.machines import PROMPTS, Prompt
 from tests.parameters import cases
@@ -225,6 +226,23 @@ def test_saving_a_memory_needs_no_key() -> None:
     state = snapshot_after(OSError, lambda: make_caller(DONE, memory=memory).run("q"), "the disk is full")
     history.add = list[Turn]().append
     assert make_caller(KEYLESS, memory=memory).run(state).output == "done"
+
+
+@HOW
+def test_model_with_complete_alone_serves_every_kind_of_run(run: Running) -> None:
+    class Slow:
+        """A model that notes the thread of its calls."""
+
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            del request, timeout
+            threads.append(threading.current_thread() is threading.main_thread())
+            return ModelReply("Final Answer: done")
+
+    threads = list[bool]()
+    for model in (Slow(), models.retrying(Slow())):
+        agent, memory = gx.create_tool_calling_agent(model, []), SummaryMemory(Slow(), as_messages=True)
+        assert run(gx.AgentExecutor(agent=agent, tools=[], memory=memory)).output == "Final Answer: done"
+    assert threads == [run is run_sync] * 4
 
 
 def test_own_model_may_have_its_own_check_or_none() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, actions, runtime, snapshot_of
+from graphexec.errors import InputError
 from graphexec.executor import Ready, parse
 from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
@@ -51,6 +52,31 @@ def test_every_observer_receives_every_event_once(way: str) -> None:
     assert [one.node for one in first if isinstance(one, Entered)] == [*decided, *acted, *decided]
     asked = [type(one.effect).__name__ for one in first if isinstance(one, Asked)]
     assert asked == ["CallAgent", "CallTool", "CallAgent"]
+
+
+@every_way
+def test_observers_of_one_run_come_behind_those_of_the_executor(way: str) -> None:
+    seen = list[tuple[str, Any]]()
+    executor = make_executor(lambda event: seen.append(("own", event)))
+    run_by(way, executor, observers=[lambda event: seen.append(("run", event))])
+    assert [name for name, _ in seen] == ["own", "run"] * len(WHOLE)
+    assert kinds([event for name, event in seen if name == "run"]) == WHOLE
+    executor.run("q")
+    assert [name for name, _ in seen[2 * len(WHOLE) :]] == ["own"] * len(WHOLE)
+
+
+def test_machine_without_an_agent_has_observers_too() -> None:
+    @gx.node
+    def finish(ready: Ready) -> gx.AgentFinish:
+        """End at once."""
+        return gx.AgentFinish({"output": "done"}, run=ready.run)
+
+    machine, seen = gx.graph(gx.edges(finish, gx.on(gx.AgentFinish, gx.END)), start=finish), list[Any]()
+    machine.run(Ready(actions.Run({})), observers=[seen.append])
+    assert kinds(seen) == [Entered, Moved, Done]
+    invalid: Any = print
+    with pytest.raises(InputError, match=r"^observers is <built-in function print>; pass a list of functions"):
+        machine.run(Ready(actions.Run({})), observers=invalid)
 
 
 class Failing:
