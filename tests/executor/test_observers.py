@@ -58,7 +58,11 @@ def test_every_observer_receives_every_event_once(way: str) -> None:
 def test_observers_of_one_run_come_behind_those_of_the_executor(way: str) -> None:
     seen = list[tuple[str, Any]]()
     executor = make_executor(lambda event: seen.append(("own", event)))
-    run_by(way, executor, observers=[lambda event: seen.append(("run", event))])
+
+    def watch(event: object) -> None:
+        seen.append(("run", event))
+
+    run_by(way, executor, observers=[watch])
     assert [name for name, _ in seen] == ["own", "run"] * len(WHOLE)
     assert kinds([event for name, event in seen if name == "run"]) == WHOLE
     executor.run("q")
